@@ -139,11 +139,14 @@ func TestWorksNameDigests(t *testing.T) {
 	t.Log("an image that no package carries is named, and nothing starts")
 	g.apply(fmt.Sprintf(toolConfig, "2", "3"))
 	g.says("oslo", "tools", "Configured", "False/ImagesMissing", "no package of the hub's store carries example.com/tool:2;")
-	var all ocm.ClusterManagementAddOn
-	g.must(g.client.Get(t.Context(), types.NamespacedName{Name: "tools"}, &all))
-	if c := all.Status.InstallProgressions[0].Conditions[0]; c.Reason != "ImagesMissing" || !strings.Contains(c.Message, "example.com/tool:2") {
-		t.Errorf("the add-on says %+v", c)
-	}
+	g.eventually("the add-on says so", func() string {
+		var all ocm.ClusterManagementAddOn
+		g.must(g.client.Get(t.Context(), types.NamespacedName{Name: "tools"}, &all))
+		if c := all.Status.InstallProgressions[0].Conditions[0]; c.Reason != "ImagesMissing" || !strings.Contains(c.Message, "example.com/tool:2") {
+			return fmt.Sprintf("%+v", c)
+		}
+		return ""
+	})
 	if got := g.tools(); !slices.Equal(got, []string{first, tool, "[3]"}) {
 		t.Errorf("the cluster got %s", got)
 	}
