@@ -141,15 +141,7 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	if err := c.keep(ctx, a, images); err != nil {
 		return out, err
 	}
-	if out.Waiting, err = w.applyAll(ctx, works); err != nil {
-		return out, err
-	}
-	late, err := w.applyReleases(ctx, a, p)
-	if err != nil {
-		return out, err
-	}
-	out.Waiting = append(out.Waiting, late...)
-	if out.Report, err = w.report(ctx, works); err != nil {
+	if err := w.applyAndReport(ctx, a, p, works, &out); err != nil {
 		return out, err
 	}
 	if len(out.Stuck) > 0 {
@@ -159,6 +151,20 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 		return out, err
 	}
 	return out, dropOthers(c.Content)
+}
+
+// applyAndReport applies the works and releases of a parcel whose content is here.
+func (w *carrier) applyAndReport(ctx context.Context, a *bundle.Archive, p parcel.Parcel, works []*ocm.ManifestWork, out *Applied) (err error) {
+	if out.Waiting, err = w.applyAll(ctx, works); err != nil {
+		return err
+	}
+	late, err := w.applyReleases(ctx, a, p)
+	if err != nil {
+		return err
+	}
+	out.Waiting = append(out.Waiting, late...)
+	out.Report, err = w.report(ctx, works)
+	return err
 }
 
 func namesOf(works []*ocm.ManifestWork) (names []string) {

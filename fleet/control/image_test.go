@@ -70,7 +70,7 @@ func (g *grid) tools() (found []string) {
 // toolsAre waits until the work on oslo has an argument and names some images.
 func (g *grid) toolsAre(other string, images ...string) {
 	g.Helper()
-	want := append(images, "["+other+"]")
+	want := append(slices.Clone(images), "["+other+"]")
 	g.eventually("tools has its images", func() string {
 		if got := g.tools(); !slices.Equal(got, want) {
 			return fmt.Sprintf("%s, not %s", got, want)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func TestOnlyAMessageWaits(t *testing.T) {
 	progressing := func(status, message string, more ...metav1.Condition) *ocm.ManagedClusterAddOn {
 		a := &ocm.ManagedClusterAddOn{}
-		a.Status.Conditions = append(more, metav1.Condition{Type: "Progressing", Status: metav1.ConditionStatus(status), Message: message})
+		a.Status.Conditions = append(slices.Clone(more), metav1.Condition{Type: "Progressing", Status: metav1.ConditionStatus(status), Message: message})
 		return a
 	}
 	before := progressing("True", "mca and work configs mismatch")

@@ -43,7 +43,7 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 	if err := KillContainers(ctx, "sealift-test"); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-ended // killed, or because its only child was killed first
+	<-ended // killed, or because its only child was killed first
 	alive := 0
 	for _, pid := range pids {
 		n, err := strconv.Atoi(pid)

@@ -52,7 +52,7 @@ func TestAClientThatTakesNothingIsLeft(t *testing.T) {
 	}
 	for n := range share.MaxPerClient {
 		select {
-		case _ = <-ended:
+		case <-ended:
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d of %d clients that read nothing still hold their connections", share.MaxPerClient-n, share.MaxPerClient)
 		}
