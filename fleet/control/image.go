@@ -38,9 +38,9 @@ type images struct {
 	*controllers
 
 	mu      sync.Mutex
-	known   map[string]pins // by key
-	lookups map[string]*lookUp
-	turn    chan struct{} // one looks at a time
+	known   map[string]pins    // by key
+	lookups map[string]*lookUp // by what is looked for
+	turn    chan struct{}      // one looks at a time
 
 	ctx   context.Context //nolint:containedctx // of what looks for images
 	again func(reconcile.Request)
@@ -67,6 +67,7 @@ func (p pins) lacks(images []string) []string {
 
 // lookUp looks for images of one content of a template.
 type lookUp struct {
+	what      string // tells it from others
 	images    []string
 	uncarried bool // images that no package carries are allowed
 	ended     time.Time
@@ -142,12 +143,17 @@ func (i *images) read(ctx context.Context, a *agent) (p pins, found bool, err er
 	return p, found, nil
 }
 
-// write stores the pins of one content of a template, and drops those of contents that no cluster has.
+// write adds pins to those that are stored of one content of a template, and drops those of contents that no cluster has.
 func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	config := i.configMap(a)
 	err := i.direct.Get(ctx, client.ObjectKeyFromObject(config), config)
 	if client.IgnoreNotFound(err) != nil {
 		return err
+	}
+	if text := config.Data[a.key()]; text != "" {
+		if err := json.Unmarshal([]byte(text), &p); err != nil { // adds those that are stored; they hold
+			return err
+		}
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -216,22 +222,20 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	next := &lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
-	if last := i.lookups[a.key()]; last != nil {
-		same := slices.Equal(last.images, lacking) && last.uncarried == next.uncarried
-		if last.ended.IsZero() || same && time.Since(last.ended) < i.LookAgain {
+	next.what = fmt.Sprint(a.key(), lacking, next.uncarried)
+	if last := i.lookups[next.what]; last != nil {
+		if last.ended.IsZero() || time.Since(last.ended) < i.LookAgain {
 			return last.why != "", last.why, nil
 		}
-		if same {
-			next.why, next.listed = last.why, last.listed
-		}
+		next.why, next.listed = last.why, last.listed
 	}
-	i.lookups[a.key()] = next
-	go i.look(i.ctx, a, p, next)
+	i.lookups[next.what] = next
+	go i.look(i.ctx, a, next)
 	return next.why != "", next.why, nil
 }
 
 // look looks for images, stores what it found, and calls the add-on.
-func (i *images) look(ctx context.Context, a *agent, p pins, l *lookUp) {
+func (i *images) look(ctx context.Context, a *agent, l *lookUp) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
 	var digests map[string]string
@@ -244,14 +248,12 @@ func (i *images) look(ctx context.Context, a *agent, p pins, l *lookUp) {
 		<-i.turn
 	}
 	if err == nil {
-		all := maps.Clone(digests)
-		maps.Copy(all, p.Digests)
-		err = i.write(ctx, a, pins{Digests: all})
+		err = i.write(ctx, a, pins{Digests: digests})
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if l.ended = time.Now(); err == nil {
-		delete(i.lookups, a.key())
+		delete(i.lookups, l.what)
 	} else if why := err.Error(); why != l.why {
 		l.why = why
 		i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
