@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -198,6 +199,14 @@ func (c *controllers) patchStatus(ctx context.Context, before, after client.Obje
 		return err
 	}
 	return c.written(before, after, c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// store creates a ConfigMap, or writes what changed in one that was read. It fails if somebody else changed it since.
+func (c *controllers) store(ctx context.Context, config *corev1.ConfigMap) error {
+	if config.ResourceVersion == "" {
+		return c.Create(ctx, config)
+	}
+	return c.Update(ctx, config)
 }
 
 // written notes what a patch tells of the version that it was made for, and returns the error of the patch.

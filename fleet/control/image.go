@@ -174,15 +174,11 @@ func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: ocm.AddOnVersion.String(), Kind: "AddOnTemplate", Name: a.template.GetName(), UID: a.template.GetUID(),
 	}}
-	if config.ResourceVersion == "" {
-		err = i.Create(ctx, config)
-	} else {
-		err = i.Update(ctx, config)
+	if err := i.store(ctx, config); err != nil {
+		return err
 	}
-	if err == nil {
-		i.keep(a, p)
-	}
-	return err
+	i.keep(a, p)
+	return nil
 }
 
 // had says whether one of some add-ons is to have one content of a template, or has it.

@@ -86,12 +86,7 @@ func (m *memory) remember(ctx context.Context, addOn *ocm.ClusterManagementAddOn
 	next := kept.config.DeepCopy()
 	next.Data = data
 	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID}}
-	if next.ResourceVersion == "" {
-		err = m.Create(ctx, next)
-	} else {
-		err = m.Update(ctx, next)
-	}
-	if err != nil {
+	if err := m.store(ctx, next); err != nil {
 		m.forget(addOn.Name) // somebody else may have written it
 		return 0, fmt.Errorf("remember the rollout of %s: %w", addOn.Name, err)
 	}
