@@ -25,7 +25,7 @@ import (
 
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/agent"
-	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
@@ -51,10 +51,7 @@ func newCluster(t *testing.T) *cluster {
 	c.must(errors.Join(ocm.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	k, err := kube.Connect(c.config, nil)
 	c.must(err)
-	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"}) // nobody asks for another version
-	c.must(err)
-	_, err = kube.New(k, kube.Options{}).Apply(t.Context(), kube.Set{Name: "definitions"}, definitions, kube.ApplyOptions{})
-	c.must(err)
+	crdtest.Define(t, k)
 	_, err = join.Hub(t.Context(), k, join.Cluster{Name: "rome"})
 	c.must(err)
 	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})

@@ -19,10 +19,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,12 +209,15 @@ func (c *controllers) store(ctx context.Context, config *corev1.ConfigMap) error
 	return c.Update(ctx, config)
 }
 
-// written notes what a patch tells of the version that it was made for, and returns the error of the patch.
+// written notes what a patch tells of the version of an object, and returns the error of the patch.
 func (c *controllers) written(before, after client.Object, err error) error {
 	switch before.(type) {
 	case *ocm.ManagedClusterAddOn, *ocm.ManifestWork:
-		if apierrors.IsConflict(err) || err == nil && after.GetResourceVersion() != before.GetResourceVersion() {
+		switch {
+		case apierrors.IsConflict(err):
 			c.outdated.replaced(before)
+		case err == nil && after.GetResourceVersion() != before.GetResourceVersion():
+			c.outdated.written(after)
 		}
 	}
 	return err
@@ -222,7 +225,7 @@ func (c *controllers) written(before, after client.Object, err error) error {
 
 // differ compares two objects as they are on the wire.
 func differ(a, b any) (bool, error) {
-	if equality.Semantic.DeepEqual(a, b) {
+	if reflect.DeepEqual(a, b) { // the cheap answer: mostly nothing changed
 		return false, nil
 	}
 	x, err := json.Marshal(a)

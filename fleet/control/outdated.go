@@ -14,8 +14,8 @@ import (
 // errBehind says that the cache does not have an object yet as the hub wrote it.
 var errBehind = errors.New("the cache is behind what was written")
 
-// outdated has the versions of objects that were replaced, by the hub or, as a refused write tells, by somebody else. A controller that
-// reads such a version from the cache waits for the next one: what it would write, the API server would refuse. The zero value is empty.
+// outdated has the versions that objects have at least, as the hub's writes tell, those that were refused as well. A controller that reads
+// an older version from the cache waits for the next one: what it would write, the API server would refuse. The zero value is empty.
 type outdated struct {
 	mu       sync.Mutex
 	versions map[outdatedKey]outdatedVersion
@@ -23,8 +23,9 @@ type outdated struct {
 }
 
 type outdatedVersion struct {
-	version string
-	noted   time.Time
+	version  string
+	replaced bool // the object has a later version
+	noted    time.Time
 }
 
 // outdatedTime is how long a controller waits for a cache at most: a write may be refused for another reason. It is called when the cache
@@ -40,20 +41,26 @@ func outdatedKeyOf(o client.Object) outdatedKey {
 	return outdatedKey{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}
 }
 
+// written notes the version that an object got.
+func (v *outdated) written(o client.Object) { v.note(o, false) }
+
 // replaced notes that the version of an object is not the last one.
-func (v *outdated) replaced(o client.Object) {
+func (v *outdated) replaced(o client.Object) { v.note(o, true) }
+
+func (v *outdated) note(o client.Object, replaced bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.versions == nil {
 		v.versions = make(map[outdatedKey]outdatedVersion)
 	}
 	key := outdatedKeyOf(o)
-	if newer, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), v.versions[key].version); err != nil || newer > 0 {
-		v.versions[key] = outdatedVersion{o.GetResourceVersion(), time.Now()}
+	newer, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), v.versions[key].version)
+	if err != nil || newer > 0 || newer == 0 && replaced {
+		v.versions[key] = outdatedVersion{o.GetResourceVersion(), replaced, time.Now()}
 	}
 }
 
-// behind says whether an object is a version that was replaced.
+// behind says whether an object is older than what is known of it.
 func (v *outdated) behind(o client.Object) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,7 +71,7 @@ func (v *outdated) behind(o client.Object) bool {
 	}
 	newer, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), last.version)
 	late := time.Since(last.noted)
-	if err == nil && newer <= 0 && late < outdatedTime {
+	if err == nil && (newer < 0 || newer == 0 && last.replaced) && late < outdatedTime {
 		return true
 	}
 	v.late = min(late, outdatedTime)

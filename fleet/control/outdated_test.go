@@ -32,6 +32,8 @@ func TestReplacedVersionsAreStale(t *testing.T) {
 		{"an older write ends late", "6", "7", nil, "8", ""},
 		{"somebody else wrote", "9", "9", conflict, "9", "10"},
 		{"the cache has it", "10", "10", nil, "", "10"},
+		{"the hub wrote though a cluster had answered", "10", "13", nil, "12", ""},
+		{"the cache has what the hub wrote", "13", "13", nil, "", "13"},
 	} {
 		if err := c.written(at(step.before), at(step.after), step.err); !errors.Is(err, step.err) {
 			t.Errorf("%s: %v became %v", step.what, step.err, err)
@@ -51,7 +53,7 @@ func TestReplacedVersionsAreStale(t *testing.T) {
 		t.Error("a work counts as replaced with the add-on of its name")
 	}
 	for key, v := range c.outdated.versions {
-		c.outdated.versions[key] = outdatedVersion{v.version, v.noted.Add(-outdatedTime)}
+		c.outdated.versions[key] = outdatedVersion{v.version, v.replaced, v.noted.Add(-outdatedTime)}
 	}
 	if c.outdated.behind(at("11")) {
 		t.Error("the cache is waited for without an end")

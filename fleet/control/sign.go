@@ -128,7 +128,7 @@ func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (recon
 	if refused(&work) == seal.ClocksDiffer {
 		result.RequeueAfter = clockLook
 	}
-	return result, client.IgnoreNotFound(c.patch(ctx, &work, after))
+	return result, client.IgnoreNotFound(c.patchWork(ctx, &work, after))
 }
 
 // sealWork gives a work the seal that its content and its deletion need. A seal that is good stays.

@@ -2,10 +2,16 @@ package control
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/deploy"
@@ -45,7 +51,7 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 		if err := r.sealWork(ctx, after); err != nil {
 			return nil, err
 		}
-		if err := r.patch(ctx, before, after); err != nil {
+		if err := r.patchWork(ctx, before, after); err != nil {
 			return nil, err
 		}
 		written = append(written, *after)
@@ -56,4 +62,90 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 		}
 	}
 	return written, nil
+}
+
+// patchWork writes what changed in a work, if anything did. It fails with a conflict if somebody else changed the content of the work since
+// it was read. That its cluster has answered since is no such change, so that answers do not refuse what the hub has to tell.
+func (c *controllers) patchWork(ctx context.Context, before, after *ocm.ManifestWork) error {
+	operations, err := workPatch(before, after)
+	if err != nil || len(operations) == 0 {
+		return err
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	err = c.Patch(ctx, after, client.RawPatch(types.JSONPatchType, body))
+	if testFailed(err) {
+		err = apierrors.NewConflict(ocm.WorkVersion.WithResource("manifestworks").GroupResource(), before.Name, err)
+	}
+	return c.written(before, after, err)
+}
+
+// operation is a step of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// workPatch returns the JSON patch that makes the spec, the owners, the labels and the annotations of a work those of another. It tests
+// first that the work has still the content that it had.
+func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
+	changed, err := differ(before.Spec, after.Spec)
+	if err != nil {
+		return nil, err
+	}
+	var list []operation
+	if changed {
+		list = append(list, operation{"add", "/spec", after.Spec})
+	}
+	labels, whole := mapPatch("/metadata/labels", before.Labels, after.Labels)
+	annotations, all := mapPatch("/metadata/annotations", before.Annotations, after.Annotations)
+	list = append(append(list, labels...), annotations...)
+	owners := !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+	if owners {
+		list = append(list, operation{"add", "/metadata/ownerReferences", after.OwnerReferences})
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	tests := []operation{{"test", "/metadata/uid", before.UID}, {"test", "/metadata/generation", before.Generation}}
+	if whole || all || owners { // what others wrote there meanwhile would be lost
+		tests = append(tests, operation{"test", "/metadata/resourceVersion", before.ResourceVersion})
+	}
+	return append(tests, list...), nil
+}
+
+// mapPatch returns the steps of a JSON patch that make a map another. It says whether they write the whole map.
+func mapPatch(path string, before, after map[string]string) (list []operation, whole bool) {
+	if len(before) == 0 {
+		if len(after) == 0 {
+			return nil, false
+		}
+		return []operation{{"add", path, after}}, true
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if had, found := before[key]; !found || had != after[key] {
+			list = append(list, operation{"add", path + "/" + escape.Replace(key), after[key]})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if _, found := after[key]; !found {
+			list = append(list, operation{Op: "remove", Path: path + "/" + escape.Replace(key)})
+		}
+	}
+	return list, false
+}
+
+// testFailed says whether a test of a JSON patch failed. The API server says that such a patch is invalid, and names no field and no kind,
+// as it does for an invalid object.
+func testFailed(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind == "" && len(details.Causes) == 0
 }

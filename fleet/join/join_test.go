@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
@@ -19,13 +19,7 @@ func TestJoiningAgainKeepsAllElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"}) // nobody asks for another version
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kube.New(hub, kube.Options{}).Apply(t.Context(), kube.Set{Name: "definitions"}, definitions, kube.ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	crdtest.Define(t, hub)
 	var keys []string
 	for _, c := range []join.Cluster{
 		{Name: "ship", Labels: map[string]string{"region": "north", "tier": "1"}, Annotations: map[string]string{"fleet.sealift.dev/carried": "true"}},
