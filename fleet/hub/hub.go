@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := install(ctx, cluster, o.Namespace, served.conversion()); err != nil {
 		return fmt.Errorf("install the definitions of the hub: %w", err)
 	}
-	m, err := newManager(cluster, o, served)
+	m, err := newManager(ctx, cluster, o, served)
 	if err != nil {
 		return fmt.Errorf("prepare the hub: %w", err)
 	}
@@ -159,7 +159,7 @@ func install(ctx context.Context, cluster *kube.Cluster, namespace string, c crd
 	return err
 }
 
-func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Manager, error) {
+func newManager(ctx context.Context, cluster *kube.Cluster, o Options, served *webhooks) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, certificatesv1.AddToScheme, ocm.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -184,6 +184,10 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
 		Logger: logger,
+		NewCache: func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+			c, err := cache.New(cfg, o)
+			return endingCache{c, ctx.Done()}, err
+		},
 		Cache: cache.Options{
 			HTTPClient:       watches,
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -211,6 +215,27 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 		return nil, err
 	}
 	return m, m.AddReadyzCheck("webhooks", served.check)
+}
+
+// endingCache lets a manager end while its caches wait for an API server that does not answer. The manager waits for them even after its
+// context has ended, and keeps a processor busy with that.
+type endingCache struct {
+	cache.Cache
+	ended <-chan struct{}
+}
+
+// WaitForCacheSync returns true also when the manager has ended.
+func (c endingCache) WaitForCacheSync(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	synced := make(chan bool, 1)
+	go func() { synced <- c.Cache.WaitForCacheSync(ctx) }()
+	select {
+	case ok := <-synced:
+		return ok
+	case <-c.ended:
+		return true
+	}
 }
 
 // pool returns a pool with one authority.

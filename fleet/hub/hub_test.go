@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,8 +50,13 @@ func runHub(t *testing.T, cfg *rest.Config, o hub.Options) dynamic.Interface {
 	go func() { ended <- hub.Run(ctx, o) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the hub ended with %v", err)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the hub ended with %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the hub does not end")
 		}
 	})
 	select {
@@ -157,6 +163,30 @@ func TestWatchesLast(t *testing.T) {
 		}
 	}
 	t.Errorf("the hub began %d watches, and %d more in %s", before, after-before, cfg.Timeout)
+}
+
+// TestAHubEndsWhileItsCachesWait has an API server that does not answer when the hub fills its caches.
+func TestAHubEndsWhileItsCachesWait(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	ask := sync.OnceFunc(func() { close(asked) })
+	cfg := controlplane.Through(t, controlplane.ForTest(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if !strings.HasSuffix(r.URL.Path, "/managedclusters") {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		ask()
+		<-r.Context().Done()
+	})
+	runHub(t, cfg, hub.Options{Controllers: []hub.Controller{func(ctx context.Context, h *hub.Hub) error {
+		_, err := h.GetCache().GetInformer(ctx, &ocm.ManagedCluster{}, cache.BlockUntilSynced(false))
+		return err
+	}}})
+	select {
+	case <-asked: // runHub ends the hub
+	case <-time.After(time.Minute):
+		t.Fatal("the hub fills no cache")
+	}
 }
 
 // resources are the kinds of the samples.
