@@ -46,7 +46,7 @@ func (c *controllers) addOns() error {
 func (c *controllers) withDependents(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
 	var all ocm.List[ocm.ClusterManagementAddOn]
-	if err := c.List(ctx, &all); err != nil {
+	if err := c.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return requests // the cache answers all lists until the hub ends
 	}
 	for i := range all.Items {

@@ -211,7 +211,7 @@ func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 // labelHealth labels a cluster with the health of its add-ons (O-38, X-31).
 func (c *controllers) labelHealth(ctx context.Context, cluster *ocm.ManagedCluster) error {
 	var addOns ocm.List[ocm.ManagedClusterAddOn]
-	if err := c.List(ctx, &addOns, client.InNamespace(cluster.Name)); err != nil {
+	if err := c.List(ctx, &addOns, client.InNamespace(cluster.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	labels := maps.Clone(cluster.Labels)

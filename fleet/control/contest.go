@@ -45,7 +45,7 @@ func (r *clusterAddOns) othersOn(ctx context.Context, p place, plan deploy.Plan)
 		}
 		looked = append(looked, w.Namespace)
 		var list ocm.List[ocm.ManifestWork]
-		if err := r.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+		if err := r.List(ctx, &list, client.InNamespace(w.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		others = append(others, list.Items...)
@@ -60,7 +60,7 @@ func (r *clusterAddOns) othersOn(ctx context.Context, p place, plan deploy.Plan)
 func (r *clusterAddOns) contesting(ctx context.Context, cluster string) (requests []reconcile.Request) {
 	for _, option := range []client.ListOption{client.InNamespace(cluster), client.MatchingFields{hostedBy: cluster}} {
 		var list ocm.List[ocm.ManagedClusterAddOn]
-		if err := r.List(ctx, &list, option); err != nil {
+		if err := r.List(ctx, &list, option, client.UnsafeDisableDeepCopy); err != nil {
 			continue // the cache answers all lists until the hub ends
 		}
 		for i := range list.Items {

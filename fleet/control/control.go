@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,6 +171,7 @@ func every[T ocm.Object, P interface {
 	*T
 	client.Object
 }](c client.Reader, options ...client.ListOption) func(context.Context, client.Object) []reconcile.Request {
+	options = append(slices.Clone(options), client.UnsafeDisableDeepCopy)
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var list ocm.List[T]
 		if err := c.List(ctx, &list, options...); err != nil {

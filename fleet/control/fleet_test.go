@@ -37,6 +37,7 @@ import (
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	_ "github.com/sealift/sealift/testgrid/immutable"
 	"github.com/sealift/sealift/testgrid/short"
 )
 

@@ -29,7 +29,7 @@ func (c *controllers) placements() error {
 		Complete(again(reconcile.Func(c.place)))
 }
 
-// choice is what a placement depends on.
+// choice is what a placement depends on. Clusters and scores are shared with the cache.
 type choice struct {
 	sets       ocm.List[ocm.ManagedClusterSet]
 	bindings   ocm.List[ocm.ManagedClusterSetBinding]
@@ -42,8 +42,8 @@ type choice struct {
 
 func (c *controllers) observe(ctx context.Context, p *ocm.Placement) (*choice, error) {
 	s := &choice{}
-	err := errors.Join(c.List(ctx, &s.sets), c.List(ctx, &s.bindings, client.InNamespace(p.Namespace)), c.List(ctx, &s.clusters),
-		c.List(ctx, &s.decisions), c.List(ctx, &s.scores))
+	err := errors.Join(c.List(ctx, &s.sets), c.List(ctx, &s.bindings, client.InNamespace(p.Namespace)), c.List(ctx, &s.clusters, client.UnsafeDisableDeepCopy),
+		c.List(ctx, &s.decisions), c.List(ctx, &s.scores, client.UnsafeDisableDeepCopy))
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn,
 // keep it from the others.
 func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, keep []rbacv1.RoleBinding) (refused error) {
 	var list rbacv1.RoleBindingList
-	if err := c.List(ctx, &list, client.MatchingLabels{ocm.AddOnLabel: a.Name}); err != nil {
+	if err := c.List(ctx, &list, client.MatchingLabels{ocm.AddOnLabel: a.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -195,14 +195,14 @@ func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, ke
 		if !registration.IsOurs(b) || slices.ContainsFunc(keep, func(k rbacv1.RoleBinding) bool { return k.Namespace == b.Namespace && k.Name == b.Name }) {
 			continue
 		}
-		after := b.DeepCopy()
-		after.Subjects = registration.Leave(b.Subjects, a.Namespace, a.Name)
 		var err error
-		switch {
-		case len(after.Subjects) == len(b.Subjects): // the agent is not in it, and no older hub wrote it
-		case len(after.Subjects) == 0:
+		switch left := registration.Leave(b.Subjects, a.Namespace, a.Name); len(left) {
+		case len(b.Subjects): // the agent is not in it, and no older hub wrote it
+		case 0:
 			err = c.Delete(ctx, b, client.Preconditions{UID: &b.UID, ResourceVersion: &b.ResourceVersion})
 		default:
+			after := b.DeepCopy()
+			after.Subjects = left
 			err = c.patch(ctx, b, after)
 		}
 		switch err = client.IgnoreNotFound(err); {

@@ -18,7 +18,7 @@ func (r Reader) held(ctx context.Context, f *AddOn) (map[string]string, error) {
 		return nil, nil
 	}
 	var all ocm.List[ocm.ClusterManagementAddOn]
-	if err := r.List(ctx, &all); err != nil {
+	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	requires := make(map[string][]string)
@@ -29,7 +29,7 @@ func (r Reader) held(ctx context.Context, f *AddOn) (map[string]string, error) {
 	at := make(map[string]map[string]*ocm.ManagedClusterAddOn)
 	for _, name := range required {
 		var list ocm.List[ocm.ManagedClusterAddOn]
-		if err := r.List(ctx, &list, client.MatchingFields{Name: name}); err != nil {
+		if err := r.List(ctx, &list, client.MatchingFields{Name: name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 		at[name] = make(map[string]*ocm.ManagedClusterAddOn)

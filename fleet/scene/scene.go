@@ -63,7 +63,8 @@ type Reader struct {
 	Watch func(schema.GroupVersionKind) error
 }
 
-// AddOn is a ClusterManagementAddOn with the objects that it depends on.
+// AddOn is a ClusterManagementAddOn with the objects that it depends on. A reader with a cache shares Clusters and Installed with it: who
+// changes one changes a copy.
 type AddOn struct {
 	*ocm.ClusterManagementAddOn
 	// Placements are those of the install strategy, nil for one that does not exist. Groups are their decisions.
@@ -80,7 +81,7 @@ func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*
 	f := &AddOn{ClusterManagementAddOn: addOn, Clusters: make(map[string]*ocm.ManagedCluster)}
 	var clusters ocm.List[ocm.ManagedCluster]
 	var installed ocm.List[ocm.ManagedClusterAddOn]
-	if err := errors.Join(r.List(ctx, &clusters), r.List(ctx, &installed, client.MatchingFields{Name: addOn.Name})); err != nil {
+	if err := errors.Join(r.List(ctx, &clusters, client.UnsafeDisableDeepCopy), r.List(ctx, &installed, client.MatchingFields{Name: addOn.Name}, client.UnsafeDisableDeepCopy)); err != nil {
 		return nil, err
 	}
 	for i := range clusters.Items {
