@@ -25,8 +25,9 @@ type counter struct {
 
 	mu                     sync.Mutex
 	requests, writes, idle int
-	kinds                  map[string]int // writes by what was written, and those that were refused
-	last                   time.Time      // of a write
+	kinds                  map[string]int       // writes by what was written, and those that were refused
+	ended                  map[string]time.Time // when the last of each kind was answered
+	last                   time.Time            // of a write
 }
 
 func newCounter(cfg *rest.Config) (*counter, error) {
@@ -40,7 +41,7 @@ func newCounter(cfg *rest.Config) (*counter, error) {
 	}
 	pass := httputil.NewSingleHostReverseProxy(target)
 	pass.Transport, pass.FlushInterval, pass.ErrorLog = transport, -1, log.New(os.Stderr, "bench: ", 0)
-	c := &counter{last: time.Now(), kinds: make(map[string]int)}
+	c := &counter{last: time.Now(), kinds: make(map[string]int), ended: make(map[string]time.Time)}
 	pass.ModifyResponse = func(r *http.Response) error {
 		c.answered(r)
 		return nil
@@ -64,6 +65,7 @@ func (c *counter) answered(r *http.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kinds[kind]++
+	c.ended[kind] = time.Now()
 }
 
 // writes says whether a request writes, and not a Lease.
@@ -119,6 +121,13 @@ func (c *counter) byKind() string {
 		kinds[i] = fmt.Sprintf("%d %s", c.kinds[kind], kind)
 	}
 	return strings.Join(kinds, ", ")
+}
+
+// end returns when the last write of a kind was answered.
+func (c *counter) end(kind string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended[kind]
 }
 
 // rest waits until nobody has written for a while.

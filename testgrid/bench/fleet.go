@@ -259,7 +259,8 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := errors.Join(f.configure(ctx, "1"), f.wait(ctx, "1")); err != nil {
 		return err
 	}
-	hub := time.Since(begin)
+	// The answers to the last writes are compared. This program's watch is later than that on a busy machine.
+	hub := f.counted.end("manifestworks").Sub(begin)
 	if err := f.counted.rest(ctx); err != nil {
 		return err
 	}
