@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,8 +48,8 @@ type fleetBench struct {
 	plane        *controlplane.ControlPlane
 	client       dynamic.Interface // straight to the API server
 	counted      *counter
-	hub          *exec.Cmd
-	most         int    // MiB of memory that it has had
+	hub          *daemon.Daemon
+	most         int64  // bytes of memory that it has had
 	webhooks     string // where the hub listens; an address of its own for each start would change the definitions
 }
 
@@ -76,7 +73,7 @@ func (b *bench) fleet(ctx context.Context, clusters int) (err error) {
 	if f.webhooks, err = daemon.FreeAddress(); err != nil {
 		return err
 	}
-	defer f.stop()
+	defer func() { err = errors.Join(err, f.stop()) }()
 	if err := f.start(ctx); err != nil {
 		return err
 	}
@@ -97,22 +94,16 @@ func (f *fleetBench) start(ctx context.Context) error {
 	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: f.counted.server.URL}); err != nil {
 		return err
 	}
-	out, err := os.OpenFile(filepath.Join(f.dir, "hub.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	var err error
+	f.hub, err = daemon.Start(daemon.Command{
+		Path: f.sealift, Args: []string{"fleet", "hub", "--kubeconfig", kubeconfig, "--listen", f.webhooks}, Log: filepath.Join(f.dir, "hub.log"),
+	})
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	f.hub = exec.CommandContext(ctx, f.sealift, "fleet", "hub", "--kubeconfig", kubeconfig, "--listen", f.webhooks)
-	f.hub.Stdout, f.hub.Stderr = out, out
-	if err := f.hub.Start(); err != nil {
-		return err
-	}
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = f.served(ctx); err == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the hub does not serve its kinds: %w; see %s", err, out.Name())
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return f.hub.WaitReady(ctx, f.served)
 }
 
 // served fails unless the API server serves all kinds of the fleet.
@@ -125,25 +116,16 @@ func (f *fleetBench) served(ctx context.Context) error {
 	return nil
 }
 
-func (f *fleetBench) stop() {
-	if f.hub != nil {
-		f.most = max(f.most, f.memory())
-		_ = f.hub.Process.Signal(syscall.SIGTERM)
-		_ = f.hub.Wait()
-		f.hub = nil
+// stop ends the hub, and notes how much memory it had.
+func (f *fleetBench) stop() error {
+	if f.hub == nil {
+		return nil
 	}
-}
-
-// memory returns the most memory that the running hub has had, in MiB.
-func (f *fleetBench) memory() (mib int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.hub.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	if _, after, found := strings.Cut(string(text), "VmHWM:"); found {
-		_, _ = fmt.Sscan(after, &mib)
-	}
-	return mib >> 10
+	peak, err := daemon.PeakMemory(f.hub.PID())
+	f.most = max(f.most, peak)
+	f.hub.Stop()
+	f.hub = nil
+	return err
 }
 
 // object reads an object from JSON.
@@ -270,7 +252,9 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 		return err
 	}
 	// Nobody takes back what the reference writes.
-	f.stop()
+	if err := f.stop(); err != nil {
+		return err
+	}
 	plain, err := f.reference(ctx)
 	if err != nil {
 		return err
@@ -345,8 +329,10 @@ func (f *fleetBench) idle(ctx context.Context) error {
 
 // restart ends the hub and starts it again.
 func (f *fleetBench) restart(ctx context.Context) error {
-	f.stop()
-	fmt.Printf("  the hub had %d MiB at most\n", f.most)
+	if err := f.stop(); err != nil {
+		return err
+	}
+	fmt.Printf("  the hub had %d MiB at most\n", f.most>>20)
 	f.counted.take()
 	if err := f.start(ctx); err != nil {
 		return err
