@@ -36,14 +36,17 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 		pids = strings.Fields(string(data))
 		time.Sleep(10 * time.Millisecond)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- ours.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = ours.Wait() // killed, or because its only child was killed first
+	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := KillContainers(ctx, "sealift-test"); err != nil {
 		t.Fatal(err)
 	}
-	<-ended // killed, or because its only child was killed first
+	<-ended
 	alive := 0
 	for _, pid := range pids {
 		n, err := strconv.Atoi(pid)

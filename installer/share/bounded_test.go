@@ -52,7 +52,8 @@ func TestAClientThatTakesNothingIsLeft(t *testing.T) {
 	}
 	for n := range share.MaxPerClient {
 		select {
-		case <-ended:
+		case err := <-ended:
+			t.Log(err)
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d of %d clients that read nothing still hold their connections", share.MaxPerClient-n, share.MaxPerClient)
 		}
