@@ -73,10 +73,6 @@ func loadAuthority(ctx context.Context, cluster *kube.Cluster, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	_, err = client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
-		return nil, err
-	}
 	secrets := client.Secrets(namespace)
 	for range 5 {
 		found, err := secrets.Get(ctx, authoritySecret, metav1.GetOptions{})
@@ -96,7 +92,7 @@ func loadAuthority(ctx context.Context, cluster *kube.Cluster, namespace string)
 		if exists {
 			found.Data = data
 			_, err = secrets.Update(ctx, found, metav1.UpdateOptions{})
-		} else {
+		} else if err = ensureNamespace(ctx, client.Namespaces(), namespace); err == nil {
 			_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authoritySecret}, Type: corev1.SecretTypeTLS, Data: data}, metav1.CreateOptions{})
 		}
 		switch {
@@ -107,6 +103,15 @@ func loadAuthority(ctx context.Context, cluster *kube.Cluster, namespace string)
 		}
 	}
 	return nil, fmt.Errorf("other hubs keep changing the Secret %s/%s", namespace, authoritySecret)
+}
+
+// ensureNamespace makes a namespace if there is none. A hub that may not make it has it already.
+func ensureNamespace(ctx context.Context, namespaces corev1client.NamespaceInterface, name string) error {
+	_, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 func newAuthority() (map[string][]byte, error) {

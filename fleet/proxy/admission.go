@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,12 +59,27 @@ func admit(ctx context.Context, h *hub.Hub, schemes []string) error {
 		if err != nil {
 			return err
 		}
-		configuration := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
-		if err := h.GetClient().Apply(ctx, configuration, client.ForceOwnership, client.FieldOwner(name)); err != nil {
+		if err := register(ctx, h, &unstructured.Unstructured{Object: content}); err != nil {
 			return fmt.Errorf("register the admission of HelmChartProxies: %w", err)
 		}
 	}
 	return nil
+}
+
+// register applies the configuration of a webhook, unless it is there: a hub that starts again writes nothing.
+func register(ctx context.Context, h *hub.Hub, want *unstructured.Unstructured) error {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(want.GroupVersionKind())
+	err := h.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(want), live)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	wanted, _, _ := unstructured.NestedSlice(want.Object, "webhooks")
+	had, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
+	if len(wanted) == len(had) && equality.Semantic.DeepDerivative(wanted, had) { // the server adds defaults
+		return nil
+	}
+	return h.GetClient().Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.ForceOwnership, client.FieldOwner(want.GetName()))
 }
 
 // review answers AdmissionReviews. What answer returns is the object as it should be, or nil to leave it.
