@@ -339,6 +339,6 @@ func (f *fleetBench) restart(ctx context.Context) error {
 	}
 	time.Sleep(fleetIdle) // it has looked at everything
 	_, writes, _ := f.counted.take()
-	fmt.Printf("  writes after a restart: %d; those of its own webhooks are among them\n", writes)
+	fmt.Printf("  writes after a restart: %d; the Event of its election is among them\n", writes)
 	return nil
 }
