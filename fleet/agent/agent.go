@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/ensure"
 	"github.com/sealift/sealift/kube/reconcile"
 )
 
@@ -171,5 +172,5 @@ func (a *agent) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.namespace(ctx, ocm.DefaultInstallNamespace)
+	return ensure.Namespace(ctx, a.reader.CoreV1(), ocm.DefaultInstallNamespace)
 }

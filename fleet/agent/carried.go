@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 // parcelField is the field beside the marks of works that remembers parcels. No work has a capital letter in its name.
@@ -291,7 +292,7 @@ func (m *marks) lastReport(ctx context.Context) (number int64, err error) {
 
 // remember changes what the cluster remembers.
 func (w *carrier) remember(ctx context.Context, change func(seal.Memory, *parcel.Last)) error {
-	if err := w.namespace(ctx, Namespace); err != nil {
+	if err := ensure.Namespace(ctx, w.reader.CoreV1(), Namespace); err != nil {
 		return err
 	}
 	w.marks.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,15 +162,6 @@ func fieldValue(value any) (ocm.FieldValue, error) {
 		return ocm.FieldValue{}, fmt.Errorf("the value has %d bytes, more than %d", len(text), maxJSON)
 	}
 	return ocm.FieldValue{Type: ocm.FieldJSON, JSON: new(string(text))}, nil
-}
-
-// namespace makes a namespace of the cluster.
-func (a *agent) namespace(ctx context.Context, name string) error {
-	_, err := a.reader.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // unfinished says whether an object reports that it is not rolled out.

@@ -32,6 +32,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 // identityLabel marks the Secrets on the cluster that have the identities of add-ons' agents. Its value is the add-on.
@@ -251,7 +252,7 @@ func (a *agent) describeAgain(ctx context.Context, secret *corev1.Secret, addOn 
 
 // keep writes the Secret of an identity, and its namespace.
 func (a *agent) keep(ctx context.Context, namespace, name, addOn string, data map[string][]byte) error {
-	if err := a.namespace(ctx, namespace); err != nil {
+	if err := ensure.Namespace(ctx, a.reader.CoreV1(), namespace); err != nil {
 		return err
 	}
 	secrets := a.reader.CoreV1().Secrets(namespace)

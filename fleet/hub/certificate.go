@@ -23,6 +23,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 // authoritySecret has the certificate authority that all hubs of a cluster share.
@@ -92,7 +93,7 @@ func loadAuthority(ctx context.Context, cluster *kube.Cluster, namespace string)
 		if exists {
 			found.Data = data
 			_, err = secrets.Update(ctx, found, metav1.UpdateOptions{})
-		} else if err = ensureNamespace(ctx, client.Namespaces(), namespace); err == nil {
+		} else if err = ensure.Namespace(ctx, client, namespace); err == nil || apierrors.IsForbidden(err) {
 			_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authoritySecret}, Type: corev1.SecretTypeTLS, Data: data}, metav1.CreateOptions{})
 		}
 		switch {
@@ -103,15 +104,6 @@ func loadAuthority(ctx context.Context, cluster *kube.Cluster, namespace string)
 		}
 	}
 	return nil, fmt.Errorf("other hubs keep changing the Secret %s/%s", namespace, authoritySecret)
-}
-
-// ensureNamespace makes a namespace if there is none. A hub that may not make it has it already.
-func ensureNamespace(ctx context.Context, namespaces corev1client.NamespaceInterface, name string) error {
-	_, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
-		return nil
-	}
-	return err
 }
 
 func newAuthority() (map[string][]byte, error) {

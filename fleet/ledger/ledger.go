@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 const (
@@ -75,8 +76,7 @@ func (l *Ledger) key(ctx context.Context) (*signature.Key, error) {
 		if found, err = newSecret(); err != nil {
 			return nil, err
 		}
-		_, err = l.client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
+		if err := ensure.Namespace(ctx, l.client, l.namespace); err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
 		_, err = secrets.Create(ctx, found, metav1.CreateOptions{})

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 // givenAnnotation has what the Installer said the last time, as JSON. What differs from it in the ConfigMap is an edit of an
@@ -32,8 +33,7 @@ func configureModules(ctx context.Context, client kubernetes.Interface, namespac
 	if err != nil {
 		return fmt.Errorf("options of modules: %w", err)
 	}
-	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := ensure.Namespace(ctx, client.CoreV1(), namespace); err != nil {
 		return fmt.Errorf("make namespace %s for modules: %w", namespace, err)
 	}
 	configMaps := client.CoreV1().ConfigMaps(namespace)
