@@ -25,9 +25,14 @@ type counter struct {
 
 	mu                     sync.Mutex
 	requests, writes, idle int
-	kinds                  map[string]int       // writes by what was written, and those that were refused
-	ended                  map[string]time.Time // when the last of each kind was answered
-	last                   time.Time            // of a write
+	kinds                  map[string]tally // writes by what was written, and those that were refused
+	last                   time.Time        // of a write
+}
+
+// tally counts writes of one kind.
+type tally struct {
+	writes int
+	ended  time.Time // the last one was answered
 }
 
 func newCounter(cfg *rest.Config) (*counter, error) {
@@ -41,7 +46,7 @@ func newCounter(cfg *rest.Config) (*counter, error) {
 	}
 	pass := httputil.NewSingleHostReverseProxy(target)
 	pass.Transport, pass.FlushInterval, pass.ErrorLog = transport, -1, log.New(os.Stderr, "bench: ", 0)
-	c := &counter{last: time.Now(), kinds: make(map[string]int), ended: make(map[string]time.Time)}
+	c := &counter{last: time.Now(), kinds: make(map[string]tally)}
 	pass.ModifyResponse = func(r *http.Response) error {
 		c.answered(r)
 		return nil
@@ -64,8 +69,7 @@ func (c *counter) answered(r *http.Response) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kinds[kind]++
-	c.ended[kind] = time.Now()
+	c.kinds[kind] = tally{c.kinds[kind].writes + 1, time.Now()}
 }
 
 // writes says whether a request writes, and not a Lease.
@@ -115,19 +119,19 @@ func (c *counter) byKind() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kinds := slices.SortedFunc(maps.Keys(c.kinds), func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.kinds[b], c.kinds[a]), strings.Compare(a, b))
+		return cmp.Or(cmp.Compare(c.kinds[b].writes, c.kinds[a].writes), strings.Compare(a, b))
 	})
 	for i, kind := range kinds {
-		kinds[i] = fmt.Sprintf("%d %s", c.kinds[kind], kind)
+		kinds[i] = fmt.Sprintf("%d %s", c.kinds[kind].writes, kind)
 	}
 	return strings.Join(kinds, ", ")
 }
 
-// end returns when the last write of a kind was answered.
+// end returns when the last write of a kind since the last take was answered.
 func (c *counter) end(kind string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ended[kind]
+	return c.kinds[kind].ended
 }
 
 // rest waits until nobody has written for a while.
