@@ -100,8 +100,8 @@ func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 	if changed {
 		list = append(list, operation{"add", "/spec", after.Spec})
 	}
-	labels, whole := mapPatch("/metadata/labels", before.Labels, after.Labels)
-	annotations, all := mapPatch("/metadata/annotations", before.Annotations, after.Annotations)
+	labels, allLabels := mapPatch("/metadata/labels", before.Labels, after.Labels)
+	annotations, allAnnotations := mapPatch("/metadata/annotations", before.Annotations, after.Annotations)
 	list = append(append(list, labels...), annotations...)
 	owners := !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 	if owners {
@@ -111,7 +111,7 @@ func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 		return nil, nil
 	}
 	tests := []operation{{"test", "/metadata/uid", before.UID}, {"test", "/metadata/generation", before.Generation}}
-	if whole || all || owners { // what others wrote there meanwhile would be lost
+	if allLabels || allAnnotations || owners { // what others wrote there meanwhile would be lost
 		tests = append(tests, operation{"test", "/metadata/resourceVersion", before.ResourceVersion})
 	}
 	return append(tests, list...), nil
@@ -119,10 +119,7 @@ func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 
 // mapPatch returns the steps of a JSON patch that make a map another. It says whether they write the whole map.
 func mapPatch(path string, before, after map[string]string) (list []operation, whole bool) {
-	if len(before) == 0 {
-		if len(after) == 0 {
-			return nil, false
-		}
+	if len(before) == 0 && len(after) > 0 {
 		return []operation{{"add", path, after}}, true
 	}
 	escape := strings.NewReplacer("~", "~0", "/", "~1")

@@ -74,7 +74,7 @@ func TestAnswersRefuseNoWork(t *testing.T) {
 		{"somebody answered, and the work gets an owner", false, false, answer, func(w *ocm.ManifestWork) {
 			w.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "u"}}
 		}, metav1.StatusReasonConflict},
-		{"the work was made anew", false, false, func(w *ocm.ManifestWork) error {
+		{"somebody deleted the work, and made another one of its name", false, false, func(w *ocm.ManifestWork) error {
 			again := &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, Labels: w.Labels, Annotations: w.Annotations}}
 			again.Spec.Workload.Manifests = manifests("another's")
 			if err := hub.Delete(t.Context(), w); err != nil {

@@ -39,7 +39,7 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = ours.Wait() // killed, or because its only child was killed first
+		_ = ours.Wait() // it was killed, or ended since its only child was killed first
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
