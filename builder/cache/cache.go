@@ -38,10 +38,16 @@ type Cache struct {
 	taken sync.Map // digest to fs.FileInfo: blobs that this process hashed while writing
 }
 
+// systemDir is the parent of the default cache directory of services of root, which have no home.
+const systemDir = "/var/cache"
+
 // DefaultDir returns the default cache directory: sealift below the user's cache directory (XDG base directory
-// specification).
+// specification), or below /var/cache for a root without a home.
 func DefaultDir() (string, error) {
 	dir, err := os.UserCacheDir()
+	if err != nil && os.Geteuid() == 0 {
+		dir, err = systemDir, nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("find the user's cache directory: %w; name one with --cache", err)
 	}

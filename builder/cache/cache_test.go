@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/builder/cache"
@@ -227,5 +228,18 @@ func TestWhatAKilledProcessLeftInACacheIsSwept(t *testing.T) {
 	defer c.Close()
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// TestServicesOfRootHaveACache looks for the cache where no variable tells of a home, as in a unit of systemd.
+func TestServicesOfRootHaveACache(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	dir, err := cache.DefaultDir()
+	if os.Geteuid() == 0 && (err != nil || dir != "/var/cache/sealift") {
+		t.Errorf("got %q, %v", dir, err)
+	}
+	if os.Geteuid() != 0 && (err == nil || !strings.Contains(err.Error(), "--cache")) {
+		t.Errorf("got %q, %v", dir, err)
 	}
 }
