@@ -55,7 +55,8 @@ func (s Script) Text() []byte {
 		"@URL@", s.URL, "@BINARY@", s.BinaryURL, tasksMark+"\n", tasks).Replace(text))
 }
 
-// Binary makes a bundle member of the nodes' sealift. spool is a folder for its compressed form; see bundle.WriteOptions.
+// Binary makes a bundle member of the nodes' sealift. spool is a folder for its compressed form, see bundle.WriteOptions; "" leaves it
+// as it is.
 func Binary(ctx context.Context, name, spool string) (*bundle.Member, error) {
 	return program(ctx, bundle.BinaryName, name, spool)
 }
@@ -70,7 +71,7 @@ func program(ctx context.Context, member, name, spool string) (*bundle.Member, e
 	if err != nil {
 		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
 	}
-	members, err := bundle.Render(ctx, []bundle.File{file}, bundle.WriteOptions{Spool: spool, Jobs: runtime.GOMAXPROCS(0)})
+	members, err := bundle.Render(ctx, []bundle.File{file}, bundle.WriteOptions{Spool: spool, Plain: spool == "", Jobs: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
 	}

@@ -31,6 +31,8 @@ type WriteOptions struct {
 	// Spool is a folder for the deflated content of large files, by digest, so that the next archive need not compress the
 	// same file again. If empty, a temporary folder is used and removed.
 	Spool string
+	// Plain deflates nothing. It suits an archive that is read once, and not kept.
+	Plain bool
 	// Jobs is the number of files that are compressed at once, and also written at once if the output is a file. Zero means
 	// one.
 	Jobs int
@@ -133,7 +135,7 @@ func (p *packer) piece(f File) (piece, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return piece{}, err
 	}
-	if f.Size == 0 || isCompressed(head[:n]) {
+	if f.Size == 0 || p.options.Plain || isCompressed(head[:n]) {
 		out.checked = f.Checked
 		return out, nil
 	}

@@ -152,6 +152,15 @@ type Opener struct {
 // AccessKey is a name and a secret for an S3 server.
 type AccessKey struct{ ID, Secret string }
 
+// Folder returns the path of a store that is a folder, or "" for a store on a server.
+func Folder(location string) string {
+	path, isFile := strings.CutPrefix(location, "file://")
+	if !isFile && strings.Contains(location, "://") {
+		return ""
+	}
+	return path
+}
+
 // Open opens the store at a URL with the default options.
 func Open(location string) (Store, error) { return Opener{}.Open(location) }
 

@@ -95,62 +95,75 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
-		return err
-	}
 	packages, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err
 	}
-	key, err := a.SigningKey(o.key)
-	if err != nil {
+	if o.cache, err = cacheFolder(o.cache); err != nil {
 		return err
 	}
-	since, err := readSince(o.since)
-	if err != nil {
-		return err
-	}
-	runs, err := readCluster(o.from)
-	if err != nil {
-		return err
-	}
-	cache, err := cacheFolder(o.cache)
-	if err != nil {
-		return err
-	}
-	from := packagesOf(packages, cache)
-	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
-		return err
-	}
-	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
-		return err
-	}
-	steps, err := runs.steps(installer)
-	if err != nil {
-		return err
-	}
-	if steps, err = from.Resolve(ctx, steps); err != nil {
-		return err
-	}
-	if since == nil {
-		if since, err = a.has(ctx, runs, from, o.programs.platform); err != nil {
-			return err
-		}
-	}
-	programs, err := a.carriedPrograms(ctx, cache, o.programs)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, programs.close()) }()
-	plan, err := assemble.Prepare(ctx, assemble.Request{
-		Installer: installer, Steps: steps, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "",
-		Since: since, Key: key,
-	})
+	plan, err := a.prepare(ctx, installer, packages, o, deflated(o.cache))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
-	return a.writeBundle(ctx, plan, o)
+	return a.writeBundle(ctx, plan.Plan, o)
+}
+
+// prepared is the plan of a bundle, and the programs in it. Both are open.
+type prepared struct {
+	*assemble.Plan
+	programs programs
+}
+
+func (p prepared) Close() error { return errors.Join(p.Plan.Close(), p.programs.close()) }
+
+// prepare plans the bundle of an Installer, as the flags want it. spool is that of carriedPrograms.
+func (a commands) prepare(ctx context.Context, installer *spec.Installer, packages store.Store, o bundleOptions, spool string) (p prepared, err error) {
+	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
+		return p, err
+	}
+	key, err := a.SigningKey(o.key)
+	if err != nil {
+		return p, err
+	}
+	since, err := readSince(o.since)
+	if err != nil {
+		return p, err
+	}
+	runs, err := readCluster(o.from)
+	if err != nil {
+		return p, err
+	}
+	from := packagesOf(packages, o.cache)
+	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
+		return p, err
+	}
+	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
+		return p, err
+	}
+	steps, err := runs.steps(installer)
+	if err != nil {
+		return p, err
+	}
+	if steps, err = from.Resolve(ctx, steps); err != nil {
+		return p, err
+	}
+	if since == nil {
+		if since, err = a.has(ctx, runs, from, o.programs.platform); err != nil {
+			return p, err
+		}
+	}
+	if p.programs, err = a.carriedPrograms(ctx, spool, o.programs); err != nil {
+		return p, err
+	}
+	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
+		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Since: since, Key: key,
+	}); err != nil {
+		return p, errors.Join(err, p.programs.close())
+	}
+	return p, nil
 }
 
 // readSince looks at an earlier bundle, if one is named.

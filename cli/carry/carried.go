@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,7 +29,7 @@ func (p *programFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: the "+nodeProgram+" beside this program)")
 	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes, or "+noPreflight+" (default: the one beside the sealift for the nodes, if something in the bundle uses it)")
-	flags.StringVar(&p.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	flags.StringVar(&p.platform, "platform", hostPlatform, "the platform of the nodes, and of --sealift")
 	for _, name := range []string{"sealift", "sealift-preflight"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -64,10 +63,12 @@ func nodeSealift(named string) (string, error) {
 	return beside, nil
 }
 
+// deflated is the folder of a cache that keeps the compressed forms of the programs.
+func deflated(cached string) string { return filepath.Join(cached, "deflated") }
+
 // carriedPrograms prepares the programs for the nodes, the named ones or those beside this program. Their compressed forms are kept in
-// the cache.
-func (a commands) carriedPrograms(ctx context.Context, cached string, o programFlags) (p programs, err error) {
-	spool := filepath.Join(cached, "deflated")
+// the folder spool; with "" they are not compressed.
+func (a commands) carriedPrograms(ctx context.Context, spool string, o programFlags) (p programs, err error) {
 	if o.sealift, err = nodeSealift(o.sealift); err != nil {
 		return programs{}, err
 	}

@@ -6,8 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
@@ -46,17 +44,9 @@ func (o *bundleOptions) options(ctx context.Context, a commands) (install.Option
 	if err != nil {
 		return install.Options{}, err
 	}
-	trusted, err := app.PublicKeys(o.keys)
-	if err != nil {
-		return install.Options{}, err
-	}
-	options := install.Options{
-		Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes,
-		Resume: resumeCommand(os.Args, os.Getenv(resumeVariable)), Adjust: o.changes.Apply,
-		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, o.root, trusted...) }, Outro: a.Err,
-	}
+	options := install.Options{Binary: binary, Yes: o.yes, Resume: resumeCommand(os.Args, os.Getenv(resumeVariable)), Adjust: o.changes.Apply, Outro: a.Err}
 	if o.verbose {
 		options.Output = a.Err
 	}
-	return options, nil
+	return o.source.options(ctx, a, o.root, o.keys, options)
 }

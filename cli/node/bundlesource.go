@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,15 @@ import (
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
-// bundleSource is the flags of every command that takes its bundle from a disk or from a server.
+// bundleSource is the flags of every command that takes its bundle from a disk or from a server. Some can also do without one, with
+// an Installer and a store.
 type bundleSource struct {
 	bundle, base, from string
+	file, store        string
 }
 
 func (s *bundleSource) add(cmd *cobra.Command) {
@@ -32,9 +36,40 @@ func (s *bundleSource) add(cmd *cobra.Command) {
 	}
 }
 
+// addStore adds the flags for an Installer and a store, if this program can assemble bundles.
+func (s *bundleSource) addStore(cmd *cobra.Command, a commands) {
+	if a.assemble == nil {
+		return
+	}
+	flags := cmd.Flags()
+	if flags.Lookup("file") == nil {
+		flags.StringVarP(&s.file, "file", "f", "", "with --store: the Installer")
+		_ = cmd.MarkFlagFilename("file", "yaml", "yml")
+	}
+	flags.StringVar(&s.store, "store", "", "store with the packages of the Installer: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	_ = cmd.MarkFlagDirname("store")
+}
+
+// remote says that the files of the bundle come from a server.
+func (s *bundleSource) remote() bool {
+	return s.from != "" || s.assembled() && store.Folder(s.store) == ""
+}
+
+// assembled says that the bundle is that of an Installer and a store. A store alone, which the environment may name for other
+// commands, changes nothing.
+func (s *bundleSource) assembled() bool { return s.file != "" && s.store != "" }
+
 // check says whether the flags go together.
 func (s *bundleSource) check(command string) error {
 	switch {
+	case s.file != "" && s.store == "":
+		return app.UsageError("-f names an Installer; say with --store where its packages are")
+	case s.assembled() && (s.bundle != "" || s.from != "" || s.base != ""):
+		return app.UsageError("-f with --store takes the place of a bundle: leave --bundle, --base and --from out")
+	case s.assembled():
+		return nil
+	case s.store != "" && s.bundle == "" && s.from == "":
+		return app.UsageError("--store has the packages of an Installer; name the Installer with -f")
 	case s.bundle == "" && s.from == "":
 		return app.UsageError("--bundle is missing, or --from; see 'sealift %s --help'", command)
 	case s.bundle != "" && s.from != "":
@@ -47,10 +82,49 @@ func (s *bundleSource) check(command string) error {
 
 // name is how messages call the bundle.
 func (s *bundleSource) name() string {
-	if s.from != "" {
-		return s.from
+	return cmp.Or(s.from, s.bundle, s.file)
+}
+
+// trust says in words who made what the install prepared. keys are the files with public keys.
+func (s *bundleSource) trust(in *install.Install, keys []string) string {
+	switch {
+	case !s.assembled():
+		return fmt.Sprintf("bundle %s: %s", s.name(), in.Trust())
+	case len(keys) > 0:
+		return s.name() + ": each of its packages is signed with a key of --key"
 	}
-	return s.bundle
+	return s.name() + ": signatures of its packages were not checked; name the public key with --key"
+}
+
+// options completes the options of an install with the bundle. keys are files with public keys.
+func (s *bundleSource) options(ctx context.Context, a commands, root string, keys []string, o install.Options) (install.Options, error) {
+	trusted, err := app.PublicKeys(keys)
+	if err != nil {
+		return o, err
+	}
+	o.Bundle, o.Root, o.Remote, o.Online = s.name(), root, s.remote(), s.remote()
+	o.Open = func() (*bundle.Archive, error) { return s.open(ctx, a, root, trusted...) }
+	if !s.assembled() {
+		o.Trusted = trusted
+		return o, nil
+	}
+	packages, err := store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}.Open(s.store)
+	if err != nil {
+		return o, err
+	}
+	adjust := o.Adjust
+	o.Adjust = nil
+	o.Open = func() (*bundle.Archive, error) {
+		installer, err := spec.Load(s.file)
+		if err == nil && adjust != nil { // before the packages are chosen: it may change versions
+			installer, err = adjust(installer)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return a.assemble(ctx, s.file, installer, packages, keys)
+	}
+	return o, nil
 }
 
 // open opens the bundle. One on a server is read for as long as ctx lasts. Files that the bundle leaves out are taken from --base,

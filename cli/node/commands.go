@@ -1,17 +1,37 @@
 package node
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
 )
 
-// commands makes and runs the commands of this package.
-type commands struct{ *app.App }
+// Assembler opens the bundle of the Installer that is in a file, with packages of a store. One of the keys, which are files, must
+// have signed each package, if there are any.
+type Assembler func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error)
 
-// Commands makes the commands for a node, in the order in which they are used.
-func Commands(a *app.App) []*cobra.Command {
-	c := commands{a}
+// commands makes and runs the commands of this package.
+type commands struct {
+	*app.App
+	assemble Assembler // nil if this program can assemble no bundles
+}
+
+// withStore returns a part of a help text that is about stores of packages, if this program can use one.
+func (a commands) withStore(text string) string {
+	if a.assemble == nil {
+		return ""
+	}
+	return text
+}
+
+// Commands makes the commands for a node, in the order in which they are used. Without an Assembler they take bundles alone.
+func Commands(a *app.App, assemble Assembler) []*cobra.Command {
+	c := commands{a, assemble}
 	return []*cobra.Command{
 		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.adoptCommand(), c.upgradeCommand(), c.journalCommand(),
 		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
@@ -19,4 +39,4 @@ func Commands(a *app.App) []*cobra.Command {
 }
 
 // Hook makes the command hook, by which programs of hooks call sealift.
-func Hook(a *app.App) *cobra.Command { return commands{a}.hookCommand() }
+func Hook(a *app.App) *cobra.Command { return commands{App: a}.hookCommand() }

@@ -29,11 +29,14 @@ type installOptions struct {
 func (a commands) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
+		Use:   "install --bundle FILE | --from URL" + a.withStore(" | -f INSTALLER --store URL") + " [NAME=VALUE...]",
 		Short: "Install a Kubernetes node from a bundle",
 		Long: `Make this host a Kubernetes node with the add-ons of a bundle. A local bundle is read in place and needs no network.
 With --from, the install downloads only the files that the host lacks.
-
+` + a.withStore(`With -f and --store, the install needs no bundle: it reads the Installer's packages in the store. Packages that kURL
+built are converted first; the user's cache directory keeps the result. With --key, each package must be signed with
+one of the keys.
+`) + `
 The install first checks the host and reports problems before it changes anything. It shows the Installer's
 commands, and the add-on checks that run programs, before it runs them. --plan shows them and runs only Sealift's
 own checks.
@@ -53,7 +56,9 @@ flannel.podCIDR=10.1.0.0/16.`,
   sealift install --bundle /media/usb/cluster.tar.gz --patch site.yaml load-balancer-address=10.0.0.9:6443
   sealift install --bundle /media/usb/cluster.tar.gz --yes --enforce-warnings
   sealift install --from https://sealift.example.com/abc1234
-  sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
+  sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem` + a.withStore(`
+  sealift install -f installer.yaml --store /media/usb/packages --plan
+  sealift install -f installer.yaml --store 's3://packages/stable?region=eu-central-1' --key vendor.pub`),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
@@ -65,6 +70,7 @@ flannel.podCIDR=10.1.0.0/16.`,
 	flags := cmd.Flags()
 	addPreflightFlags(cmd, &o.checks)
 	o.add(cmd)
+	o.source.addStore(cmd, a)
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
 	app.AddOutputFlag(cmd, &o.format)
@@ -94,7 +100,7 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
+	fmt.Fprintln(a.Err, o.source.trust(in, o.keys))
 	return a.carryOut(ctx, in, o)
 }
 
@@ -135,7 +141,7 @@ func (a commands) showExecutions(in *install.Install, o installOptions) error {
 		return err
 	}
 	a.printExecutions(all)
-	if o.source.from != "" && !o.yes && !a.Confirm("Run them?") {
+	if o.source.remote() && !o.yes && !a.Confirm("Run them?") {
 		return errors.New("not confirmed; nothing was run")
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
@@ -19,7 +18,6 @@ import (
 
 type preflightOptions struct {
 	source  bundleSource
-	file    string
 	keys    []string
 	root    string
 	join    bool
@@ -32,7 +30,7 @@ type preflightOptions struct {
 func (a commands) preflightCommand() *cobra.Command {
 	var o preflightOptions
 	cmd := &cobra.Command{
-		Use:   "preflight --bundle FILE | --from URL | -f INSTALLER",
+		Use:   "preflight --bundle FILE | --from URL | -f INSTALLER" + a.withStore(" [--store URL]"),
 		Short: "Check this host for problems before an install",
 		Long: `Run the checks of an install and report what would fail, with what to do about it. The checks are Sealift's own,
 those of the bundle's add-ons (host-preflight.yaml), and those of the Installer (kurl.hostPreflights). The command
@@ -43,19 +41,21 @@ a server are shown, and run only with --yes or after you agree on a terminal. Ot
 warning.
 
 With a bundle, the required disk space is computed from its content. With only an Installer, the checks of add-ons
-are not available.
+are not available.` + a.withStore(` With --store, they are taken from the Installer's packages there.`) + `
 
 Exit code 3 means that an install would refuse this host.`,
 		Example: `  sealift preflight --bundle /media/usb/cluster.tar.gz
   sealift preflight --from https://sealift.example.com/abc1234
   sealift preflight -f installer.yaml -o json | jq '.results[] | select(.status != "pass")'
-  sealift preflight --bundle cluster.tar.gz --join --control-plane --primary-host 10.0.0.1`,
+  sealift preflight --bundle cluster.tar.gz --join --control-plane --primary-host 10.0.0.1` + a.withStore(`
+  sealift preflight -f installer.yaml --store /media/usb/packages`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return refuse(a.preflight(cmd.Context(), o)) },
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVarP(&o.file, "file", "f", "", "an Installer to check without a bundle")
+	flags.StringVarP(&o.source.file, "file", "f", "", "an Installer to check without a bundle")
+	o.source.addStore(cmd, a)
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
 	flags.BoolVar(&o.join, "join", false, "check the host for joining a cluster")
@@ -94,7 +94,8 @@ func addPreflightFlags(cmd *cobra.Command, o *install.PreflightOptions) {
 }
 
 func (a commands) preflight(ctx context.Context, o preflightOptions) (err error) {
-	if (o.source.name() == "") == (o.file == "") {
+	alone := o.source.file != "" && o.source.store == "" // the Installer
+	if o.source.name() == "" || alone && o.source != (bundleSource{file: o.source.file}) {
 		return app.UsageError("give --bundle, --from or -f; see 'sealift preflight --help'")
 	}
 	if o.primary && !o.join {
@@ -106,8 +107,8 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 		return err
 	}
 	var record preflight.Record
-	if o.file != "" {
-		s, err := spec.Load(o.file)
+	if alone {
+		s, err := spec.Load(o.source.file)
 		if err != nil {
 			return err
 		}
@@ -120,12 +121,11 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	if err := o.source.check("preflight"); err != nil {
 		return err
 	}
-	trusted, err := app.PublicKeys(o.keys)
+	options, err := o.source.options(ctx, a, o.root, o.keys, install.Options{Binary: binary, Upgrade: upgrading(o.checks.Node.Upgrade)})
 	if err != nil {
 		return err
 	}
-	in, err := install.Prepare(install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: upgrading(o.checks.Node.Upgrade),
-		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, o.root, trusted...) }})
+	in, err := install.Prepare(options)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (a commands) allowed(in *install.Install, o preflightOptions) (install.Runn
 		return install.RunNothing, err
 	}
 	a.printExecutions(all)
-	if len(all) == 0 || o.source.from == "" || o.yes || a.CanAsk() && a.Confirm("Run them?") {
+	if len(all) == 0 || !o.source.remote() || o.yes || a.CanAsk() && a.Confirm("Run them?") {
 		return install.RunAll, nil
 	}
 	return install.RunAddOns, nil

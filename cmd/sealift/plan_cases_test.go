@@ -110,6 +110,9 @@ func planOfInstall(t *testing.T) {
 	h.made(os.CopyFS(store, os.DirFS(filepath.Join(h.dir, "work/store"))))
 	url, _ := servedTo(t, store, "  app: {version: '1'}\n")
 	h.planned("", []string{"install", "--plan", "--from", url, "--root", "node"})
+	h.fleeting = []string{"tmp"} // the program for nodes passes through it
+	lists(h.planned("", []string{"install", "--plan", "-f", "installer.yaml", "--store", "store", "--root", "node"}))
+	h.fleeting = nil
 
 	h.installed()
 	if out := h.planned("", []string{"install", "--plan", "--bundle", "cluster.tar.gz", "--root", "node"}); !strings.Contains(out, "done") {

@@ -33,13 +33,14 @@ Every flag can also be set with an environment variable: SEALIFT_OUT for --out, 
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`,
 	}
+	nodes := node.CommandNames()
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
 			build.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
 		}},
-		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, node.CommandNames()), carry.Serve(a, node.CommandNames())}},
-		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a)},
+		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, nodes), carry.Serve(a, nodes)}},
+		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, carry.InPlace(a, nodes))},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a), sister.Operator(), sister.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{sister.Testgrid()}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift")}},

@@ -45,8 +45,8 @@ type Kept struct {
 // At returns the place at the URL of a store: a folder, s3://bucket/prefix, or https://host/path, which is read-only.
 func At(location string, opener store.Opener) *Place {
 	p := &Place{location: location, opener: opener}
-	if path, isFile := strings.CutPrefix(location, "file://"); isFile || !strings.Contains(location, "://") {
-		p.folder = filepath.Join(path, storeFolder)
+	if folder := store.Folder(location); folder != "" {
+		p.folder = filepath.Join(folder, storeFolder)
 	}
 	return p
 }

@@ -1,0 +1,53 @@
+package carry
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+
+	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+)
+
+// InPlace returns a function that opens the bundle of an Installer without writing it: what is read of the bundle is read from the
+// packages in the store. file is the name of the Installer in messages. One of the keys, which are files, must have signed each
+// package, if there are any.
+func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error) {
+	c := commands{a, nodes}
+	return func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error) {
+		self, err := os.Executable() // what a node gets that installs itself
+		if err != nil {
+			return nil, err
+		}
+		cache, err := cacheFolder("")
+		if err != nil {
+			return nil, err
+		}
+		o := bundleOptions{file: file, signers: keys, programs: programFlags{sealift: self, platform: hostPlatform}, cache: cache}
+		plan, err := c.prepare(ctx, i, packages, o, "")
+		if err != nil {
+			return nil, err
+		}
+		reader, err := plan.Open(ctx)
+		if err != nil {
+			return nil, errors.Join(err, plan.Close())
+		}
+		return bundle.OpenSource(inPlace{reader, plan})
+	}
+}
+
+const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
+
+// inPlace is the source of a bundle that is not written.
+type inPlace struct {
+	*assemble.Reader
+	plan prepared
+}
+
+func (i inPlace) Size() int64 { return i.plan.Size() }
+
+func (i inPlace) Close() error { return errors.Join(i.Reader.Close(), i.plan.Close()) }
