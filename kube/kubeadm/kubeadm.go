@@ -60,6 +60,7 @@ var removedFlags = []string{
 // into maps. It leaves documents of other APIs alone. The notes say what was left out.
 func Mergeable(text []byte) (merged []byte, notes []string, err error) {
 	var out bytes.Buffer
+	text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")) // as YAML reads them
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()

@@ -123,6 +123,7 @@ func FuzzMergeable(f *testing.F) {
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta3\nkind: JoinConfiguration\nnodeRegistration: {kubeletExtraArgs: {container-runtime: remote}}\ndiscovery: {timeout: 1}\ntimeouts: 5")
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {kubeletExtraArgs: [{name: a}, {name: a}]}")
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nscheduler: {extraVolumes: [{name: b, hostPath: /b}, {name: a}]}")
+	f.Add("text\r\r\ntext\r")
 	f.Fuzz(func(t *testing.T, text string) {
 		merged, _, err := Mergeable([]byte(text))
 		if err != nil {
