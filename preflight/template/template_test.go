@@ -63,7 +63,7 @@ var templates = []string{
 	"{{kurl range .Rows}}{{kurl .}} {{kurl end}}", "{{kurl range 1.5}}{{kurl end}}", "{{kurl range `text`}}{{kurl end}}", "{{kurl range .Missing}}x{{kurl else}}none{{kurl end}}",
 	"{{kurl $x := 1}}{{kurl if true}}{{kurl $x = 2}}{{kurl $x := 3}}{{kurl end}}{{kurl $x}}", "{{kurl $i := 9}}{{kurl range $i = .PrimaryHosts}}{{kurl end}}{{kurl $i}}", "{{kurl $y}}",
 	"{{kurl .Missing}} {{kurl .Installer.Spec.Rook.Null}} {{kurl $x := .Missing}}{{kurl $x.Field}} {{kurl (.Missing).Field}}", "{{kurl .Missing.Field}}", "{{kurl .Installer.Name.First}}",
-	"{{kurl .Installer.Name 1}}", "{{kurl 1 2}}", "{{kurl nil}}", "{{kurl nofunction}}", "{{kurl if}}", "{{kurl", "{{kurl end}}",
+	"{{kurl .Installer.Name 1}}", "{{kurl $x := .Missing}}a{{kurl $x.Field 1}}b{{kurl (.Missing).Field $x}}c{{kurl 1 | $x.Field}}", "{{kurl $x := .Missing}}{{kurl $x 1}}", "{{kurl 1 2}}", "{{kurl nil}}", "{{kurl nofunction}}", "{{kurl if}}", "{{kurl", "{{kurl end}}",
 	"{{kurl define `a`}}<{{kurl .}}{{kurl $.}}>{{kurl end}}{{kurl template `a` .IsJoin}}{{kurl template `a`}}", "{{kurl block `b` 7}}{{kurl .}}{{kurl end}}", "{{kurl template `missing`}}", "{{kurl define `only`}}x{{kurl end}}",
 	"{{kurl define `a`}}{{kurl end}}{{kurl define `a`}}1{{kurl end}}{{kurl template `a`}}",
 	"{{kurl eq 1 1 2}} {{kurl eq 2 1 2}} {{kurl ne 1 2}} {{kurl lt 1 2}} {{kurl le 2 2}} {{kurl gt 1.5 1.0}} {{kurl ge `b` `a`}} {{kurl eq true true}} {{kurl eq nil .Missing}}", "{{kurl eq 1 `1`}}", "{{kurl lt 1 1.5}}", "{{kurl lt true false}}", "{{kurl eq 1}}",

@@ -33,12 +33,29 @@ func (r *run) command(dot any, cmd *parse.CommandNode, before []any) (any, error
 		return r.function(dot, function.Ident, args, before)
 	}
 	if len(args)+len(before) > 0 {
+		if nothing, err := r.ofNothing(dot, first); nothing || err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s takes no argument: it is no function", first)
 	}
 	if _, ok := first.(*parse.NilNode); ok {
 		return nil, fmt.Errorf("nil is not a command")
 	}
 	return r.operand(dot, first)
+}
+
+// ofNothing says that a node stands for a field of no value, which is no value whatever follows it.
+func (r *run) ofNothing(dot any, node parse.Node) (bool, error) {
+	switch n := node.(type) {
+	case *parse.FieldNode:
+		return dot == nil, nil
+	case *parse.VariableNode:
+		return len(n.Ident) > 1 && r.variable(n.Ident[0]) == nil, nil
+	case *parse.ChainNode:
+		value, err := r.operand(dot, n.Node)
+		return value == nil, err
+	}
+	return false, nil
 }
 
 // operand evaluates what stands for a value.
