@@ -59,8 +59,8 @@ func (n node) objects() (found []string) {
 		for _, volatile := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"} {
 			delete(metadata, volatile)
 		}
-		// what controllers and clocks write
-		maps.DeleteFunc(field(metadata, "annotations"), func(key string, _ any) bool { return !strings.Contains(key, "sealift") })
+		// what controllers and clocks write, and what the agent of a node tells of its disk
+		maps.DeleteFunc(field(metadata, "annotations"), func(key string, _ any) bool { return !strings.Contains(key, "sealift") || key == "sealift.dev/agent" })
 		delete(object, "status")
 		spec := field(object, "spec")
 		for _, volatile := range []string{"clusterIP", "clusterIPs", "caBundle", "podCIDR", "podCIDRs"} {
