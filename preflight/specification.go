@@ -11,6 +11,7 @@ import (
 	"github.com/Masterminds/sprig/v3"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/preflight/template"
 	"github.com/sealift/sealift/spec"
 )
@@ -59,9 +60,8 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 		}
 	}
 	room := maxRendered
-	var out bytes.Buffer
+	var documents []*yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	encoder := yaml.NewEncoder(&out)
 	for {
 		var document yaml.Node
 		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -81,17 +81,13 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 		if err := s.head(document.Content[0]); err != nil {
 			return nil, err
 		}
-		if err := encoder.Encode(&document); err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
-		}
+		documents = append(documents, &document)
 	}
-	if out.Len() == 0 { // closing an unused encoder is an error
-		return nil, nil
-	}
-	if err := encoder.Close(); err != nil {
+	out, err := strictyaml.Marshal(documents...)
+	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
 
 // fillValues renders the templates in the values of a document. Their output is text. room is the number of bytes that they

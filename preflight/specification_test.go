@@ -192,6 +192,7 @@ func TestTemplatesInValuesAddNoFields(t *testing.T) {
 func FuzzRender(f *testing.F) {
 	f.Add("kind: HostPreflight\nspec: {collectors: [{a: '{{kurl .Installer.Spec.Rook.BlockDeviceFilter }}'}]}", "sd[b-z]")
 	f.Add("spec:\n{{kurl range .RemoteHosts}}\n- {{kurl .}}\n{{kurl end}}", "x\n- y")
+	f.Add("spec:\n{{kurl range .RemoteHosts}}\n- {{kurl .}}\n{{kurl end}}", "\n-  y")
 	f.Fuzz(func(t *testing.T, text, value string) {
 		i := &spec.Installer{AddOns: []spec.AddOn{{Name: "rook", Key: "rook", Version: "1", Options: spec.Options{"blockDeviceFilter": value}}}}
 		s := preflight.Specification{Name: "rook", Kind: preflight.HostPreflight, Text: []byte(text)}

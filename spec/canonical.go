@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +9,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // Canonical prints the Installer as YAML in one fixed form: keys sorted with version first, two spaces of indentation, and
@@ -86,11 +87,11 @@ func (i *Installer) specNode() (*yaml.Node, error) {
 
 func (o Options) addTo(body *yaml.Node) error {
 	for _, key := range slices.Sorted(maps.Keys(o)) {
-		var n yaml.Node
-		if err := n.Encode(o[key]); err != nil {
+		n, err := strictyaml.Node(o[key])
+		if err != nil {
 			return fmt.Errorf("option %s: %w", key, err)
 		}
-		add(body, key, &n)
+		add(body, key, n)
 	}
 	return nil
 }
@@ -111,22 +112,18 @@ func add(n *yaml.Node, key string, value *yaml.Node) {
 // quoted makes a node that every YAML reader reads as a string. YAML 1.1 readers take an unquoted on for a boolean and 1:30
 // for a number.
 func quoted(s string) *yaml.Node {
-	var n yaml.Node
-	if err := n.Encode(s); err != nil { // not of a string
+	n, err := strictyaml.Node(s)
+	if err != nil { // not of a string
+		n = new(yaml.Node)
 		n.SetString(s)
 	}
-	return &n
+	return n
 }
 
 func encode(n *yaml.Node) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(n); err != nil {
+	text, err := strictyaml.Marshal(n)
+	if err != nil {
 		return nil, fmt.Errorf("print installer: %w", err)
 	}
-	if err := encoder.Close(); err != nil {
-		return nil, fmt.Errorf("print installer: %w", err)
-	}
-	return out.Bytes(), nil
+	return text, nil
 }

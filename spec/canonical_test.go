@@ -3,6 +3,7 @@ package spec_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -121,4 +122,28 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("canonical form changes:\n%s\n%s", text, twice)
 		}
 	})
+}
+
+// TestIndentedTextsAreKept has scripts as people write them into host checks: go-yaml can't read what it makes of them.
+func TestIndentedTextsAreKept(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a script":            "  if true; then\n    ls\n  fi\n",
+		"a script with tabs":  "\tif true; then\n\t\tls\n\tfi\n",
+		"an empty line":       "\n\tls\n",
+		"a space and a tab":   " \t\nls",
+		"several empty lines": "\n\n\nls",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := parse(t, fmt.Sprintf(`{kind: Installer, apiVersion: sealift.dev/v1, metadata: {name: x}, spec: {app: {version: v1, motd: %q, args: ["-c", %q]}}}`, text, text))
+			again := parse(t, canonical(t, i))
+			if diff := cmp.Diff(i.AddOns[0].Options, again.AddOns[0].Options); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if canonical(t, again) != canonical(t, i) {
+				t.Error("a second time it is written in another way")
+			}
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // sorted puts the objects of a chart in the order in which they are applied. Hooks that no installation runs are skipped.
@@ -115,14 +115,9 @@ func (n *namer) object(file string, node *yaml.Node) (helm.Object, error) {
 		o.Namespace = n.namespace
 		metadata.Content = append(metadata.Content, scalar("namespace"), scalar(n.namespace))
 	}
-	var b bytes.Buffer
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(node), encoder.Close()); err != nil {
-		return o, err
-	}
-	o.YAML = b.Bytes()
-	return o, nil
+	var err error
+	o.YAML, err = strictyaml.Marshal(node)
+	return o, err
 }
 
 // learn notes a kind that a CustomResourceDefinition makes for the whole cluster.

@@ -14,6 +14,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // kustomizationInsert puts an item first in a list of a kustomization, which is made when it is not there: file, key, item.
@@ -108,6 +109,7 @@ func editText(text []byte, edit func(root *yaml.Node) error) ([]byte, error) {
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
+	strictyaml.Readable(&doc)
 	if err := enc.Encode(&doc); err != nil {
 		return nil, err
 	}

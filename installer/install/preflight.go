@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"

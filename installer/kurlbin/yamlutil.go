@@ -1,7 +1,6 @@
 package kurlbin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // yamlutil adds (-a), removes (-r) or prints (-p) the value at a path of a YAML file (-fp), which is changed, or of a text (-yc),
@@ -56,16 +56,14 @@ func changed(s Streams, file string, text []byte, change func(root *yaml.Node) e
 	if err := change(doc.Content[0]); err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	if err := enc.Encode(&doc); err != nil {
+	out, err := strictyaml.Marshal(&doc)
+	if err != nil {
 		return err
 	}
 	if file != "" {
-		return atomicfile.Replace(file, out.Bytes())
+		return atomicfile.Replace(file, out)
 	}
-	_, err := s.Out.Write(out.Bytes())
+	_, err = s.Out.Write(out)
 	return err
 }
 
@@ -184,7 +182,7 @@ func printValue(s Streams, text []byte, words []string) error {
 		_, err := fmt.Fprintln(s.Out, n.Value)
 		return err
 	}
-	data, err := yaml.Marshal(n)
+	data, err := strictyaml.Marshal(n)
 	if err != nil {
 		return err
 	}

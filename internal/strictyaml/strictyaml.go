@@ -3,6 +3,8 @@
 //
 // It refuses a second document, keys that are repeated or not strings, anchors and aliases (a short document could expand
 // to a huge one), custom tags, and deep nesting. The caller decides which keys its format has.
+//
+// What it writes can be read again.
 package strictyaml
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/strictyaml"
@@ -124,7 +124,7 @@ func installer(choices []choice, further string) (*spec.Installer, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": spec.APIVersion, "kind": spec.Kind, "spec": body})
+	text, err := kyaml.Marshal(map[string]any{"apiVersion": spec.APIVersion, "kind": spec.Kind, "spec": body})
 	if err != nil {
 		return nil, err
 	}

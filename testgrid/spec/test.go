@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/spec"
@@ -115,7 +116,7 @@ func (p *parser) document(n *yaml.Node) string {
 	if n.Kind != yaml.MappingNode {
 		return p.Text(n, "supportbundleSpec")
 	}
-	text, err := yaml.Marshal(strictyaml.Value(n))
+	text, err := kyaml.Marshal(strictyaml.Value(n))
 	if err != nil {
 		p.Errorf(p.Pos(n), "", "supportbundleSpec: %v", err)
 	}
