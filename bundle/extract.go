@@ -92,6 +92,9 @@ func extracted(root *os.Root, e Entry) *os.File {
 	return nil
 }
 
+// Unfinished is the end of the name of a file that Extract has not yet verified.
+const Unfinished = ".sealift-new"
+
 func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error) {
 	name := filepath.FromSlash(e.Path)
 	if err := root.MkdirAll(filepath.FromSlash(path.Dir(e.Path)), 0o755); err != nil {
@@ -102,7 +105,7 @@ func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error)
 		return err
 	}
 	defer content.Close()
-	temp := name + ".sealift-new"
+	temp := name + Unfinished
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

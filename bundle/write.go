@@ -175,7 +175,7 @@ func deflateToFile(name string, content io.Reader) (int64, error) {
 	if info, err := os.Stat(name); err == nil {
 		return info.Size(), nil
 	}
-	if err := atomicfile.FillLarge(name, 0o644, func(w *os.File) error { return deflateContent(w, content) }); err != nil {
+	if err := atomicfile.Fill(name, 0o644, func(w *os.File) error { return deflateContent(w, content) }); err != nil {
 		return 0, err
 	}
 	info, err := os.Stat(name)

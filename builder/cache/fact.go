@@ -21,10 +21,24 @@ func (c *Cache) Remember(kind, key string, fact any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("remember %s %s: %w", kind, key, err)
 	}
-	if err := atomicfile.Write(path, data); err != nil {
+	if err := c.writeFact(path, data); err != nil {
 		return fmt.Errorf("remember %s %s: %w", kind, key, err)
 	}
 	return nil
+}
+
+// writeFact writes a file by way of the folder for unfinished ones, which each process sweeps once. A folder of facts may have
+// thousands of files.
+func (c *Cache) writeFact(path string, data []byte) error {
+	f, err := atomicfile.Create(c.temp(), unfinished)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit(path, 0o644)
 }
 
 // Recall reads a remembered fact and reports whether there was a readable one.

@@ -317,7 +317,7 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 		return Made{}, err
 	}
 	made := Made{Name: p.Name, Version: p.Version, File: filepath.Join(o.Dir, key), Images: len(p.Contents.Images)}
-	err = atomicfile.FillLarge(made.File, 0o644, func(w *os.File) error {
+	err = atomicfile.Fill(made.File, 0o644, func(w *os.File) error {
 		_, err := bundle.WritePackage(ctx, w, p, bundle.WriteOptions{Key: o.Key, Jobs: runtime.GOMAXPROCS(0)})
 		return err
 	})

@@ -89,7 +89,7 @@ func (u *unpacked) utilityRef() (ref, tag string, err error) {
 // zipped compresses the image, as those of add-ons are.
 func (u *unpacked) zipped(name string) (bundle.File, error) {
 	file := filepath.Join(u.spool, catalog.UtilityAddOn+".tar.gz")
-	err := atomicfile.FillLarge(file, 0o644, func(w *os.File) (err error) {
+	err := atomicfile.Fill(file, 0o644, func(w *os.File) (err error) {
 		content, err := u.utility.Open()
 		if err != nil {
 			return err

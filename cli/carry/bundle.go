@@ -208,7 +208,7 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.FillLarge(o.out, 0o644, func(w *os.File) error {
+	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
 		if err := plan.Write(ctx, w); err != nil {
 			return err
 		}

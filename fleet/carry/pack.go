@@ -313,7 +313,7 @@ func write(ctx context.Context, p Pack, made parcel.Parcel, charts map[string][]
 		return nil
 	}
 	out.Sequence, out.File = made.Sequence, p.Out
-	if err := atomicfile.FillLarge(p.Out, 0o644, func(f *os.File) error {
+	if err := atomicfile.Fill(p.Out, 0o644, func(f *os.File) error {
 		_, err := bundle.WriteBundle(ctx, f, b)
 		return err
 	}); err != nil {

@@ -36,7 +36,7 @@ func saveEtcd(ctx context.Context, from cluster.EtcdAddress, path string) (saved
 		return Etcd{}, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error {
+	err = atomicfile.Fill(path, 0o600, func(f *os.File) error {
 		_, err := io.Copy(f, s)
 		return err
 	})

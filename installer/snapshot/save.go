@@ -54,7 +54,7 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 		return Index{}, err
 	}
 	defer open.Close()
-	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error { return open.write(ctx, f, to) })
+	err = atomicfile.Fill(path, 0o600, func(f *os.File) error { return open.write(ctx, f, to) })
 	if err != nil {
 		return Index{}, fmt.Errorf("save a snapshot as %s: %w", path, err)
 	}

@@ -127,9 +127,13 @@ func Copy(path string, mode os.FileMode, from string) (err error) {
 	})
 }
 
-// Fill calls fill to write a file. If fill fails, the old file stays.
+// Fill calls fill to write a file. If fill fails, the old file stays. It first removes the temporary files that killed processes
+// left for path, as far as the folder can be read.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 	if err := checkReplaceable(path); err != nil { // before fill writes anything
+		return err
+	}
+	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	f, err := Create(filepath.Dir(path), temporaryFor(path))
@@ -144,14 +148,6 @@ func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 }
 
 func temporaryFor(path string) string { return "." + filepath.Base(path) + ".*" }
-
-// FillLarge is Fill for large files: it first removes the temporary files that killed processes left for path.
-func FillLarge(path string, mode os.FileMode, fill func(*os.File) error) error {
-	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil {
-		return err
-	}
-	return Fill(path, mode, fill)
-}
 
 // Folder is a temporary folder of a process.
 type Folder struct {

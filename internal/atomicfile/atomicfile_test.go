@@ -155,6 +155,30 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 	}
 }
 
+// TestAWriteSweepsWhatKilledOnesLeft has files of a killed writer of the same file, of one that still writes, and of another file.
+func TestAWriteSweepsWhatKilledOnesLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writing, err := atomicfile.Create(dir, ".unit.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writing.Discard()
+	for _, name := range []string{".unit.12", ".other.12", ".unit.old"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := atomicfile.Write(filepath.Join(dir, "unit"), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{".other.12", filepath.Base(writing.Name()), ".unit.old", "unit"}
+	slices.Sort(want)
+	if left := names(t, dir); !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+}
+
 // killedDir names the variable that tells a child where to write until it is killed.
 const killedDir = "ATOMICFILE_TEST_DIR"
 
