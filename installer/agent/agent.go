@@ -17,7 +17,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -268,7 +267,7 @@ func program(root, digest string, fetch func(io.Writer) error) (path string, err
 	if hasDigest(node.Binary, digest) {
 		return node.Binary, nil
 	}
-	path = filepath.Join(node.StateDir(root), "sealift-"+digest)
+	path = node.TemporaryFile(root, digest)
 	if hasDigest(path, digest) {
 		return path, nil
 	}

@@ -102,16 +102,13 @@ func (h host) write(edits map[string]string) error {
 	return nil
 }
 
-// markFile notes a change that this node has begun and neither finished nor taken back.
-func markFile(root string) string { return filepath.Join(node.StateDir(root), "load-balancer.json") }
-
 // mark notes a change before its first file is written.
 func (h host) mark(m intent.Move) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	file := h.path(markFile(h.root))
+	file := h.path(node.LoadBalancerFile(h.root))
 	if err := atomicfile.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -120,7 +117,7 @@ func (h host) mark(m intent.Move) error {
 
 // marked is a change that was interrupted here; nil if there is none.
 func (h host) marked() (*intent.Move, error) {
-	text, err := os.ReadFile(h.path(markFile(h.root)))
+	text, err := os.ReadFile(h.path(node.LoadBalancerFile(h.root)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -129,13 +126,13 @@ func (h host) marked() (*intent.Move, error) {
 		err = json.Unmarshal(text, m)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove the file, and run the command again", markFile(h.root), err)
+		return nil, fmt.Errorf("%s: %w; remove the file, and run the command again", node.LoadBalancerFile(h.root), err)
 	}
 	return m, nil
 }
 
 func (h host) unmark() error {
-	file := h.path(markFile(h.root))
+	file := h.path(node.LoadBalancerFile(h.root))
 	err := os.Remove(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

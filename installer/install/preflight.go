@@ -107,7 +107,7 @@ func (i *Install) KeepPreflight(r preflight.Record) error {
 	if err := node.MarkRoot(i.options.Root); err != nil {
 		return i.explainDiskFull(err)
 	}
-	return i.explainDiskFull(r.Save(filepath.Join(node.StateDir(i.options.Root), "preflight")))
+	return i.explainDiskFull(r.Save(node.PreflightDir(i.options.Root)))
 }
 
 // preflights returns the specifications of the add-ons, and what their hooks say against this host.

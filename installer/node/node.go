@@ -30,15 +30,20 @@ const (
 
 // The files in the state folder besides the journal.
 const (
-	runName        = "run.json"
-	installerName  = "installer.yaml"
-	apiServersName = "api-servers"
-	preflightName  = "preflight"
-	baselineName   = "before"
-	memoryName     = "applied"
-	undoName       = "undo"
-	readdressName  = "readdress"
-	shelfName      = "shelf"
+	runName          = "run.json"
+	installerName    = "installer.yaml"
+	apiServersName   = "api-servers"
+	preflightName    = "preflight"
+	baselineName     = "before"
+	memoryName       = "applied"
+	undoName         = "undo"
+	readdressName    = "readdress"
+	shelfName        = "shelf"
+	snapshotsName    = "snapshots.json"
+	quiescedName     = "quiesced.json"
+	volumesName      = "volumes"
+	loadBalancerName = "load-balancer.json"
+	temporaryName    = "sealift-" // what begins so
 )
 
 // StateDir is where the journal of an install root lies.
@@ -58,6 +63,21 @@ func ReaddressDir(root string) string { return filepath.Join(StateDir(root), rea
 
 // ShelfDir has bundles whose images other nodes fetch from this one: see package delivery.
 func ShelfDir(root string) string { return filepath.Join(StateDir(root), shelfName) }
+
+// SnapshotsFile says which cluster the snapshots are of that this node saved.
+func SnapshotsFile(root string) string { return filepath.Join(StateDir(root), snapshotsName) }
+
+// QuiescedFile names the pods that a snapshot has quiesced.
+func QuiescedFile(root string) string { return filepath.Join(StateDir(root), quiescedName) }
+
+// VolumesDir has volumes as they were before they got another node.
+func VolumesDir(root string) string { return filepath.Join(StateDir(root), volumesName) }
+
+// LoadBalancerFile notes a change of the load balancer that this node has begun and neither finished nor taken back.
+func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
+
+// TemporaryFile is for something that is needed for a while.
+func TemporaryFile(root, name string) string { return filepath.Join(StateDir(root), temporaryName+name) }
 
 // StateFiles are the files and folders that say what the node runs and how it came to that.
 func StateFiles(root string) []string {

@@ -31,6 +31,7 @@ func rootNames() []string {
 	names := []string{
 		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
 		".install-*", ".sealift-preflight-*",
+		bundle.IndexName + bundle.Unfinished, bundle.SignatureName + bundle.Unfinished, bundle.InstallerName + bundle.Unfinished,
 	}
 	for _, folder := range Folders() {
 		if path.Dir(folder) == "." {
@@ -42,7 +43,11 @@ func rootNames() []string {
 
 // stateNames are patterns for Sealift's files in the state folder, except the journal and its lock.
 func stateNames() []string {
-	return []string{runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, "upgrade-*.etcd", "sealift-*"}
+	return []string{
+		runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, shelfName, snapshotsName, quiescedName,
+		volumesName, loadBalancerName, temporaryName + "*",
+		"upgrade-*.etcd", // of an earlier Sealift
+	}
 }
 
 // MarkRoot notes that Sealift works below a folder from now on, and what was there before.
@@ -101,6 +106,11 @@ func SweepRoot(root string) (left []baseline.Left, err error) {
 	m, err := ReadMark(root)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range rootNames() { // a kill may have left one half written
+		if err := atomicfile.Sweep(root, "."+name+".*"); err != nil {
+			return nil, err
+		}
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil {

@@ -163,7 +163,7 @@ func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Wr
 	for _, v := range n.from.Volumes {
 		volumes = append(volumes, v.Name)
 	}
-	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.path(filepath.Join(node.StateDir(n.root), "volumes")), output)
+	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.path(node.VolumesDir(n.root)), output)
 }
 
 // namesOf are the names of members but for one.

@@ -482,7 +482,7 @@ func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := saves(); err == nil || !strings.Contains(err.Error(), "begun without data") || !strings.Contains(err.Error(), seenName) {
+		if err := saves(); err == nil || !strings.Contains(err.Error(), "begun without data") || !strings.Contains(err.Error(), node.SnapshotsFile(node.DefaultRoot)) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if all, err := place.List(t.Context()); err != nil || !slices.Equal(all, before) {
@@ -498,7 +498,7 @@ func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
 	lost("nothing has been made again")
 	is(second)
 	lost("the API server has made its namespaces again")
-	if err := os.Remove(filepath.Join(s.path(node.StateDir(node.DefaultRoot)), seenName)); err != nil {
+	if err := os.Remove(s.path(node.SnapshotsFile(node.DefaultRoot))); err != nil {
 		t.Fatal(err)
 	}
 	if err := saves(); err != nil {

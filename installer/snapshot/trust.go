@@ -14,9 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// seenName is the file of a node that says which cluster its snapshots in stores have.
-const seenName = "snapshots.json"
-
+// seen is the content of a node's file about its snapshots in stores.
 type seen struct {
 	Namespace string `json:"kubeSystem"` // UID of the namespace kube-system
 }
@@ -24,7 +22,7 @@ type seen struct {
 // trust refuses to save into a store if etcd lost its data and began again without. That snapshot would be the newest of the store, and
 // push out those with the data.
 func (s Source) trust(ctx context.Context) error {
-	file := s.path(filepath.Join(node.StateDir(s.Root), seenName))
+	file := s.path(node.SnapshotsFile(s.Root))
 	was, known, err := readSeen(file)
 	if err != nil {
 		return err

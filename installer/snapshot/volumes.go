@@ -11,7 +11,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"filippo.io/age"
@@ -64,11 +63,8 @@ func (o *opened) findVolumes(ctx context.Context) error {
 	return err
 }
 
-// quiescedFile names pods that are quiesced, in the state folder of the node.
-const quiescedFile = "quiesced.json"
-
 func (o *opened) quiescence() volume.Quiescence {
-	return volume.Quiescence{File: o.source.path(filepath.Join(node.StateDir(o.source.Root), quiescedFile)), Execute: o.source.execute, Output: o.source.Output}
+	return volume.Quiescence{File: o.source.path(node.QuiescedFile(o.source.Root)), Execute: o.source.execute, Output: o.source.Output}
 }
 
 func execute(ctx context.Context, container string, command []string, output io.Writer) error {

@@ -176,7 +176,7 @@ func TestAVolumeThatCannotBeReadStopsTheSave(t *testing.T) {
 
 func TestTheNextSaveWakesPods(t *testing.T) {
 	s := controlPlane(t)
-	record := s.path(filepath.Join(node.StateDir(node.DefaultRoot), quiescedFile))
+	record := s.path(node.QuiescedFile(node.DefaultRoot))
 	if err := os.WriteFile(record, []byte(`[{"pod":"shop/db","container":"main","id":"0123","command":["thaw"],"timeout":30000000000}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
