@@ -88,7 +88,7 @@ func (n node) isBare(bare []string) {
 	n.t.Helper()
 	ofTheTest := []string{" transient", "running systemd-timedated.service"}
 	if diff := scenario.Differences(bare, n.state(), append(scenario.Kept(), ofTheTest...)...); len(diff) > 0 {
-		n.t.Fatalf("after the reset the host is not what it was:\n%s\n%s", strings.Join(diff, "\n"), n.must("tail -n 100 $(ls -t /var/log/sealift/reset-* | head -n 1)"))
+		n.t.Fatalf("after the reset the host is not what it was:\n%s\n%s", strings.Join(diff, "\n"), n.must("find /var/lib/sealift; tail -n 100 $(ls -t /var/log/sealift/reset-* | head -n 1)"))
 	}
 }
 

@@ -38,6 +38,9 @@ func TestInstallOutlivesTheLossOfPower(t *testing.T) {
 		{step: "flannel/install", record: "finished"},
 		{step: "metrics-server/install", record: "started", after: 4 * time.Second},
 	} {
+		if n.finished(row.step) { // before the power went, the last time
+			continue
+		}
 		row.command = fromUSB
 		n.losesPower(d, row)
 	}
