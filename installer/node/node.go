@@ -77,7 +77,9 @@ func VolumesDir(root string) string { return filepath.Join(StateDir(root), volum
 func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
 
 // TemporaryFile is for something that is needed for a while.
-func TemporaryFile(root, name string) string { return filepath.Join(StateDir(root), temporaryName+name) }
+func TemporaryFile(root, name string) string {
+	return filepath.Join(StateDir(root), temporaryName+name)
+}
 
 // StateFiles are the files and folders that say what the node runs and how it came to that.
 func StateFiles(root string) []string {

@@ -26,7 +26,7 @@ func newHost(t *testing.T) host {
 	h := host{undo.Store{Root: filepath.Join(dir, "root"), Rootfs: filepath.Join(dir, "host")}, t}
 	h.write("/usr/local/bin/kubelet", "kubelet 1.35.4", 0o755)
 	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.6", 0o600)
-	h.write("/etc/kubernetes/manifests/.etcd.yaml.123", "half", 0o600)
+	h.write("/etc/kubernetes/manifests/.kube-apiserver.yaml.123", "half", 0o600)
 	h.write("/var/lib/kubelet/config.yaml", "of before", 0o644)
 	h.write(node.Binary, "sealift of before", 0o755)
 	h.state("state/installer.yaml", "kubernetes 1.35.4")
