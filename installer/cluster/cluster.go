@@ -92,6 +92,9 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := removeUnpaired(PKI); err != nil {
+		return err
+	}
 	args := []string{"init", "--config", name, "--skip-token-print"}
 	if ignored := k.Variables["KUBERNETES_INIT_IGNORE_PREFLIGHT_ERRORS"]; ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
@@ -106,6 +109,25 @@ func (k Kubeadm) Init(ctx context.Context) error {
 		return err
 	}
 	return secureFiles()
+}
+
+// removeUnpaired removes keys from a folder whose certificate or public key kubeadm had not yet written when it was killed: it would
+// take the key for a given one, and want the other file to be there.
+func removeUnpaired(folder string) error {
+	err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+		pair, isKey := strings.CutSuffix(name, ".key")
+		if err != nil || !isKey || !entry.Type().IsRegular() {
+			return err
+		}
+		if paired, err := anyThere(pair+".crt", pair+".pub"); err != nil || paired {
+			return err
+		}
+		return os.Remove(name)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // hollow says whether a folder has a file without content: those that kubeadm was writing when the power was lost.

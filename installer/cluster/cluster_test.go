@@ -3,6 +3,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -143,5 +144,47 @@ func TestJoinConfigurationIsForOneNode(t *testing.T) {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file with the token: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestKeysWithoutCertificatesAreRemoved has what kubeadm leaves when it is killed between a key and its certificate, and what people
+// give it: a CA without its key.
+func TestKeysWithoutCertificatesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "etcd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := []string{"ca.crt", "ca.key", "etcd/ca.crt", "front-proxy-ca.crt", "sa.key", "sa.pub"}
+	for _, name := range append(slices.Clone(kept), "apiserver-etcd-client.key", "etcd/server.key") {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeUnpaired(dir); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, err := filepath.Glob(filepath.Join(dir, "etcd/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, file := range append(files, below...) {
+		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, name)
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, kept) {
+		t.Errorf("left %v, want %v", left, kept)
+	}
+	if err := removeUnpaired(filepath.Join(dir, "none")); err != nil {
+		t.Error(err)
 	}
 }
