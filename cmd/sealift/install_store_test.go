@@ -17,7 +17,7 @@ func TestInstallNeedsNoBundle(t *testing.T) {
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "")
 	h := newPlanHost(t)
 	h.runningBundle()
-	h.write("work/patch.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nspec: {iptablesConfig: {preserveConfig: true}}\n")
+	patch := h.keepsFirewall()
 	run := func(code int, says string, args ...string) {
 		t.Helper()
 		got, out := h.sealift("", append(args, "--root", "node")...)
@@ -26,7 +26,7 @@ func TestInstallNeedsNoBundle(t *testing.T) {
 		}
 	}
 	from := func(store string, more ...string) []string {
-		return append([]string{"install", "-f", "installer.yaml", "--store", store, "--ignore", "--patch", "patch.yaml"}, more...)
+		return append([]string{"install", "-f", "installer.yaml", "--store", store, "--ignore", "--patch", patch}, more...)
 	}
 
 	for _, public := range []string{"key", "other"} {

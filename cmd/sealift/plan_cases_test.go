@@ -75,10 +75,15 @@ func (h *planHost) runningBundle(addOns ...string) {
 	}
 }
 
+// keepsFirewall writes a patch of the Installer that leaves the host's firewall alone, and returns its path.
+func (h *planHost) keepsFirewall() string {
+	return h.write("work/patch.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nspec: {iptablesConfig: {preserveConfig: true}}\n")
+}
+
 // installed installs the bundle in work/node, for which its checks are left out, and cuts the journal as a crash does.
 func (h *planHost) installed() {
 	h.Helper()
-	if code, out := h.sealift("", "install", "--bundle", "cluster.tar.gz", "--root", "node", "--yes", "--ignore", "--patch", h.write("work/patch.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nspec: {iptablesConfig: {preserveConfig: true}}\n")); code != app.ExitDone {
+	if code, out := h.sealift("", "install", "--bundle", "cluster.tar.gz", "--root", "node", "--yes", "--ignore", "--patch", h.keepsFirewall()); code != app.ExitDone {
 		h.Fatalf("exit code %d\n%s", code, out)
 	}
 	journal, err := os.OpenFile(filepath.Join(h.dir, "work/node/state/journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)

@@ -29,7 +29,7 @@ type Mark struct {
 // rootNames are patterns for the files that Sealift, install.sh and hooks keep directly below an install root.
 func rootNames() []string {
 	names := []string{
-		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
+		"state", "host-packages", bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
 		".install-*", ".sealift-preflight-*",
 		bundle.IndexName + bundle.Unfinished, bundle.SignatureName + bundle.Unfinished, bundle.InstallerName + bundle.Unfinished,
 	}
