@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/installers"
@@ -95,14 +96,18 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	packages, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
+	opened, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err
 	}
 	if o.cache, err = cacheFolder(o.cache); err != nil {
 		return err
 	}
-	plan, err := a.prepare(ctx, installer, packages, o, deflated(o.cache))
+	from := packagesOf(opened, o.cache)
+	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
+		return err
+	}
+	plan, err := a.prepare(ctx, installer, from, o, deflated(o.cache))
 	if err != nil {
 		return err
 	}
@@ -119,7 +124,7 @@ type prepared struct {
 func (p prepared) Close() error { return errors.Join(p.Plan.Close(), p.programs.close()) }
 
 // prepare plans the bundle of an Installer, as the flags want it. spool is that of carriedPrograms.
-func (a commands) prepare(ctx context.Context, installer *spec.Installer, packages store.Store, o bundleOptions, spool string) (p prepared, err error) {
+func (a commands) prepare(ctx context.Context, installer *spec.Installer, from packages.Source, o bundleOptions, spool string) (p prepared, err error) {
 	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
 		return p, err
 	}
@@ -133,10 +138,6 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, packag
 	}
 	runs, err := readCluster(o.from)
 	if err != nil {
-		return p, err
-	}
-	from := packagesOf(packages, o.cache)
-	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
 		return p, err
 	}
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {

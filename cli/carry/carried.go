@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +20,9 @@ import (
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/store"
 )
+
+// hostPlatform is that of this machine.
+const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
 
 // programFlags are the flags that choose the programs for nodes.
 type programFlags struct {

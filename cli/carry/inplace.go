@@ -4,21 +4,21 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
 // InPlace returns a function that opens the bundle of an Installer without writing it: what is read of the bundle is read from the
-// packages in the store. file is the name of the Installer in messages. One of the keys, which are files, must have signed each
-// package, if there are any.
-func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error) {
+// packages in the store. file is the name of the Installer in messages. One of the keys must have signed each package, if there
+// are any.
+func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, i *spec.Installer, stored store.Store, keys []signature.PublicKey) (*bundle.Archive, error) {
 	c := commands{a, nodes}
-	return func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error) {
+	return func(ctx context.Context, file string, i *spec.Installer, stored store.Store, keys []signature.PublicKey) (*bundle.Archive, error) {
 		self, err := os.Executable() // what a node gets that installs itself
 		if err != nil {
 			return nil, err
@@ -27,8 +27,9 @@ func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, 
 		if err != nil {
 			return nil, err
 		}
-		o := bundleOptions{file: file, signers: keys, programs: programFlags{sealift: self, platform: hostPlatform}, cache: cache}
-		plan, err := c.prepare(ctx, i, packages, o, "")
+		from := packagesOf(stored, cache)
+		from.Signers = keys
+		plan, err := c.prepare(ctx, i, from, bundleOptions{file: file, programs: programFlags{sealift: self, platform: hostPlatform}}, "")
 		if err != nil {
 			return nil, err
 		}
@@ -39,8 +40,6 @@ func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, 
 		return bundle.OpenSource(inPlace{reader, plan})
 	}
 }
-
-const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
 
 // inPlace is the source of a bundle that is not written.
 type inPlace struct {

@@ -103,12 +103,11 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 		return o, err
 	}
 	o.Bundle, o.Root, o.Remote, o.Online = s.name(), root, s.remote(), s.remote()
-	o.Open = func() (*bundle.Archive, error) { return s.open(ctx, a, root, trusted...) }
 	if !s.assembled() {
-		o.Trusted = trusted
+		o.Trusted, o.Open = trusted, func() (*bundle.Archive, error) { return s.open(ctx, a, root, trusted...) }
 		return o, nil
 	}
-	packages, err := store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}.Open(s.store)
+	stored, err := a.opener().Open(s.store)
 	if err != nil {
 		return o, err
 	}
@@ -122,7 +121,7 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 		if err != nil {
 			return nil, err
 		}
-		return a.assemble(ctx, s.file, installer, packages, keys)
+		return a.assemble(ctx, s.file, installer, stored, trusted)
 	}
 	return o, nil
 }
@@ -182,5 +181,10 @@ const serverPatience = 5 * time.Minute
 
 // openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
 func (a commands) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
-	return online.Open(ctx, from, store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}, trusted...)
+	return online.Open(ctx, from, a.opener(), trusted...)
+}
+
+// opener opens what an install reads from.
+func (a commands) opener() store.Opener {
+	return store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}
 }

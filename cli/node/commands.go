@@ -6,14 +6,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
-// Assembler opens the bundle of the Installer that is in a file, with packages of a store. One of the keys, which are files, must
-// have signed each package, if there are any.
-type Assembler func(ctx context.Context, file string, i *spec.Installer, packages store.Store, keys []string) (*bundle.Archive, error)
+// Assembler opens the bundle of the Installer that is in a file, with packages of a store. One of the keys must have signed each
+// package, if there are any.
+type Assembler func(ctx context.Context, file string, i *spec.Installer, stored store.Store, keys []signature.PublicKey) (*bundle.Archive, error)
 
 // commands makes and runs the commands of this package.
 type commands struct {

@@ -117,7 +117,7 @@ func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options i
 		return plan, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
+	fmt.Fprintln(a.Err, o.source.trust(in, o.keys))
 	plan = c.Plan(in)
 	if plan.Empty() {
 		fmt.Fprintln(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
