@@ -15,26 +15,52 @@ import (
 // explainTime is what a wait without success takes to find out the reasons.
 const explainTime = 15 * time.Second
 
-// How long an API is waited for that has been away, and how often it is asked. The kubelet starts what ended again and again only
-// every five minutes.
+// How long an API is waited for that has been away, how often it is asked, and how long it has to come back by itself. The kubelet
+// starts what ended again and again only every five minutes: first etcd, and after it the API server.
 const (
-	apiTime  = 6 * time.Minute
-	apiPause = time.Second
+	apiTime     = 6 * time.Minute
+	apiPause    = time.Second
+	apiPatience = time.Minute
 )
 
 // WaitAPI waits until the API of the cluster that this node is part of is ready: after the loss of power, or when the disk of etcd
 // was full, it answers at first, and knows of nobody's rights. Of no cluster there is nothing to wait for.
 func WaitAPI(ctx context.Context, output io.Writer) error {
+	return waitAPI(ctx, output, revival{})
+}
+
+// BringAPI waits as WaitAPI does. On a control plane whose API does not come back by itself, it restarts the kubelet once, which then
+// starts etcd and the API server at once.
+func BringAPI(ctx context.Context, output io.Writer) error {
+	serves, err := exists(APIServerManifest)
+	if err != nil {
+		return err
+	}
+	if !serves {
+		return WaitAPI(ctx, output)
+	}
+	late := time.NewTimer(apiPatience)
+	defer late.Stop()
+	return waitAPI(ctx, output, revival{late.C, func() error { return run(ctx, output, "systemctl", "restart", "kubelet") }})
+}
+
+// revival is what brings an API back that is still away when late is due.
+type revival struct {
+	late <-chan time.Time
+	act  func() error
+}
+
+func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 	view, err := NewView()
 	if err != nil || view == nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, apiTime)
 	defer cancel()
-	return view.waitAPI(bounded, output)
+	return view.waitAPI(bounded, output, then)
 }
 
-func (v *View) waitAPI(ctx context.Context, output io.Writer) error {
+func (v *View) waitAPI(ctx context.Context, output io.Writer, then revival) error {
 	said := ""
 	for {
 		api := v.API(ctx)
@@ -47,7 +73,13 @@ func (v *View) waitAPI(ctx context.Context, output io.Writer) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the Kubernetes API at %s is not ready: %s; see 'journalctl --unit kubelet' and /var/log/pods: %w", api.Endpoint, said, ctx.Err())
+			return fmt.Errorf("the Kubernetes API at %s is not ready: %s; see 'journalctl --unit kubelet' and /var/log/pods; "+
+				"'systemctl restart kubelet' on a control plane starts at once what ended too often: %w", api.Endpoint, said, ctx.Err())
+		case <-then.late:
+			fmt.Fprintln(output, "the Kubernetes API stays away: restarting the kubelet, which waits longer each time before it starts what ended again")
+			if err := then.act(); err != nil {
+				return err
+			}
 		case <-time.After(apiPause):
 		}
 	}

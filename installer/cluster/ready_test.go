@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -29,7 +30,7 @@ func TestAnAPIThatComesBackIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var output bytes.Buffer
-	if err := view.waitAPI(t.Context(), &output); err != nil {
+	if err := view.waitAPI(t.Context(), &output, revival{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := output.String(); asked.Load() != 3 || !strings.Contains(got, "waiting for the Kubernetes API at "+server.URL) || !strings.Contains(got, "etcd failed") {
@@ -44,10 +45,40 @@ func TestAnAPIThatStaysAwayIsNamed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err = view.waitAPI(ctx, &bytes.Buffer{})
-	for _, want := range []string{"http://127.0.0.1:1 is not ready", "connection refused", "journalctl --unit kubelet"} {
+	err = view.waitAPI(ctx, &bytes.Buffer{}, revival{})
+	for _, want := range []string{"http://127.0.0.1:1 is not ready", "connection refused", "journalctl --unit kubelet", "systemctl restart kubelet"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+func TestAnAPIThatStaysAwayIsBroughtBackOnce(t *testing.T) {
+	var revived atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if revived.Load() == 0 {
+			http.Error(w, "[-]etcd failed: reason withheld\n", http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+	view, err := ViewOf(&rest.Config{Host: server.URL}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan time.Time, 1)
+	late <- time.Now()
+	var output bytes.Buffer
+	if err := view.waitAPI(t.Context(), &output, revival{late, func() error { revived.Add(1); return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if got := output.String(); revived.Load() != 1 || !strings.Contains(got, "restarting the kubelet") {
+		t.Errorf("brought back %d times:\n%s", revived.Load(), got)
+	}
+
+	revived.Store(0)
+	late <- time.Now()
+	failure := errors.New("no systemd")
+	if err := view.waitAPI(t.Context(), &output, revival{late, func() error { return failure }}); !errors.Is(err, failure) {
+		t.Errorf("got %v, want what the restart said", err)
 	}
 }

@@ -155,7 +155,7 @@ func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
 // inCluster makes a step wait first until the cluster's API is ready.
 func (i *Install) inCluster(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		if err := cluster.WaitAPI(ctx, i.log); err != nil {
+		if err := cluster.BringAPI(ctx, i.log); err != nil {
 			return nil, err
 		}
 		return run(ctx)

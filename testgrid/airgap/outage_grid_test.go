@@ -1,0 +1,28 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// TestInstallBringsAnAPIBackThatWasAway kills an install, and keeps etcd from starting until the kubelet tries only every few minutes.
+// When the cause is gone, the next install does not wait for that.
+func TestInstallBringsAnAPIBackThatWasAway(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n.interrupt(interruption{command: fromUSB, signal: "KILL", step: "flannel/install", record: "finished"})
+	n.must("mv /var/lib/etcd/member /var/lib/etcd/away && touch /var/lib/etcd/member && pkill -x etcd && pkill -x kube-apiserver")
+	n.must("sleep 200") // started again after 10, 20, 40 and 80 seconds, and then after 160
+	n.must("rm /var/lib/etcd/member && mv /var/lib/etcd/away /var/lib/etcd/member")
+	out := n.must(install + " 2>&1")
+	for _, want := range []string{"waiting for the Kubernetes API at ", "restarting the kubelet", "done: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the install does not say %q:\n%s", want, out)
+		}
+	}
+	cluster(n)
+}
