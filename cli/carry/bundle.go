@@ -123,7 +123,7 @@ type prepared struct {
 
 func (p prepared) Close() error { return errors.Join(p.Plan.Close(), p.programs.close()) }
 
-// prepare plans the bundle of an Installer, as the flags want it. spool is that of carriedPrograms.
+// prepare plans the bundle of an Installer, as the flags want it. spool is that of nodePrograms.
 func (a commands) prepare(ctx context.Context, installer *spec.Installer, from packages.Source, o bundleOptions, spool string) (p prepared, err error) {
 	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
 		return p, err
@@ -155,7 +155,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 			return p, err
 		}
 	}
-	if p.programs, err = a.carriedPrograms(ctx, spool, o.programs); err != nil {
+	if p.programs, err = a.nodePrograms(ctx, spool, o.programs); err != nil {
 		return p, err
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{

@@ -149,7 +149,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	programs, err := a.carriedPrograms(ctx, deflated(cache), o.programs)
+	programs, err := a.nodePrograms(ctx, deflated(cache), o.programs)
 	if err != nil {
 		return err
 	}

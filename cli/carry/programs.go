@@ -70,16 +70,16 @@ func nodeSealift(named string) (string, error) {
 // deflated is the folder of a cache that keeps the compressed forms of the programs.
 func deflated(cached string) string { return filepath.Join(cached, "deflated") }
 
-// carriedPrograms prepares the programs for the nodes, the named ones or those beside this program. Their compressed forms are kept in
+// nodePrograms prepares the programs for the nodes, the named ones or those beside this program. Their compressed forms are kept in
 // the folder spool; with "" they are not compressed.
-func (a commands) carriedPrograms(ctx context.Context, spool string, o programFlags) (p programs, err error) {
+func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags) (p programs, err error) {
 	if o.sealift, err = nodeSealift(o.sealift); err != nil {
 		return programs{}, err
 	}
 	if p.sealift, err = assemble.Binary(ctx, o.sealift, spool); err != nil {
 		return programs{}, err
 	}
-	if p.preflight, err = a.carriedPreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
+	if p.preflight, err = a.nodePreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
 		return programs{}, errors.Join(err, p.close())
 	}
 	return p, nil
@@ -93,9 +93,9 @@ func (p programs) close() error {
 	return err
 }
 
-// carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
+// nodePreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
 // that they get. A bundle without it works, but the checks and the collectors of its add-ons do not run.
-func (a commands) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
+func (a commands) nodePreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
 	if name == noPreflight {
 		return nil, nil
 	}
