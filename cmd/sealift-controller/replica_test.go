@@ -118,7 +118,10 @@ echo "$PPID" >> "$TRACE"
 	second := startOperator(t, dir, config, "127.0.0.2", port, hooks...)
 	processes = append(processes, second)
 	until("the second is ready, because the first is", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
-	if code, _ := second.get("/healthz"); code != http.StatusOK || !strings.Contains(second.log.String(), "another operator leads; this one stands by") {
+	until("the second says that it stands by", func() bool {
+		return strings.Contains(second.log.String(), "another operator leads; this one stands by")
+	})
+	if code, _ := second.get("/healthz"); code != http.StatusOK {
 		t.Errorf("%d\n%s", code, second.log)
 	}
 	if got, want := runners(), []string{fmt.Sprint(first.cmd.Process.Pid)}; !slices.Equal(got, want) {
