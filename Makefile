@@ -9,6 +9,8 @@ GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # What tests longest comes first: at the end nothing would run beside it.
 PACKAGES ?= $$(go list ./testgrid/airgap ./cmd/sealift ./...)
+# Tests of this many packages run side by side, since they wait for clusters and clocks for a third of the time.
+SIDE_BY_SIDE ?= $(shell expr $$(nproc) + 1)
 
 # Programs and tests have the same flags, so that a package is compiled once, also for clones in different folders.
 # Without grpcnotrace, gRPC links web pages, their templates, and with these every method of every type: 26 MB in sealift-node.
@@ -53,11 +55,11 @@ demo-clean: build ## remove all that the demo made
 test: build deps ## all tests, with real registries, hosts and clusters; needs root
 	go vet $(PACKAGES)
 	bin/sealift-testgrid lab build
-	go test -vet=off -timeout 60m $(PACKAGES)
+	go test -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES)
 
 .PHONY: unit
 unit: ## the tests that need neither root nor the lab: on any machine with Go
-	go test -short $(PACKAGES)
+	go test -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES)
 
 .PHONY: grid
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
@@ -72,7 +74,7 @@ cold: deps ## both README commands on a bare Debian 12 with Go and empty caches:
 .PHONY: soak
 soak: build deps ## all tests five times in a row on a busy machine: hours
 	bin/sealift-testgrid lab build
-	testgrid/soak.sh
+	SIDE_BY_SIDE=$(SIDE_BY_SIDE) testgrid/soak.sh
 
 .PHONY: lint
 lint: ## static checks; the floors of the house are a test

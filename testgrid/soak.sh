@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests $TIMES times in a row while as many loops as there are cores keep the machine busy, and prints how each run ended and
-# how long it took. Nothing comes from a cache. Stops at the first run that fails, prints what failed, and exits 1.
+# how long it took. Nothing comes from a cache. Stops at the first run that fails, prints what failed, and exits 1. $SIDE_BY_SIDE packages
+# are tested at once, as many as there are cores where it is not set.
 #
 #     testgrid/soak.sh [PACKAGE...]      only these packages
 #
@@ -21,7 +22,7 @@ done
 for i in $(seq "${TIMES:-5}"); do
     began=$SECONDS
     printf '[%d/%d] ' "$i" "${TIMES:-5}"
-    if ! go test -vet=off -count=1 -timeout 90m "${packages[@]}" </dev/null >"$logs/$i.log" 2>&1; then
+    if ! go test -vet=off -count=1 -p "${SIDE_BY_SIDE:-$(nproc)}" -timeout 90m "${packages[@]}" </dev/null >"$logs/$i.log" 2>&1; then
         printf 'FAILED %6d s\n' $((SECONDS - began))
         grep -E '^(FAIL|--- FAIL|panic:)' "$logs/$i.log" >&2
         exit 1

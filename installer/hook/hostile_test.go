@@ -30,6 +30,7 @@ func within(t *testing.T, work func() error) error {
 }
 
 func TestShellEndsWhateverAHookLeavesBehind(t *testing.T) {
+	t.Parallel()
 	for name, body := range map[string]string{
 		"the shell is killed":                       `kill -9 $$`,
 		"the shell is killed, a daemon holds pipes": `setsid sleep 600 & echo $! >pid; kill -9 $$`,

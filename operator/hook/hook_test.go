@@ -150,6 +150,7 @@ func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
 }
 
 func TestAHookIsStoppedWithItsGroup(t *testing.T) {
+	t.Parallel()
 	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\ntrap 'echo got TERM; exit 1' TERM\necho ready\nsleep 60 & wait\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
