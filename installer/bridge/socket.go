@@ -151,17 +151,17 @@ func program(leads, other uint32) []unix.SockFilter {
 // direct has the socket with one number lead.
 //
 // The port belongs to all of its sockets, so one of our own is enough to change that. The servers' sockets are not: Go listens for
-// MPTCP, which has no such programs. Our socket is there for microseconds. A connection that it gets meanwhile is refused.
+// MPTCP, which has no such programs. Our socket is there for microseconds, or longer on a busy host. It takes no packets: a client
+// that it hears meanwhile asks again after a second, as TCP does, and a server hears it.
 func (s server) direct(ctx context.Context, leads, other int) error {
-	filter := program(uint32(leads), uint32(other)) //nolint:gosec // numbers of a few sockets
-	l, err := listenShared(ctx, s.bind)
+	l, err := listenDeaf(ctx, s.bind)
 	if err != nil {
 		return err
 	}
 	raw, err := l.SyscallConn()
 	if err == nil {
 		controlErr := raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+			err = attach(fd, unix.SO_ATTACH_REUSEPORT_CBPF, program(uint32(leads), uint32(other))) //nolint:gosec // numbers of a few sockets
 			err = os.NewSyscallError("choose the API server for new connections", err)
 		})
 		err = errors.Join(controlErr, err)
@@ -169,10 +169,18 @@ func (s server) direct(ctx context.Context, leads, other int) error {
 	return errors.Join(err, l.Close())
 }
 
-// listenShared listens on a port that servers share.
-func listenShared(ctx context.Context, address string) (*net.TCPListener, error) {
+// attach gives a socket a program of the classic BPF for one of its purposes.
+func attach(fd uintptr, purpose int, program []unix.SockFilter) error {
+	return unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, purpose, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}) //nolint:gosec // a few instructions
+}
+
+// listenDeaf listens on a port that servers share, and drops every packet: when it is closed, it has no connections to reset.
+func listenDeaf(ctx context.Context, address string) (*net.TCPListener, error) {
 	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		controlErr := c.Control(func(fd uintptr) {
+			drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1), attach(fd, unix.SO_ATTACH_FILTER, drop))
+		})
 		return errors.Join(controlErr, err)
 	}}
 	shared.SetMultipathTCP(false)
