@@ -3,10 +3,12 @@
 package airgap_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -68,6 +70,7 @@ func channelKeeps(n node) {
 	seed := rand.Uint64()
 	n.t.Logf("seed of the kills: %d", seed)
 	moments := rand.New(rand.NewPCG(seed, 0))
+	took := map[string]time.Duration{} // each command, when nothing killed it
 	kills := 0
 	for round := 0; kills < 10; round++ {
 		if round == 20 {
@@ -78,13 +81,16 @@ func channelKeeps(n node) {
 			{"sealift channel release flannel metrics-server --yes", "--metric-resolution=20s", "sealift/"},
 		} {
 			for range 3 {
-				_, code := n.run(fmt.Sprintf("%s timeout --signal=KILL %.3f %s; exit $?", channel, 0.1+2.5*moments.Float64(), step.command))
+				moment := 0.05 + moments.Float64()*cmp.Or(took[step.command], 2500*time.Millisecond).Seconds()
+				_, code := n.run(fmt.Sprintf("%s timeout --signal=KILL %.3f %s; exit $?", channel, moment, step.command))
 				if code == 137 {
 					kills++
 				}
 				undisturbed("after a kill of " + step.command)
 			}
+			began := time.Now()
 			n.must(channel + step.command)
+			took[step.command] = time.Since(began)
 			undisturbed("after " + step.command)
 			n.says(resolution, step.got)
 			for _, name := range []string{"flannel", "metrics-server"} {
