@@ -152,11 +152,14 @@ func (r *Repository) check(f *os.File) error {
 	return nil
 }
 
-// explain tells an escape, for which package os has no error value, from other failures.
+// explain tells an escape, for which package os has no error value, from other failures, which name the whole path.
 func (r *Repository) explain(name string, err error) error {
 	var failed *fs.PathError
-	if errors.As(err, &failed) && failed.Err.Error() == "path escapes from parent" {
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if failed.Err.Error() == "path escapes from parent" {
 		return fmt.Errorf("%s: %w %s", name, ErrOutside, r.path)
 	}
-	return err
+	return &fs.PathError{Op: "open", Path: filepath.Join(r.path, filepath.FromSlash(name)), Err: failed.Err}
 }

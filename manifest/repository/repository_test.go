@@ -3,6 +3,7 @@ package repository_test
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -119,5 +120,15 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 	}
 	if _, err := read(t, addOn, "pipe"); err == nil {
 		t.Error("a pipe was opened")
+	}
+}
+
+// TestAFileThatIsNotThereIsNamedWhole has no version control: the repository is a folder that the person may not think of.
+func TestAFileThatIsNotThereIsNamedWhole(t *testing.T) {
+	_, addOn := tree(t, false)
+	_, err := read(t, addOn, "none")
+	var failed *fs.PathError
+	if want := filepath.Join(addOn, "none"); !errors.As(err, &failed) || failed.Path != want || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want one about %s", err, want)
 	}
 }
