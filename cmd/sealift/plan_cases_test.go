@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
 )
@@ -156,7 +157,7 @@ const shareToken = "abcdef.0123456789abcdef"
 // sharedBundle runs what a control plane does for hosts that join, over an unpacked bundle.
 func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	t.Helper()
-	authority, err := share.ReadAuthority(pki.New(t))
+	authority, err := identity.ReadAuthority(pki.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,20 +172,20 @@ func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	s := &share.Server{Root: root, Binary: binary, Script: func() ([]byte, error) { return nil, nil }, Log: slog.New(slog.DiscardHandler),
 		Blobs:     func(context.Context, string) (share.Blob, error) { return nil, fs.ErrNotExist },
 		Authorize: func(context.Context, string) error { return nil },
-		Cluster: func(context.Context, bool) (share.Cluster, error) {
+		Cluster: func(context.Context, func(identity.Right) bool) (share.Cluster, error) {
 			return share.Cluster{Name: "test", KubernetesVersion: "1.36.3", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22", Endpoint: "127.0.0.1:6444", Installer: string(installer)}, nil
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS("127.0.0.1")), s.Handler()) }()
+	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.Server("host-0", "127.0.0.1")), s.Handler()) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return l.Addr().String(), share.CAHash(authority.Certificate)
+	return l.Addr().String(), identity.CAHash(authority.Certificate)
 }
 
 // settled runs a control plane that has made the objects of its own.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
 )
@@ -17,7 +18,7 @@ import (
 // files again.
 func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
 	folder := pki.New(t)
-	authority, err := share.ReadAuthority(folder)
+	authority, err := identity.ReadAuthority(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := share.NewMemberClient(address, filepath.Join(folder, "ca.crt"), pki.Client(t, folder, "system:node:host-1", "system:nodes"))
+	client, err := share.NewNodeClient(address, filepath.Join(folder, "ca.crt"), share.KubeletCertificate(pki.Client(t, folder, "system:node:host-1", "system:nodes")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
 	time.AfterFunc(time.Second, func() {
 		again, err := net.Listen("tcp", address)
 		if err == nil {
-			err = share.Serve(ctx, share.Mixed(again, authority.TLS("127.0.0.1")), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			err = share.Serve(ctx, share.Mixed(again, authority.Server("host-0", "127.0.0.1")), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_ = json.NewEncoder(w).Encode(share.Cluster{Name: "test"})
 			}))
 		}

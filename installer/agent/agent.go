@@ -89,7 +89,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.Work = a.work
 	}
 	if a.Connect == nil {
-		a.Connect = connect
+		a.Connect = a.connect
 	}
 	if a.Revert == nil {
 		a.Revert = a.revertNode

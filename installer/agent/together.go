@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/restore"
@@ -31,9 +32,21 @@ const (
 	fetchTime  = 30 * time.Minute // for a snapshot of etcd
 )
 
-// connect reaches the control plane that asks, with the certificate of this host's kubelet.
-func connect(server string) (*share.Client, error) {
-	return share.NewMemberClient(server, filepath.Join(cluster.PKI, "ca.crt"), cluster.KubeletCertificate)
+// connect reaches the control plane that asks. A control plane proves itself as one, a worker by the certificate of its kubelet.
+func (a *Agent) connect(server string) (*share.Client, error) {
+	certificate := share.KubeletCertificate(cluster.KubeletCertificate)
+	controlPlane, err := isThere(filepath.Join(cluster.PKI, "ca.key"))
+	if err != nil {
+		return nil, err
+	}
+	if controlPlane {
+		ca, err := identity.ReadAuthority(cluster.PKI)
+		if err != nil {
+			return nil, err
+		}
+		certificate = ca.Client(a.Node)
+	}
+	return share.NewNodeClient(server, filepath.Join(cluster.PKI, "ca.crt"), certificate)
 }
 
 // arm gets this control plane ready to undo an upgrade together with the others: it fetches the snapshot of etcd, and makes etcd's data

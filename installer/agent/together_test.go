@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/installer/agent"
 	etcd "github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
@@ -36,7 +37,7 @@ type leading struct {
 func newLeading(t *testing.T) (l *leading, address string) {
 	t.Helper()
 	folder := pki.New(t)
-	authority, err := share.ReadAuthority(folder)
+	authority, err := identity.ReadAuthority(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +46,18 @@ func newLeading(t *testing.T) (l *leading, address string) {
 		t.Fatal(err)
 	}
 	l = &leading{t: t}
-	certificate := pki.Client(t, folder, "system:node:host-1", "system:nodes")
 	l.connect = func(server string) (*share.Client, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.connected++
-		return share.NewMemberClient(server, filepath.Join(folder, "ca.crt"), certificate)
+		return share.NewNodeClient(server, filepath.Join(folder, "ca.crt"), authority.Client("host-1"))
 	}
 	s := &share.Server{Log: slog.New(slog.DiscardHandler), Undo: l.undo}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- share.Serve(ctx, share.Mixed(listener, authority.TLS("127.0.0.1")), s.Handler()) }()
+	go func() {
+		done <- share.Serve(ctx, share.Mixed(listener, authority.Server("host-1", "127.0.0.1")), s.Handler())
+	}()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

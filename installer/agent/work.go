@@ -45,7 +45,7 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	case intent.Balance:
 		return a.balance(ctx, *in.Move, step)
 	}
-	client, err := connect(in.Server)
+	client, err := a.Connect(in.Server)
 	if err != nil {
 		return "", err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
@@ -77,7 +78,7 @@ func Advertised(manifest []byte) (address string, err error) {
 
 // Script is what a host that joins begins with.
 func (a Administrator) Script() (*share.Script, error) {
-	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}

@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
@@ -84,7 +86,7 @@ func unpacked(t *testing.T, file string) (link string) {
 func served(t *testing.T, shelf string) *share.Client {
 	t.Helper()
 	keys := pki.New(t)
-	authority, err := share.ReadAuthority(keys)
+	authority, err := identity.ReadAuthority(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,18 +96,18 @@ func served(t *testing.T, shelf string) *share.Client {
 	}
 	s := &share.Server{Root: t.TempDir(), Shelf: shelf, Log: slog.New(slog.DiscardHandler),
 		Authorize: func(context.Context, string) error { return share.ErrToken },
-		Member:    func(_ context.Context, name string) (bool, error) { return false, nil },
+		Node:      func(context.Context, string, time.Time) error { return nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS("127.0.0.1")), s.Handler()) }()
+	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.Server("host-0", "127.0.0.1")), s.Handler()) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	c, err := share.NewMemberClient(l.Addr().String(), filepath.Join(keys, "ca.crt"), pki.Client(t, keys, "system:node:host-1", "system:nodes"))
+	c, err := share.NewNodeClient(l.Addr().String(), filepath.Join(keys, "ca.crt"), share.KubeletCertificate(pki.Client(t, keys, "system:node:host-1", "system:nodes")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )
@@ -86,11 +86,11 @@ func (i *Install) inState(do func(kurlState, context.Context) error) func(contex
 		if err != nil {
 			return nil, err
 		}
-		ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+		ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 		if err != nil {
 			return nil, err
 		}
-		s, err := i.newKurlState(config, share.CAHash(ca))
+		s, err := i.newKurlState(config, identity.CAHash(ca))
 		if err != nil {
 			return nil, err
 		}

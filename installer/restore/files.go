@@ -15,7 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -34,11 +34,11 @@ func (h host) clusterOf() (hash, file string, err error) {
 	if there, err := h.hasContent(name); err != nil {
 		return "", "", err
 	} else if there {
-		ca, err := share.ReadCA(h.path(name))
+		ca, err := identity.ReadCA(h.path(name))
 		if err != nil {
 			return "", "", err
 		}
-		return share.CAHash(ca), name, nil
+		return identity.CAHash(ca), name, nil
 	}
 	for _, name := range []string{cluster.KubeletKubeconfig, cluster.AdminKubeconfig} {
 		if there, err := h.hasContent(name); err != nil {
@@ -51,7 +51,7 @@ func (h host) clusterOf() (hash, file string, err error) {
 			return "", "", fmt.Errorf("%s: %w", name, err)
 		}
 		if ca != nil {
-			return share.CAHash(ca), name, nil
+			return identity.CAHash(ca), name, nil
 		}
 	}
 	return "", "", nil

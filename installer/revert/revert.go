@@ -16,8 +16,8 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/restore"
-	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/undo"
 )
@@ -123,7 +123,7 @@ func checkAuthority(file string, upgraded time.Time) error {
 	if err := authority.CheckNone(); err != nil {
 		return err
 	}
-	ca, err := share.ReadCA(file)
+	ca, err := identity.ReadCA(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -146,7 +146,7 @@ func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
@@ -154,5 +154,5 @@ func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot.Content{Index: snapshot.Index{Format: snapshot.Format, Node: name, Time: set.Time, Cluster: share.CAHash(ca)}, Etcd: etcd}, nil
+	return &snapshot.Content{Index: snapshot.Index{Format: snapshot.Format, Node: name, Time: set.Time, Cluster: identity.CAHash(ca)}, Etcd: etcd}, nil
 }

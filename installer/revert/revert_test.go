@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/authority"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/testgrid/pki"
 )
 
@@ -36,7 +36,7 @@ func rotatedCA(t *testing.T, folder string, now time.Time) (file string) {
 func TestNothingGoesBackBeyondARotationOfTheCA(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(pki.New(t), "ca.crt")
-	ca, err := share.ReadCA(file)
+	ca, err := identity.ReadCA(file)
 	if err != nil {
 		t.Fatal(err)
 	}

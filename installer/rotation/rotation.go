@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -100,7 +100,7 @@ func (r *Rotation) Pin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return share.CAHash(renewed), nil
+	return identity.CAHash(renewed), nil
 }
 
 // begin resumes the rotation that this host or the cluster knows of, or begins one.

@@ -9,12 +9,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
@@ -28,7 +30,7 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ca, err := share.ReadAuthority(cluster.PKI)
+	ca, err := identity.ReadAuthority(cluster.PKI)
 	if err != nil {
 		return err
 	}
@@ -51,9 +53,9 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			}
 			return err
 		},
-		Member:       func(ctx context.Context, name string) (bool, error) { return isMember(ctx, admin.Client, name) },
-		ControlPlane: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
-		Cluster: func(ctx context.Context, controlPlane bool) (share.Cluster, error) {
+		Node:    func(ctx context.Context, name string, _ time.Time) error { return isNode(ctx, admin.Client, name) },
+		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
 			c, err := admin.Cluster(ctx)
 			if err != nil {
 				return c, err
@@ -61,33 +63,36 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); errors.Is(err, fs.ErrNotExist) {
 				return c, errors.New("this control plane was adopted, and has no bundle to give out yet; run 'sealift upgrade' with one, also if it has the versions that run")
 			}
-			if c.Rotation, err = rotation(controlPlane); err != nil {
+			if c.Rotation, err = rotation(may); err != nil {
 				return c, err
 			}
 			text, err := os.ReadFile(node.InstallerFile(root))
-			if c.Installer = string(text); err == nil && !controlPlane {
+			if c.Installer = string(text); err == nil && !may(identity.ReadInstaller) {
 				c.Installer, err = workerInstaller(root, text)
 			}
-			if err != nil || !controlPlane {
+			if err != nil {
 				return c, err
 			}
 			keys, err := os.ReadFile(cluster.EncryptionFile)
-			if c.Encryption = string(keys); errors.Is(err, fs.ErrNotExist) {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
 				err = nil
+			case err == nil && may(identity.ReadKeys):
+				c.Encryption = string(keys)
 			}
 			return c, err
 		},
 	}
-	hostname, err := os.Hostname()
+	own, err := host.Name()
 	if err != nil {
 		return err
 	}
-	s.Undo = func(name string) (share.Undo, error) { return undoFor(root, strings.ToLower(hostname), name) }
+	s.Undo = func(name string) (share.Undo, error) { return undoFor(root, own, name) }
 	l, err := net.Listen("tcp", share.Address(admin.Address))
 	if err != nil {
 		return err
 	}
-	return share.Serve(ctx, share.Mixed(l, ca.TLS(admin.Address, hostname)), s.Handler())
+	return share.Serve(ctx, share.Mixed(l, ca.Server(own, admin.Address, own)), s.Handler())
 }
 
 // undoFor is what a node gets from this one, which leads an undo.
@@ -104,13 +109,13 @@ func undoFor(root, own, asks string) (share.Undo, error) {
 	return share.Undo{Order: o.Encode(), Etcd: set.Etcd()}, nil
 }
 
-// rotation is what a node may know of the rotation of CAs that is under way; "" if there is none.
-func rotation(controlPlane bool) (string, error) {
+// rotation returns what a client may know of the rotation of CAs that is under way; "" if there is none.
+func rotation(may func(identity.Right) bool) (string, error) {
 	text, err := os.ReadFile(authority.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	if err != nil || controlPlane {
+	if err != nil || may(identity.ReadCAKeys) {
 		return string(text), err
 	}
 	whole, err := authority.Parse(text)

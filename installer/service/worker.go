@@ -17,7 +17,6 @@ import (
 	k8s "k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/installer/share"
@@ -103,15 +102,11 @@ func opens(key string, sealed []byte) bool {
 	return err == nil
 }
 
-// isMember says whether the cluster has a node, and whether that is a control plane.
-func isMember(ctx context.Context, client k8s.Interface, name string) (controlPlane bool, err error) {
-	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+// isNode checks that the cluster has a node. Its role is not asked for: see package identity.
+func isNode(ctx context.Context, client k8s.Interface, name string) error {
+	_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, share.ErrMember
+		return share.ErrMember
 	}
-	if err != nil {
-		return false, err
-	}
-	_, controlPlane = n.Labels[cluster.ControlPlaneLabel]
-	return controlPlane, nil
+	return err
 }

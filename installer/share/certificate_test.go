@@ -4,28 +4,7 @@ import (
 	"crypto/x509"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestCertificatesAreReplacedInTime(t *testing.T) {
-	made := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	leaf := &x509.Certificate{NotBefore: made.Add(-lateness), NotAfter: made.Add(validity)}
-	for name, row := range map[string]struct {
-		after time.Duration
-		want  bool
-	}{
-		"at once":                           {0, false},
-		"before its last days":              {validity - renewal - time.Minute, false},
-		"in its last days":                  {validity - renewal + time.Minute, true},
-		"years later":                       {10 * 365 * 24 * time.Hour, true},
-		"the clock was set back by minutes": {-5 * time.Minute, false},
-		"the clock was set back by a day":   {-24 * time.Hour, true},
-	} {
-		if got := stale(leaf, made.Add(row.after)); got != row.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
 
 func TestAWrongClockIsNamed(t *testing.T) {
 	for err, want := range map[error]string{

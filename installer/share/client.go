@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/installer/identity"
 )
 
 const (
@@ -60,10 +61,10 @@ func newClient(address, token string, trusted pins, want string) (*Client, *tls.
 	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, transport.TLSClientConfig
 }
 
-// NewMemberClient makes a client for a node of the cluster, which trusts the CAs of one file, and shows the certificate of its kubelet.
-// That file has the certificate and its key; it is read for each connection, since the kubelet replaces it.
-func NewMemberClient(address, cas, certificate string) (*Client, error) {
-	all, err := ReadCAs(cas)
+// NewNodeClient makes a client for a node of the cluster, which trusts the CAs in the file cas. certificate returns what the node shows;
+// it is called for each connection.
+func NewNodeClient(address, cas string, certificate func() (*tls.Certificate, error)) (*Client, error) {
+	all, err := identity.ReadCAs(cas)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
@@ -72,15 +73,20 @@ func NewMemberClient(address, cas, certificate string) (*Client, error) {
 		sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
 		trusted = append(trusted, sum[:])
 	}
-	c, config := newClient(address, "", trusted, CAHash(all[0]))
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(certificate, certificate)
+	c, config := newClient(address, "", trusted, identity.CAHash(all[0]))
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
+	return c, nil
+}
+
+// KubeletCertificate returns what a worker shows: the certificate and key in a file of its kubelet, which replaces it.
+func KubeletCertificate(file string) func() (*tls.Certificate, error) {
+	return func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(file, file)
 		if err != nil {
 			return nil, fmt.Errorf("the certificate of this node's kubelet: %w", err)
 		}
 		return &pair, nil
 	}
-	return c, nil
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ranges string) (*http.Response, error) {
@@ -117,6 +123,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ra
 		}
 		return nil, ErrToken
 	case http.StatusForbidden:
+		if c.token == "" {
+			return nil, fmt.Errorf("%s: %w", c.address, ErrRight)
+		}
 		return nil, ErrCertificateKey
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s does not have it: %w", c.address, fs.ErrNotExist)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
 )
@@ -42,7 +43,7 @@ func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		authority, err := share.ReadAuthority(filepath.Dir(cas))
+		authority, err := identity.ReadAuthority(filepath.Dir(cas))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,7 @@ func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- share.Serve(ctx, share.Mixed(l, authority.TLS("127.0.0.1")), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ended <- share.Serve(ctx, share.Mixed(l, authority.Server("host-0", "127.0.0.1")), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if len(r.TLS.VerifiedChains) == 0 {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
@@ -82,7 +83,7 @@ func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
 		{"a server that has forgotten the old one", []string{renewed}, []string{renewed, old}, old, false},
 		{"a node from before, a server whose new CA signs", []string{renewed, old}, []string{old}, old, false},
 	} {
-		client, err := share.NewMemberClient(serve(file(row.server...), row.server[0]), file(row.client...), kubelets[row.shows])
+		client, err := share.NewNodeClient(serve(file(row.server...), row.server[0]), file(row.client...), share.KubeletCertificate(kubelets[row.shows]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
 			t.Errorf("%s: %+v, %v", row.name, c, err)
 		}
 	}
-	if all, err := share.ReadCAs(file(old, renewed)); err != nil || len(all) != 2 || slices.Equal(all[0].Raw, all[1].Raw) {
+	if all, err := identity.ReadCAs(file(old, renewed)); err != nil || len(all) != 2 || slices.Equal(all[0].Raw, all[1].Raw) {
 		t.Errorf("%d CAs, %v", len(all), err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/sealift/sealift/installer/identity"
 )
 
 //go:embed join.sh
@@ -45,7 +47,7 @@ func (s *Script) Text() ([]byte, error) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.CA.Raw})
 	return []byte(strings.NewReplacer(
 		"@HOST@", host, "@PORT@", port, "@PLATFORM@", s.Platform, "@SHA256@", digest,
-		"@CA_HASH@", CAHash(s.CA), "@CA@", strings.TrimSpace(string(ca)),
+		"@CA_HASH@", identity.CAHash(s.CA), "@CA@", strings.TrimSpace(string(ca)),
 	).Replace(joinScript)), nil
 }
 
@@ -106,5 +108,5 @@ func (s *Script) OnlineCommand(url, token, certificateKey string) (string, error
 		return "", err
 	}
 	return fmt.Sprintf("curl -fsSL %s | %s bash -s -- --server %s --ca-hash %s%s",
-		source, secrets, s.Address, CAHash(s.CA), role), nil
+		source, secrets, s.Address, identity.CAHash(s.CA), role), nil
 }

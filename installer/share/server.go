@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -37,15 +38,15 @@ type Server struct {
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Authorize says whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
-	// Member says whether a node of that name is part of the cluster, which has shown the certificate of its kubelet, and whether it
-	// is a control plane; ErrMember when it is no part.
-	Member func(ctx context.Context, node string) (controlPlane bool, err error)
-	// ControlPlane says whether a host holds the key of the certificates that control planes share; ErrCertificateKey when not.
-	ControlPlane func(ctx context.Context, key string) error
-	// Cluster tells of the cluster. Only a control plane may know the secrets of its Installer.
-	Cluster func(ctx context.Context, controlPlane bool) (Cluster, error)
-	// Undo is what a node gets that undoes an upgrade together with this one: fs.ErrNotExist if none does, ErrMember if that node is
-	// not part of it.
+	// Node checks that the cluster has a node of that name, which has shown the certificate of its kubelet, valid since a time;
+	// ErrMember if it does not, or no longer.
+	Node func(ctx context.Context, node string, since time.Time) error
+	// Invited checks that a host holds the key of the certificates that control planes share; ErrCertificateKey if not.
+	Invited func(ctx context.Context, key string) error
+	// Cluster describes the cluster, with the secrets that a client has a right to.
+	Cluster func(ctx context.Context, may func(identity.Right) bool) (Cluster, error)
+	// Undo returns what a control plane gets that undoes an upgrade together with this one: fs.ErrNotExist if none does, ErrMember if
+	// that node is not part of it.
 	Undo func(node string) (Undo, error)
 	Log  *slog.Logger
 
@@ -60,51 +61,116 @@ type index struct {
 	byDigest map[string][]bundle.Entry
 }
 
+// answer answers a client, or returns an error that says why not.
+type answer func(http.ResponseWriter, *http.Request, client) error
+
 // Handler gives the server's answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+scriptPath, s.script)
-	mux.HandleFunc("GET "+binaryPath, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, s.Binary) })
-	mux.HandleFunc("GET "+orderPath, s.ordered(s.order))
-	mux.HandleFunc("GET "+etcdPath, s.ordered(s.etcd))
-	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET " + clusterPath:            s.cluster,
-		"GET " + indexPath:              s.rawIndex,
-		"GET " + signPath:               s.signature,
-		"POST " + missingPath:           s.missing,
-		"GET " + entryPath + "{sha256}": s.entry,
+	for pattern, to := range map[string]struct {
+		right identity.Right
+		answer
+	}{
+		"GET " + scriptPath: {identity.ReadScript, s.script},
+		"GET " + binaryPath: {identity.ReadScript, s.program},
 
-		"GET " + shelfPath + "{index}" + shelfIndex:               s.shelfIndex,
-		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": s.shelfImage,
+		"GET " + clusterPath:            {identity.ReadCluster, s.cluster},
+		"GET " + indexPath:              {identity.ReadBundle, s.rawIndex},
+		"GET " + signPath:               {identity.ReadBundle, s.signature},
+		"POST " + missingPath:           {identity.ReadBundle, s.missing},
+		"GET " + entryPath + "{sha256}": {identity.ReadBundle, s.entry},
+
+		"GET " + shelfPath + "{index}" + shelfIndex:               {identity.ReadImages, s.shelfIndex},
+		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": {identity.ReadImages, s.shelfImage},
+
+		"GET " + orderPath: {identity.ReadUndo, s.order},
+		"GET " + etcdPath:  {identity.ReadUndo, s.etcd},
 	} {
-		mux.HandleFunc(pattern, s.authorized(answer))
+		mux.HandleFunc(pattern, s.guard(to.right, to.answer))
 	}
 	return mux
 }
 
-// authorized answers those who have a token, and nodes of the cluster, over TLS alone.
-func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// client is who asks, by what it has proved.
+type client struct {
+	identity.Party
+	node string // of a certificate; "" for others
+}
+
+// prove finds out who asks. Anonymous clients need no proof.
+func (s *Server) prove(r *http.Request) (client, error) {
+	if r.TLS == nil {
+		return client{Party: identity.Anonymous}, nil
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		party, node := identity.Client(r.TLS)
+		if party == identity.Worker {
+			return client{party, node}, s.Node(r.Context(), node, r.TLS.PeerCertificates[0].NotBefore)
+		}
+		return client{party, node}, nil
+	}
+	if err := s.Authorize(r.Context(), token); err != nil {
+		return client{Party: identity.Anonymous}, err
+	}
+	return client{Party: identity.Token}, nil
+}
+
+// invite finds out whether a client with a token also holds the key of the certificates. It is asked where that makes a difference: the
+// answer takes a look into the cluster.
+func (s *Server) invite(r *http.Request, c client) (client, error) {
+	key := r.Header.Get(keyHeader)
+	if c.Party != identity.Token || key == "" {
+		return c, nil
+	}
+	c.Party = identity.Invited
+	return c, s.Invited(r.Context(), key)
+}
+
+// guard answers clients that have a right, and logs what it refuses to those that proved something.
+func (s *Server) guard(right identity.Right, to answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
 		}
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		member := memberOf(r.TLS)
-		if r.TLS == nil || !ok && member == "" {
-			http.Error(w, "this needs TLS and a token", http.StatusUnauthorized)
+		if identity.Anonymous.Has(right) {
+			s.refuse(w, r, to(w, r, client{Party: identity.Anonymous}))
 			return
 		}
-		var err error
-		if ok {
-			err = s.Authorize(r.Context(), token)
-		} else {
-			_, err = s.Member(r.Context(), member)
+		c, err := s.prove(r)
+		switch {
+		case err != nil:
+		case c.Has(right):
+			err = to(w, r, c)
+		case c.Party == identity.Anonymous:
+			http.Error(w, "this needs TLS and a token", http.StatusUnauthorized)
+			return
+		default:
+			err = ErrRight
 		}
-		if err == nil {
-			err = answer(w, r)
+		if errors.Is(err, ErrToken) || errors.Is(err, ErrMember) || errors.Is(err, ErrCertificateKey) || errors.Is(err, ErrRight) {
+			s.audit(slog.LevelWarn, "refused", r, right, c, err)
 		}
 		s.refuse(w, r, err)
 	}
+}
+
+// audit logs who got something that is secret, or was refused.
+func (s *Server) audit(level slog.Level, outcome string, r *http.Request, right identity.Right, c client, err error) {
+	attributes := []any{"right", right, "party", c.Party, "node", c.node, "host", r.RemoteAddr}
+	if err != nil {
+		attributes = append(attributes, "error", err)
+	}
+	s.Log.Log(r.Context(), level, "audit: "+outcome, attributes...)
+}
+
+// may reports whether a client has a right to something secret, and logs that it gets it.
+func (s *Server) may(r *http.Request, right identity.Right, c client) bool {
+	if !c.Has(right) {
+		return false
+	}
+	s.audit(slog.LevelInfo, "given out", r, right, c, nil)
+	return true
 }
 
 // refuse says why there is no answer, if there is an error.
@@ -113,7 +179,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case err == nil:
 	case errors.Is(err, ErrToken), errors.Is(err, ErrMember):
 		http.Error(w, err.Error(), http.StatusUnauthorized)
-	case errors.Is(err, ErrCertificateKey):
+	case errors.Is(err, ErrCertificateKey), errors.Is(err, ErrRight):
 		http.Error(w, err.Error(), http.StatusForbidden)
 	case errors.Is(err, fs.ErrNotExist):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -123,43 +189,35 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func (s *Server) script(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error {
 	text, err := s.Script()
 	if err != nil {
 		s.Log.Warn("cannot make the script for hosts that join", "error", err)
-		http.Error(w, "the script cannot be made; see the log of this node", http.StatusInternalServerError)
-		return
+		return errors.New("the script cannot be made; see the log of this node")
 	}
 	w.Header().Set("Content-Type", "text/x-shellscript")
 	_, _ = w.Write(text)
+	return nil
 }
 
-func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
-	controlPlane, err := s.controlPlane(r)
+func (s *Server) program(w http.ResponseWriter, r *http.Request, _ client) error {
+	http.ServeFile(w, r, s.Binary)
+	return nil
+}
+
+func (s *Server) cluster(w http.ResponseWriter, r *http.Request, c client) error {
+	c, err := s.invite(r, c)
 	if err != nil {
 		return err
 	}
-	c, err := s.Cluster(r.Context(), controlPlane)
+	of, err := s.Cluster(r.Context(), func(right identity.Right) bool { return s.may(r, right, c) })
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(w).Encode(c)
+	return json.NewEncoder(w).Encode(of)
 }
 
-// controlPlane says whether the host is to be a control plane, and has shown that it may be one, or is one.
-func (s *Server) controlPlane(r *http.Request) (bool, error) {
-	if member := memberOf(r.TLS); member != "" {
-		return s.Member(r.Context(), member)
-	}
-	key := r.Header.Get(keyHeader)
-	if key == "" {
-		return false, nil
-	}
-	err := s.ControlPlane(r.Context(), key)
-	return err == nil, err
-}
-
-func (s *Server) rawIndex(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) rawIndex(w http.ResponseWriter, _ *http.Request, _ client) error {
 	x, err := s.read()
 	if err != nil {
 		return err
@@ -169,7 +227,7 @@ func (s *Server) rawIndex(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func (s *Server) signature(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) signature(w http.ResponseWriter, _ *http.Request, _ client) error {
 	x, err := s.read()
 	if err != nil {
 		return err
@@ -263,13 +321,18 @@ type file struct {
 
 func (f file) Size() int64 { return f.size }
 
-func (s *Server) entry(w http.ResponseWriter, r *http.Request) error {
-	if secret, err := s.isInstaller(r.PathValue("sha256")); err != nil {
+func (s *Server) entry(w http.ResponseWriter, r *http.Request, c client) error {
+	secret, err := s.isInstaller(r.PathValue("sha256"))
+	if err != nil {
 		return err
-	} else if secret {
-		if controlPlane, err := s.controlPlane(r); err != nil || !controlPlane {
-			return errors.Join(err, fmt.Errorf("%s: %w for workers, as it may have secrets", bundle.InstallerName, fs.ErrNotExist))
+	}
+	if secret {
+		if c, err = s.invite(r, c); err != nil {
+			return err
 		}
+	}
+	if secret && !s.may(r, identity.ReadInstaller, c) {
+		return fmt.Errorf("%s: %w for workers, as it may have secrets", bundle.InstallerName, fs.ErrNotExist)
 	}
 	blob, err := s.open(r.Context(), r.PathValue("sha256"))
 	if err != nil {
@@ -300,7 +363,7 @@ func (s *Server) isInstaller(sha256 string) (bool, error) {
 const maxQuestion = 16 << 20
 
 // missing answers with those of the asked-for digests that this node does not have.
-func (s *Server) missing(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) missing(w http.ResponseWriter, r *http.Request, _ client) error {
 	var asked []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&asked); err != nil {
 		http.Error(w, "not a list of digests: "+err.Error(), http.StatusBadRequest)

@@ -1,9 +1,9 @@
 // Package share lets a host that joins a cluster take what it lacks from a control plane: the script it starts with, sealift
 // itself, and every file of the bundle that the node was made from, over TLS that is pinned to the cluster's CA.
 //
-// The package knows requests and digests. Who may ask is decided by the caller's Authorize, and what is done with the
-// files is the installer's. It never writes. It gives secrets of the cluster to control planes alone: the whole Installer, and the
-// keys with which API servers encrypt Secrets.
+// The package knows requests and digests. What a client can prove is asked of the caller and of package identity, whose matrix says
+// who gets what. The package never writes. It gives secrets of the cluster to control planes alone: the whole Installer, the
+// keys with which API servers encrypt Secrets, and the snapshot of a joint undo. It logs each such answer.
 package share
 
 import (
@@ -58,6 +58,12 @@ var ErrToken = errors.New("the cluster does not know the token: it is mistyped, 
 // ErrMember says that a host which shows the certificate of a kubelet is not a node of the cluster any more.
 var ErrMember = errors.New("the cluster does not have this node")
 
+// ErrRight says that a client has proved who it is, and may not have what it asks for.
+var ErrRight = errors.New("only control planes may have it")
+
+// ErrNoControlPlane says that a server has a certificate of the cluster, but does not prove that it is a control plane.
+var ErrNoControlPlane = errors.New("it does not prove that it is a control plane of the cluster: it is a worker, or runs an earlier sealift; upgrade the control planes first")
+
 // ErrCertificateKey says that a host which wants to become a control plane does not hold the key of the certificates.
 var ErrCertificateKey = errors.New("the key of the certificates is wrong, or has expired; make another command on a control plane with 'sealift token create --control-plane'")
 
@@ -69,6 +75,9 @@ type CAError struct {
 }
 
 func (e *CAError) Error() string {
+	if errors.Is(e.Err, ErrNoControlPlane) {
+		return fmt.Sprintf("%s is not trusted: %v", e.Address, e.Err)
+	}
 	var invalid x509.CertificateInvalidError
 	if errors.As(e.Err, &invalid) && invalid.Reason == x509.Expired {
 		return fmt.Sprintf("%s is not trusted: %v; the clocks of the two hosts differ: set the one that is wrong, for instance with timedatectl set-time", e.Address, e.Err)

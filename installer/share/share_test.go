@@ -13,10 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
 	"github.com/sealift/sealift/testgrid/short"
@@ -38,6 +41,27 @@ type node struct {
 	blobs                 map[string][]byte
 	script                *share.Script
 	undo                  func(node string) (share.Undo, error)
+	log                   journal
+}
+
+// journal is the log of a node.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// take returns what was logged since the last call.
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.text.Reset()
+	return j.text.String()
 }
 
 func serve(t *testing.T) *node {
@@ -71,11 +95,11 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 		t.Fatal(err)
 	}
 	n.pki = pki.New(t)
-	authority, err := share.ReadAuthority(n.pki)
+	authority, err := identity.ReadAuthority(n.pki)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.caHash = share.CAHash(authority.Certificate)
+	n.caHash = identity.CAHash(authority.Certificate)
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +110,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 		t.Fatal(err)
 	}
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
-	s := &share.Server{Root: n.root, Binary: binary, Script: n.script.Text, Log: slog.New(slog.DiscardHandler),
+	s := &share.Server{Root: n.root, Binary: binary, Script: n.script.Text, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
 		Blobs: func(_ context.Context, sha256 string) (share.Blob, error) {
 			if data, ok := n.blobs[sha256]; ok {
 				return blob{bytes.NewReader(data)}, nil
@@ -99,13 +123,13 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 			}
 			return nil
 		},
-		Member: func(_ context.Context, name string) (bool, error) {
+		Node: func(_ context.Context, name string, _ time.Time) error {
 			if name != "host-1" && name != "host-3" {
-				return false, share.ErrMember
+				return share.ErrMember
 			}
-			return name == "host-3", nil
+			return nil
 		},
-		ControlPlane: func(_ context.Context, key string) error {
+		Invited: func(_ context.Context, key string) error {
 			if key != certificateKey {
 				return share.ErrCertificateKey
 			}
@@ -117,13 +141,20 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 			}
 			return n.undo(name)
 		},
-		Cluster: func(_ context.Context, controlPlane bool) (share.Cluster, error) {
-			return share.Cluster{Name: "test", Installer: map[bool]string{true: "whole", false: "part"}[controlPlane]}, nil
+		Cluster: func(_ context.Context, may func(identity.Right) bool) (share.Cluster, error) {
+			c := share.Cluster{Name: "test", Installer: map[bool]string{true: "whole", false: "part"}[may(identity.ReadInstaller)]}
+			if may(identity.ReadKeys) {
+				c.Encryption = "keys"
+			}
+			if may(identity.ReadCAKeys) {
+				c.Rotation = "private keys"
+			}
+			return c, nil
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS(address)), s.Handler()) }()
+	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.Server("host-0", address)), s.Handler()) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

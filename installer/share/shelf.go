@@ -32,7 +32,7 @@ func (s *Server) onShelf(r *http.Request) (folder string, x *index, err error) {
 	return folder, x, err
 }
 
-func (s *Server) shelfIndex(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) shelfIndex(w http.ResponseWriter, r *http.Request, _ client) error {
 	_, x, err := s.onShelf(r)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Server) shelfIndex(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) shelfImage(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) shelfImage(w http.ResponseWriter, r *http.Request, _ client) error {
 	folder, x, err := s.onShelf(r)
 	if err != nil {
 		return err

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/sealift/sealift/installer/identity"
 )
 
-// Undo is what control planes fetch that undo an upgrade together. The API does not answer meanwhile, so who may have it is decided by
-// the certificate of a kubelet, and by the names in the order.
+// Undo is what control planes fetch that undo an upgrade together. The API does not answer meanwhile, so the certificate of a control
+// plane and the names in the order decide who may have it.
 type Undo struct {
 	Order []byte // see package undo
 	Etcd  string // file with the snapshot of etcd
@@ -22,33 +25,25 @@ const (
 	etcdPath  = "/v1/undo/etcd"
 )
 
-// ordered answers control planes that have an order.
-func (s *Server) ordered(answer func(http.ResponseWriter, *http.Request, Undo) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		name := memberOf(r.TLS)
-		if name == "" {
-			http.Error(w, "this needs the certificate of a kubelet", http.StatusUnauthorized)
-			return
-		}
-		u, err := s.Undo(name)
-		if err == nil {
-			err = answer(w, r, u)
-		}
-		s.refuse(w, r, err)
+func (s *Server) order(w http.ResponseWriter, _ *http.Request, c client) error {
+	u, err := s.Undo(c.node)
+	if err == nil {
+		_, _ = w.Write(u.Order)
 	}
+	return err
 }
 
-func (s *Server) order(w http.ResponseWriter, _ *http.Request, u Undo) error {
-	_, _ = w.Write(u.Order)
-	return nil
-}
-
-func (s *Server) etcd(w http.ResponseWriter, r *http.Request, u Undo) error {
+func (s *Server) etcd(w http.ResponseWriter, r *http.Request, c client) error {
+	u, err := s.Undo(c.node)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(u.Etcd)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	s.audit(slog.LevelInfo, "given out", r, identity.ReadUndo, c, nil)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil

@@ -21,8 +21,8 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/volume"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -133,14 +133,14 @@ var (
 )
 
 func (o *opened) describe(s Source) error {
-	ca, err := share.ReadCA(s.path(filepath.Join(cluster.PKI, "ca.crt")))
+	ca, err := identity.ReadCA(s.path(filepath.Join(cluster.PKI, "ca.crt")))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("this host is not a control plane; run the command on one, as root: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("the cluster's CA: %w", err)
 	}
-	o.index.Cluster = share.CAHash(ca)
+	o.index.Cluster = identity.CAHash(ca)
 	manifest, err := os.ReadFile(s.path(cluster.APIServerManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
