@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/revert"
 	"github.com/sealift/sealift/installer/share"
@@ -244,10 +245,14 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.Order) error {
 	return set.Remove()
 }
 
-// putBackState puts back what Sealift knows of this node, and its program.
+// putBackState puts back what Sealift knows of this node, and its program. It holds the lock of the node.
 func (a *Agent) putBackState(set undo.Set) error {
-	_, err := undo.Store{Root: a.Root}.PutBack(set, true)
-	return err
+	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root))
+	if err != nil {
+		return err
+	}
+	_, err = undo.Store{Root: a.Root}.PutBack(set, true)
+	return errors.Join(err, journal.Close())
 }
 
 // revertNode takes the control plane of this host back, but for Sealift's own state.

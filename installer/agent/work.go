@@ -33,11 +33,34 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// work does an operation on this host.
+// work does an operation on this host, alone: every operation that changes something holds the lock of the node.
 func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
-	switch in.Operation {
-	case intent.Look:
+	if in.Operation == intent.Look {
 		return "", a.introduce(ctx)
+	}
+	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root))
+	if err != nil {
+		return "", err
+	}
+	if locksItself(in.Operation) { // a busy node refuses before anything is fetched
+		err = journal.Close()
+	} else {
+		defer func() { err = errors.Join(err, journal.Close()) }()
+	}
+	if err != nil {
+		return "", err
+	}
+	return a.change(ctx, in, step)
+}
+
+// locksItself reports whether the run of an operation opens the journal, and holds the lock of the node by that.
+func locksItself(o intent.Operation) bool {
+	return slices.Contains([]intent.Operation{intent.Prepare, intent.Upgrade, intent.Kubelet, intent.Arm}, o)
+}
+
+// change does an operation that changes this host.
+func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+	switch in.Operation {
 	case intent.Undo:
 		return a.undo(ctx, in, step)
 	case intent.Arm:
@@ -118,12 +141,8 @@ func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step 
 	if state.Request() != in.Upgrade {
 		return "", fmt.Errorf("%s is at another stage of the rotation than this node was asked for: %s", in.Server, state.Stage)
 	}
-	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root)) // nobody else works on this node meanwhile
-	if err != nil {
-		return "", err
-	}
 	output := node.NewLog(node.DefaultLogDir, lifecycle.RotatingCAs, nil)
-	defer func() { err = errors.Join(err, output.Close(), journal.Close()) }()
+	defer func() { err = errors.Join(err, output.Close()) }()
 	err = pki.Rotator{Root: a.Root, Output: output, Step: step}.Bring(ctx, state)
 	if err == nil && state.Stage == authority.Forget {
 		err = authority.Remove("")
@@ -133,12 +152,8 @@ func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step 
 
 // balance brings this host to the stage of a change of the load balancer.
 func (a *Agent) balance(ctx context.Context, m intent.Move, step func(string)) (log string, err error) {
-	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root)) // nobody else works on this node meanwhile
-	if err != nil {
-		return "", err
-	}
 	output := node.NewLog(node.DefaultLogDir, lifecycle.MovingAPI, nil)
-	defer func() { err = errors.Join(err, output.Close(), journal.Close()) }()
+	defer func() { err = errors.Join(err, output.Close()) }()
 	err = endpoint.Node{Root: a.Root, Name: a.Node, Output: output, Step: step, Agent: true}.Bring(ctx, m)
 	return output.Name(), err
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/kube"
 )
 
 // guardName is that of the policy and of its binding.
@@ -53,21 +56,25 @@ func guarded(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTime)
 	defer cancel()
 	all := client.CoreV1().Endpoints(metav1.NamespaceDefault)
-	for {
+	err := kube.Poll(ctx, pause, func(ctx context.Context) error {
 		now, err := all.Get(ctx, serviceName, metav1.GetOptions{})
-		if err == nil {
-			now.Subsets = nil
-			_, err = all.Update(ctx, now, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
 		}
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		now.Subsets = nil
+		_, err = all.Update(ctx, now, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 			return nil
+		case err == nil:
+			err = kube.NotYet(errors.New("it allows a change"))
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the API server does not follow the policy for the Service %s", serviceName), err)
-		case <-time.After(pause):
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not follow the policy for the Service %s: %w", serviceName, err)
 	}
+	return nil
 }
 
 // release removes the policy. It may be called without one.
@@ -75,18 +82,14 @@ func release(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTime)
 	defer cancel()
 	api := client.AdmissionregistrationV1()
-	for {
-		err := errors.Join(gone(api.ValidatingAdmissionPolicyBindings().Delete(ctx, guardName, metav1.DeleteOptions{})),
+	err := kube.Poll(ctx, pause, func(ctx context.Context) error {
+		return cmp.Or(gone(api.ValidatingAdmissionPolicyBindings().Delete(ctx, guardName, metav1.DeleteOptions{})),
 			gone(api.ValidatingAdmissionPolicies().Delete(ctx, guardName, metav1.DeleteOptions{})))
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("remove the policy %s: %w", guardName, err)
-		case <-time.After(pause):
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("remove the policy %s: %w", guardName, err)
 	}
+	return nil
 }
 
 func gone(err error) error {

@@ -121,25 +121,22 @@ func samePods(live corev1.PodTemplateSpec, wanted *unstructured.Unstructured) bo
 }
 
 func (m *applier) waitStopped(ctx context.Context, namespace, selector string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stopTime, fmt.Errorf("they took longer than %s", stopTime))
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	for {
-		left := ""
+	err := kube.Poll(ctx, stopPause, func(ctx context.Context) error {
 		pods, err := m.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err == nil {
-			for _, p := range pods.Items {
-				if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-					left = p.Name
-				}
-			}
-			if left == "" {
-				return nil
+		if err != nil {
+			return err
+		}
+		for _, p := range pods.Items {
+			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				return kube.NotYet(fmt.Errorf("Pod %s still runs", p.Name))
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the Pods of the operator in namespace %s do not end (%s): %w; see 'kubectl -n %[1]s describe pods'", namespace, left, context.Cause(ctx))
-		case <-time.After(stopPause):
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the Pods of the operator in namespace %s do not end: %w; see 'kubectl -n %[1]s describe pods'", namespace, err)
 	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/kube"
 )
 
 // How long a node that counts as Ready has to show that it is (a kubelet renews its lease every ten seconds), and how long an API
@@ -144,17 +145,17 @@ func listed(ctx context.Context, client kubernetes.Interface, address string) (s
 func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()
-	for {
+	err := kube.Poll(ctx, retryPause, func(ctx context.Context) error {
 		server, err := listed(ctx, client, address)
-		if err == nil && server == "" {
-			return nil
+		if err == nil && server != "" {
+			err = kube.NotYet(fmt.Errorf("%s is still on the list of API servers", server))
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the API server at %s is still on the list of those that there are after %v; run the same command again in a minute", address, forgetTime), err)
-		case <-time.After(retryPause):
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the API server at %s is forgotten: %w; run the same command again in a minute", address, err)
 	}
+	return nil
 }
 
 // Check refuses to take out a node that is there, and one without which etcd could decide nothing. It may have to wait: a host that

@@ -280,17 +280,17 @@ func (r *Rotation) spread(ctx context.Context) error {
 func (r *Rotation) await(ctx context.Context, name, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, useTime)
 	defer cancel()
-	for {
+	err := kube.Poll(ctx, r.pause, func(ctx context.Context) error {
 		uses, err := r.servers.Uses(ctx, name)
-		if err == nil && uses == digest {
-			return nil
+		if err == nil && uses != digest {
+			err = kube.NotYet(errors.New("it uses other keys"))
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the API server of %s does not use its new keys for Secrets: see /var/log/pods there: %w", name, context.Cause(ctx)), err)
-		case <-time.After(r.pause):
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the API server of %s does not use its new keys for Secrets: %w; see /var/log/pods there", name, err)
 	}
+	return nil
 }
 
 // Run rotates.

@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/kube"
 )
 
 // Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
@@ -228,6 +229,7 @@ func listSecrets(ctx context.Context, client kubernetes.Interface, next string) 
 		var status apierrors.APIStatus
 		if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
 			next = status.Status().Continue
+			return kube.NotYet(err)
 		}
 		return err
 	})

@@ -1,9 +1,9 @@
 package encryption
 
 import (
-	"errors"
 	"io"
 	"slices"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +40,7 @@ func TestAnInterruptedRequestDoesNotBeginTheSecretsAgain(t *testing.T) {
 		secret := a.(clienttesting.UpdateAction).GetObject().(*corev1.Secret)
 		updates = append(updates, secret.Name)
 		if len(updates) == 2 {
-			return true, nil, errors.New("connection refused")
+			return true, nil, syscall.ECONNREFUSED
 		}
 		return true, secret, nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/kube"
 )
 
 // How long an agent may take to begin with what it is asked for, and for all of it.
@@ -22,13 +23,20 @@ const (
 // lookPause is the time between two looks at an answer.
 const lookPause = 2 * time.Second
 
+// nodes reads and writes the annotations of nodes: a *cluster.View.
+type nodes interface {
+	Annotate(ctx context.Context, name string, annotations map[string]string) error
+	AnnotationsOf(ctx context.Context, name string) (map[string]string, error)
+}
+
 // Leader is a control plane as the one that asks.
-type Leader struct{ view *cluster.View }
+type Leader struct{ nodes nodes }
 
 // Of makes a Leader with the rights of a view.
 func Of(view *cluster.View) Leader { return Leader{view} }
 
-// Ask writes an intent for the agent of another node, and waits for its answer.
+// Ask writes an intent for the agent of another node, and waits for its answer. While the API is away, the wait goes on. It ends at
+// once when the node was removed, or the API refuses what is asked.
 func (l Leader) Ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
 	if err := l.request(ctx, name, &in); err != nil {
 		return err
@@ -39,39 +47,51 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	asked, begun, said := time.Now(), false, ""
-	for {
-		select {
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return fmt.Errorf("node %s: %s is not done after %s (it was at %s); see 'journalctl -u sealift-agent' there, and run the command again", name, in.Operation, bound, said)
-		case <-time.After(lookPause):
+	w := wait{in: in, name: name, say: say, asked: time.Now()}
+	err := kube.Poll(bounded, lookPause, func(ctx context.Context) error {
+		report, err := l.Report(ctx, name)
+		if err != nil {
+			return fmt.Errorf("cannot read how far node %s is with %s: %w", name, in.Operation, err)
 		}
-		report, err := l.Report(bounded, name)
-		switch {
-		case err != nil: // the API is away for a moment
-			continue
-		case !report.Answers(in):
-			if !begun && time.Since(asked) > beginBound {
-				return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", name)
-			}
-			continue
-		}
-		begun = true
-		switch report.State {
-		case intent.Done:
-			say(fmt.Sprintf("node %s: %s done in %.0f s", name, in.Operation, report.Seconds))
-			return nil
-		case intent.Failed:
-			return failure(name, report)
-		}
-		if report.Step != said && report.Step != "" {
-			said = report.Step
-			say(fmt.Sprintf("node %s: %s", name, said))
-		}
+		return w.look(report)
+	})
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("node %s: %s is not done: %w; see 'journalctl -u sealift-agent' there, and run the command again", name, in.Operation, err)
 	}
+	return err
+}
+
+// wait is what was seen of an answer so far.
+type wait struct {
+	in    intent.Intent
+	name  string
+	say   func(string)
+	asked time.Time
+	begun bool
+	step  string
+}
+
+// look reads a report. It returns nil when the node is done.
+func (w *wait) look(report intent.Report) error {
+	if !report.Answers(w.in) {
+		if !w.begun && time.Since(w.asked) > beginBound {
+			return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", w.name)
+		}
+		return kube.NotYet(errors.New("its agent has not answered"))
+	}
+	w.begun = true
+	switch report.State {
+	case intent.Done:
+		w.say(fmt.Sprintf("node %s: %s done in %.0f s", w.name, w.in.Operation, report.Seconds))
+		return nil
+	case intent.Failed:
+		return failure(w.name, report)
+	}
+	if report.Step != w.step && report.Step != "" {
+		w.step = report.Step
+		w.say(fmt.Sprintf("node %s: %s", w.name, w.step))
+	}
+	return kube.NotYet(fmt.Errorf("it is at %q", w.step))
 }
 
 // failure says what a node could not do.
@@ -95,13 +115,13 @@ func (l Leader) request(ctx context.Context, name string, in *intent.Intent) err
 			return err
 		}
 		in.Attempt = intent.Later(report, in.Upgrade)
-		return l.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
+		return l.nodes.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
 	})
 }
 
 // Report is what a node last answered.
 func (l Leader) Report(ctx context.Context, name string) (intent.Report, error) {
-	annotations, err := l.view.AnnotationsOf(ctx, name)
+	annotations, err := l.nodes.AnnotationsOf(ctx, name)
 	if err != nil {
 		return intent.Report{}, err
 	}
@@ -114,19 +134,10 @@ const (
 	outagePause = time.Second
 )
 
-// Insist repeats a request until it succeeds, or the API has been away for too long.
+// Insist repeats a request until it succeeds, or the API has been away for six minutes. An error that does not pass by itself ends it
+// at once: see kube.Poll.
 func Insist(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, outage)
 	defer cancel()
-	for {
-		err := request(bounded)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-bounded.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(outagePause):
-		}
-	}
+	return kube.Poll(bounded, outagePause, request)
 }

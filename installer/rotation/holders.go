@@ -3,6 +3,7 @@ package rotation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/kube"
 )
 
 // Holder is a workload whose pods may have the old CA, and tokens of the old key, in their memory; or one such pod that belongs to no
@@ -92,26 +95,26 @@ func ownerOf(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) (H
 
 // restart restarts the workloads that hold something old, and waits until none does.
 func (r *Rotation) restart(ctx context.Context) error {
-	for {
+	var left []Holder
+	err := kube.Poll(ctx, r.pause, func(ctx context.Context) error {
 		client, err := r.client()
-		var left []Holder
 		if err == nil {
 			left, err = holders(ctx, client, *r.state.Signed)
 		}
-		if err == nil && len(left) == 0 {
-			return nil
+		if err != nil || len(left) == 0 {
+			return err
 		}
 		for _, h := range left {
-			if err == nil {
-				err = restartWorkload(ctx, client, h, r.state.Signed.Format(time.RFC3339))
+			if err := restartWorkload(ctx, client, h, r.state.Signed.Format(time.RFC3339)); err != nil && !apierrors.IsNotFound(err) {
+				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("these have not been restarted: %v; see 'kubectl rollout status': %w", left, cmp.Or(err, ctx.Err()))
-		case <-time.After(r.pause):
-		}
+		return kube.NotYet(errors.New("their pods still run"))
+	})
+	if err != nil {
+		return fmt.Errorf("these have not been restarted: %v: %w; see 'kubectl rollout status'", left, err)
 	}
+	return nil
 }
 
 // restartWorkload does what 'kubectl rollout restart' does. The same time again changes nothing.

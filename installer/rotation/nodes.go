@@ -29,6 +29,7 @@ import (
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/kube"
 )
 
 // pause is the time between two looks at the cluster.
@@ -168,7 +169,8 @@ func (n *nodes) List(ctx context.Context) (controlPlanes, workers []string, err 
 
 // Bring implements Nodes. Before anything restarts, etcd and the control planes have to be well.
 func (n *nodes) Bring(ctx context.Context, name string, s authority.State) error {
-	if err := leader.Insist(ctx, renewal.Settled); err != nil {
+	settled := func(ctx context.Context) error { return kube.NotYet(renewal.Settled(ctx)) } // etcd and nodes come back by themselves
+	if err := leader.Insist(ctx, settled); err != nil {
 		return fmt.Errorf("the cluster has to settle before: %w", err)
 	}
 	say := func(line string) { fmt.Fprintln(n.output, line) }

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -173,16 +175,17 @@ func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) 
 	if err := c.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()}); err != nil {
 		return err
 	}
-	for {
-		if report, err := leader.Of(c.view).Report(ctx, name); err == nil && report.Answers(in) && report.State == intent.Done {
-			return nil
+	err := kube.Poll(ctx, lookPause/4, func(ctx context.Context) error {
+		report, err := leader.Of(c.view).Report(ctx, name)
+		if err == nil && (!report.Answers(in) || report.State != intent.Done) {
+			err = kube.NotYet(errors.New("it has not looked at its host"))
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the agent of node %s does not answer; see 'systemctl status sealift-agent' there", name)
-		case <-time.After(lookPause / 4):
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the agent of node %s does not answer: %w; see 'systemctl status sealift-agent' there", name, err)
 	}
+	return nil
 }
 
 func (c *Cluster) etcd(ctx context.Context, r *preflight.Reporter) {

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/revert"
 	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/kube"
 )
 
 // Undo takes the cluster of this host back to where it was before its last upgrade: etcd by the snapshot that the upgrade took, the
@@ -263,7 +264,7 @@ func forget(ctx context.Context, version string) error {
 		}
 		for _, n := range nodes {
 			if err := isOf(n, version); err != nil {
-				return err
+				return kube.NotYet(err)
 			}
 			if err := view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""}); err != nil {
 				return err
