@@ -56,6 +56,8 @@ type Agent struct {
 	Client  kubernetes.Interface
 	Version string // of this sealift, for people
 	Log     *slog.Logger
+	// PKI is the folder with the CA of the cluster, and on a control plane with its key. Empty is that of kubeadm.
+	PKI string
 	// Work does an operation, and tells of each step that begins. Nil is that of a node.
 	Work func(ctx context.Context, in intent.Intent, step func(string)) (log string, err error)
 	// Connect reaches the control plane that leads an undo. Revert takes this one back with its set, and PutBack then Sealift's own
@@ -65,6 +67,7 @@ type Agent struct {
 	PutBack func(set undo.Set) error
 
 	last    intent.Report // the last answer: what the watch brings may be older
+	refused string        // the annotation that was refused last
 	ordered chan struct{} // there is a new order
 	orders  sync.Mutex    // of the order on the disk
 }
@@ -85,6 +88,9 @@ func Run(ctx context.Context, root, version string, log *slog.Logger) error {
 
 // Run watches the Node, and follows orders of other control planes, until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
+	if a.PKI == "" {
+		a.PKI = cluster.PKI
+	}
 	if a.Work == nil {
 		a.Work = a.work
 	}
@@ -160,26 +166,29 @@ func (a *Agent) watch(ctx context.Context) error {
 // handle does what a Node is asked for, unless that is done.
 func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 	text := n.Annotations[intent.Annotation]
-	if text == "" {
-		return nil
-	}
-	in, err := intent.Parse(text)
-	if err != nil {
-		a.Log.Error("cannot read what this node is asked for", "error", err)
+	if text == "" || text == a.refused {
 		return nil
 	}
 	before, err := intent.ParseReport(n.Annotations[intent.ReportAnnotation])
 	if err != nil {
-		a.Log.Warn("the last report of this node is not one", "error", err)
+		a.Log.Warn("the last report of this node cannot be read", "error", err)
+	}
+	in, err := a.accept(text)
+	if err != nil {
+		a.refused = text
+		a.Log.Warn("audit: refused", "operation", in.Operation, "number", in.Number, "error", err)
+		if in.Upgrade == "" || before.Answers(in) {
+			return nil
+		}
+		return a.insist(ctx, map[string]string{intent.ReportAnnotation: answer(in, intent.Failed, err).Encode()})
 	}
 	if a.last.Answers(in) || before.Answers(in) && before.State != intent.Working {
 		return nil
 	}
-	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: in.Attempt, State: intent.Working, Began: time.Now().UTC()}
+	report := answer(in, intent.Working, nil)
 	if before.Answers(in) {
 		report.Began = before.Began
 	}
-	a.Log.Info("asked for", "operation", in.Operation, "upgrade", in.Upgrade, "attempt", in.Attempt)
 	a.tell(ctx, report)
 	log, err := a.Work(ctx, in, func(step string) {
 		report.Step = step
@@ -205,6 +214,15 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		return ErrReplaced
 	}
 	return a.replaced()
+}
+
+// answer returns the report of an intent that begins now.
+func answer(in intent.Intent, state intent.State, err error) intent.Report {
+	r := intent.Report{Number: in.Number, Upgrade: in.Upgrade, Operation: in.Operation, Attempt: in.Attempt, State: state, Began: time.Now().UTC()}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
 }
 
 // tell writes how far the work is. An API that is away does not stop the work.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,14 +17,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/agent"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/pki"
 )
 
 // cluster has a Node, and an agent for it whose work is recorded.
 type cluster struct {
 	t      *testing.T
 	client kubernetes.Interface
+	root   string // of the node
+	pki    string // of the control plane that host-1 is
+	ca     identity.Authority
+	number int64
 	mu     sync.Mutex
 	worked []intent.Intent
 	work   func(context.Context, intent.Intent) error
@@ -38,13 +46,22 @@ func newCluster(t *testing.T) *cluster {
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{t: t, client: client, work: func(context.Context, intent.Intent) error { return nil }}
+	folder := pki.New(t)
+	ca, err := identity.ReadAuthority(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(node.StateDir(root), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t: t, client: client, root: root, pki: folder, ca: ca, work: func(context.Context, intent.Intent) error { return nil }}
 }
 
 // agent starts the agent; what it returns ends it.
 func (c *cluster) agent() (stop func()) {
 	c.t.Helper()
-	a := &agent.Agent{Root: c.t.TempDir(), Node: "host-1", Client: c.client, Version: "test", Log: slog.New(slog.DiscardHandler)}
+	a := &agent.Agent{Root: c.root, PKI: c.pki, Node: "host-1", Client: c.client, Version: "test", Log: slog.New(slog.DiscardHandler)}
 	a.Work = func(ctx context.Context, in intent.Intent, step func(string)) (string, error) {
 		c.mu.Lock()
 		c.worked = append(c.worked, in)
@@ -100,6 +117,23 @@ func (c *cluster) report(want func(intent.Report) bool) intent.Report {
 	}
 }
 
+// sign completes an intent for host-1, and signs it as a control plane.
+func (c *cluster) sign(in *intent.Intent) (text string) {
+	c.t.Helper()
+	c.number++
+	in.Node, in.Role, in.Number, in.Until = "host-1", intent.ControlPlane, c.number, time.Now().Add(time.Hour).UTC()
+	return c.signed(c.ca, *in)
+}
+
+func (c *cluster) signed(ca identity.Authority, in intent.Intent) (text string) {
+	c.t.Helper()
+	text, err := in.Sign(ca, "host-0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
 func ask(operation intent.Operation, attempt int) intent.Intent {
 	return intent.Intent{Upgrade: "u", Operation: operation, Attempt: attempt, Index: strings.Repeat("a", 64), Sealift: strings.Repeat("b", 64), Server: "10.0.0.1:6445"}
 }
@@ -108,7 +142,7 @@ func TestAnAgentDoesOnceWhatItsNodeIsAskedFor(t *testing.T) {
 	c := newCluster(t)
 	stop := c.agent()
 	first := ask(intent.Prepare, 1)
-	c.annotate(first.Encode())
+	c.annotate(c.sign(&first))
 	if r := c.report(func(r intent.Report) bool { return r.Answers(first) && r.State != intent.Working }); r.State != intent.Done || r.Log == "" {
 		t.Errorf("%+v", r)
 	}
@@ -117,7 +151,7 @@ func TestAnAgentDoesOnceWhatItsNodeIsAskedFor(t *testing.T) {
 	defer func() { stop() }()
 	c.work = func(context.Context, intent.Intent) error { return errors.New("the disk is full") }
 	second := ask(intent.Upgrade, 1)
-	c.annotate(second.Encode())
+	c.annotate(c.sign(&second))
 	if r := c.report(func(r intent.Report) bool { return r.Answers(second) && r.State != intent.Working }); r.State != intent.Failed || r.Error != "the disk is full" {
 		t.Errorf("%+v", r)
 	}
@@ -125,7 +159,7 @@ func TestAnAgentDoesOnceWhatItsNodeIsAskedFor(t *testing.T) {
 	c.work = func(context.Context, intent.Intent) error { return nil }
 	c.mu.Unlock()
 	again := ask(intent.Upgrade, 2)
-	c.annotate(again.Encode())
+	c.annotate(c.sign(&again))
 	c.report(func(r intent.Report) bool { return r.Answers(again) && r.State == intent.Done })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +178,7 @@ func TestAnAgentThatWasKilledGoesOn(t *testing.T) {
 	}
 	stop := c.agent()
 	in := ask(intent.Kubelet, 1)
-	c.annotate(in.Encode())
+	c.annotate(c.sign(&in))
 	select {
 	case <-began:
 	case <-time.After(time.Minute):
@@ -162,11 +196,12 @@ func TestAnAgentThatWasKilledGoesOn(t *testing.T) {
 func TestAnAgentOutlivesWhatItCannotRead(t *testing.T) {
 	c := newCluster(t)
 	defer c.agent()()
-	for _, text := range []string{"{", ask("format-the-disk", 1).Encode(), strings.Repeat("x", 100<<10)} {
+	unknown := ask("format-the-disk", 1)
+	for _, text := range []string{"{", c.sign(&unknown), strings.Repeat("x", 100<<10)} {
 		c.annotate(text)
 	}
 	in := ask(intent.Prepare, 1)
-	c.annotate(in.Encode())
+	c.annotate(c.sign(&in))
 	c.report(func(r intent.Report) bool { return r.Answers(in) && r.State == intent.Done })
 	if len(c.worked) != 1 {
 		t.Errorf("the agent worked for %+v", c.worked)

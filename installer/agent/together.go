@@ -36,18 +36,18 @@ const (
 // connect reaches the control plane that asks. A control plane proves itself as one, a worker by the certificate of its kubelet.
 func (a *Agent) connect(server string) (*share.Client, error) {
 	certificate := share.KubeletCertificate(cluster.KubeletCertificate)
-	controlPlane, err := isThere(filepath.Join(cluster.PKI, "ca.key"))
+	controlPlane, err := a.isControlPlane()
 	if err != nil {
 		return nil, err
 	}
 	if controlPlane {
-		ca, err := identity.ReadAuthority(cluster.PKI)
+		ca, err := identity.ReadAuthority(a.PKI)
 		if err != nil {
 			return nil, err
 		}
 		certificate = ca.Client(a.Node)
 	}
-	return share.NewNodeClient(server, filepath.Join(cluster.PKI, "ca.crt"), certificate)
+	return share.NewNodeClient(server, filepath.Join(a.PKI, "ca.crt"), certificate)
 }
 
 // arm gets this control plane ready to undo an upgrade together with the others: it fetches the snapshot of etcd, and makes etcd's data

@@ -121,7 +121,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	var revert func(context.Context) error
 	run := func() (done chan error, stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
-		a := &agent.Agent{Root: store.Root, Node: "host-1", Client: c.client, Log: slog.New(slog.DiscardHandler), Connect: l.connect}
+		a := &agent.Agent{Root: store.Root, PKI: c.pki, Node: "host-1", Client: c.client, Log: slog.New(slog.DiscardHandler), Connect: l.connect}
 		a.Work = func(context.Context, intent.Intent, func(string)) (string, error) {
 			return "", nil
 		}
@@ -154,7 +154,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	}
 
 	prepare := ask(intent.Prepare, 1) // asked for and answered, as the snapshot has it
-	c.annotate(prepare.Encode())
+	c.annotate(c.sign(&prepare))
 	follow(o)
 	done, stop := run()
 	c.report(func(r intent.Report) bool { return r.Answers(prepare) && r.State == intent.Done })

@@ -296,7 +296,7 @@ func isThere(path string) (bool, error) {
 
 // Look describes this host. Files of add-ons may lie on a disk of their own below the install root.
 func Look(root, version string) (h intent.Host, err error) {
-	h = intent.Host{Sealift: version, Time: time.Now().UTC()}
+	h = intent.Host{Sealift: version, Signed: true, Time: time.Now().UTC()}
 	if h.Free, err = space(filepath.Join(root, "addons")); err != nil {
 		return h, err
 	}

@@ -1,10 +1,10 @@
 // Package intent is how one node of a cluster asks another one to take its part in an upgrade, in a rotation of keys or CAs, or in a
 // change of the load balancer, and how that one answers: two annotations of its Node object.
 //
-// The right to ask is that of an administrator: only they may write to the Node of another host. A kubelet may write to its own
-// Node alone (the NodeRestriction admission of Kubernetes), so that with the credentials of one node no other can be made to
-// do anything. An intent names one of a few operations, and the digest of the bundle or undo that it is about; it has no commands. The
-// content comes from a control plane, over TLS that is pinned to the cluster's CA, and each byte is checked against the digest.
+// Only a control plane may ask, and proves it by a signature: see package identity. The right to write the annotation is not
+// enough. An intent is for one node, has a number that only grows, and an end in time, so that it cannot be used for another node
+// or once more. It names one of a few operations, and the digest of the bundle or undo that it is about; it has no commands. The
+// content comes from a control plane that proves the same identity, and each byte is checked against the digest.
 package intent
 
 import (
@@ -57,13 +57,41 @@ const (
 	Images Operation = "images"
 )
 
-// operations are all of them.
-func operations() []Operation {
-	return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Arm, Encrypt, Rotate, Balance, Images}
+// Role is what a node is in its cluster.
+type Role string
+
+// The roles.
+const (
+	Worker       Role = "worker"
+	ControlPlane Role = "control plane"
+)
+
+// RoleOf returns the role of a node.
+func RoleOf(controlPlane bool) Role {
+	if controlPlane {
+		return ControlPlane
+	}
+	return Worker
+}
+
+// operations lists what each role carries out.
+func operations(r Role) []Operation {
+	all := []Operation{Look, Prepare, Upgrade, Kubelet, Rotate, Balance, Images}
+	if r == ControlPlane {
+		return append(all, Arm, Encrypt)
+	}
+	return append(all, Undo)
 }
 
 // Intent asks a node for one operation.
 type Intent struct {
+	// Node is the name of the node that is asked, and Role what it is: one of another role refuses.
+	Node string `json:"node"`
+	Role Role   `json:"role"`
+	// Number is higher than that of every earlier intent for this node: nanoseconds since 1970 on the clock of the asking node, or more.
+	Number int64 `json:"number"`
+	// Until is when the intent ends. A node that has not begun by then refuses it.
+	Until time.Time `json:"until"`
 	// Upgrade identifies the upgrade that this is part of.
 	Upgrade   string    `json:"upgrade"`
 	Operation Operation `json:"operation"`
@@ -116,7 +144,7 @@ func Parse(text string) (in Intent, err error) {
 	switch {
 	case in.Upgrade == "" || in.Attempt < 1:
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
-	case !slices.Contains(operations(), in.Operation):
+	case !slices.Contains(slices.Concat(operations(Worker), operations(ControlPlane)), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
 	case in.Whole != "" && !identifier.MatchString(in.Whole), (in.Operation == Undo || in.Operation == Arm) && in.Whole == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
@@ -162,6 +190,8 @@ const (
 
 // Report is the answer of a node.
 type Report struct {
+	// Number is that of the intent.
+	Number    int64     `json:"number,omitempty"`
 	Upgrade   string    `json:"upgrade"`
 	Operation Operation `json:"operation"`
 	Attempt   int       `json:"attempt"`
@@ -174,9 +204,9 @@ type Report struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// Answers says whether the report is about an intent.
+// Answers reports whether the report is about an intent. An agent of an earlier sealift reports no number.
 func (r Report) Answers(in Intent) bool {
-	return r.Upgrade == in.Upgrade && r.Operation == in.Operation && r.Attempt == in.Attempt
+	return r.Upgrade == in.Upgrade && r.Operation == in.Operation && r.Attempt == in.Attempt && (r.Number == 0 || r.Number == in.Number)
 }
 
 // ParseReport reads a Report as an annotation has it; no annotation is the zero value.
@@ -201,13 +231,12 @@ func (r Report) Encode() string {
 	return encode(r)
 }
 
-// Encode writes an annotation.
-func (in Intent) Encode() string { return encode(in) }
-
 // Host is what a node tells of itself.
 type Host struct {
-	Sealift string    `json:"sealift"` // version of its agent
-	Time    time.Time `json:"time"`    // on its clock
+	Sealift string `json:"sealift"` // version of its agent
+	// Signed says that the agent carries out signed intents alone. That of an earlier sealift checks no signature.
+	Signed bool      `json:"signed,omitempty"`
+	Time   time.Time `json:"time"` // on its clock
 	// Free is the space for files of add-ons below the install root, Images that for containerd.
 	Free   Space `json:"free"`
 	Images Space `json:"images"`

@@ -156,3 +156,15 @@ func FuzzParse(f *testing.F) {
 		_, _ = intent.ParseHost(text)
 	})
 }
+
+func FuzzOpen(f *testing.F) {
+	in := valid()
+	f.Add(in.Encode())
+	f.Add(strings.TrimSuffix(in.Encode(), "}") + `,"signature":{"certificate":"MAA=","value":"MAA="}}`)
+	f.Add(`,"signature":`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if in, by, err := (intent.Reader{Node: "host-1", Role: intent.Worker, Now: time.Now()}).Open(text); err == nil {
+			t.Errorf("%q asks for %+v by %q, and no CA is trusted", text, in, by)
+		}
+	})
+}

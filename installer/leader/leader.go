@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/kube"
 )
@@ -25,25 +27,41 @@ const lookPause = 2 * time.Second
 
 // nodes reads and writes the annotations of nodes: a *cluster.View.
 type nodes interface {
+	OwnNode(ctx context.Context, name string) (cluster.Node, error)
 	Annotate(ctx context.Context, name string, annotations map[string]string) error
 	AnnotationsOf(ctx context.Context, name string) (map[string]string, error)
 }
 
 // Leader is a control plane as the one that asks.
-type Leader struct{ nodes nodes }
+type Leader struct {
+	nodes nodes
+	sign  func(intent.Intent) (string, error)
+}
 
-// Of makes a Leader with the rights of a view.
-func Of(view *cluster.View) Leader { return Leader{view} }
+// Of makes a Leader with the rights of a view, on the control plane that this host is.
+func Of(view *cluster.View) Leader {
+	return Leader{view, func(in intent.Intent) (string, error) {
+		ca, err := identity.ReadAuthority(cluster.PKI)
+		if err != nil {
+			return "", fmt.Errorf("ask as a control plane, which signs what it asks for: %w", err)
+		}
+		own, err := host.Name()
+		if err != nil {
+			return "", err
+		}
+		return in.Sign(ca, own)
+	}}
+}
 
 // Ask writes an intent for the agent of another node, and waits for its answer. While the API is away, the wait goes on. It ends at
 // once when the node was removed, or the API refuses what is asked.
 func (l Leader) Ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
-	if err := l.request(ctx, name, &in); err != nil {
-		return err
-	}
 	bound := changeBound
 	if in.Operation == intent.Prepare || in.Operation == intent.Images {
 		bound = prepareBound
+	}
+	if err := l.request(ctx, name, bound, &in); err != nil {
+		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -107,15 +125,25 @@ func failure(name string, r intent.Report) error {
 	return errors.New(text)
 }
 
-// request writes the intent, as a new attempt.
-func (l Leader) request(ctx context.Context, name string, in *intent.Intent) error {
+// request signs the intent and writes it, as a new attempt that may begin until the bound.
+func (l Leader) request(ctx context.Context, name string, bound time.Duration, in *intent.Intent) error {
 	return Insist(ctx, func(ctx context.Context) error {
+		n, err := l.nodes.OwnNode(ctx, name)
+		if err != nil {
+			return err
+		}
 		report, err := l.Report(ctx, name)
 		if err != nil {
 			return err
 		}
+		now := time.Now()
+		in.Node, in.Role, in.Number, in.Until = name, intent.RoleOf(n.ControlPlane()), report.Next(now), now.Add(bound).UTC()
 		in.Attempt = intent.Later(report, in.Upgrade)
-		return l.nodes.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
+		text, err := l.sign(*in)
+		if err != nil {
+			return err
+		}
+		return l.nodes.Annotate(ctx, name, map[string]string{intent.Annotation: text})
 	})
 }
 

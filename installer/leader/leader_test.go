@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
 )
 
@@ -27,6 +29,10 @@ func (f *fakeNodes) Annotate(_ context.Context, _ string, annotations map[string
 	return nil
 }
 
+func (f *fakeNodes) OwnNode(_ context.Context, name string) (cluster.Node, error) {
+	return cluster.Node{Name: name}, nil
+}
+
 func (f *fakeNodes) AnnotationsOf(context.Context, string) (map[string]string, error) {
 	if f.intent == "" {
 		return nil, nil
@@ -37,6 +43,12 @@ func (f *fakeNodes) AnnotationsOf(context.Context, string) (map[string]string, e
 	}
 	report, err := f.answer(in, time.Since(f.asked))
 	return map[string]string{intent.ReportAnnotation: report.Encode()}, err
+}
+
+// unsigned writes an intent as if there were no CA: see package intent for signatures.
+func unsigned(in intent.Intent) (string, error) {
+	text, err := json.Marshal(in)
+	return string(text), err
 }
 
 func working(in intent.Intent, step string) intent.Report {
@@ -92,7 +104,7 @@ func TestLeaderWaitsForAnswersOfAgents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				in := intent.Intent{Upgrade: "u", Operation: intent.Upgrade, Index: strings.Repeat("a", 64), Sealift: strings.Repeat("b", 64), Server: "10.0.0.1:6445"}
-				err := Leader{&fakeNodes{answer: row.answer}}.Ask(t.Context(), func(string) {}, "host-2", in)
+				err := Leader{&fakeNodes{answer: row.answer}, unsigned}.Ask(t.Context(), func(string) {}, "host-2", in)
 				if took := time.Since(began); took > row.within {
 					t.Errorf("it ended after %s, want %s", took, row.within)
 				}

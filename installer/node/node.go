@@ -43,6 +43,7 @@ const (
 	quiescedName     = "quiesced.json"
 	volumesName      = "volumes"
 	loadBalancerName = "load-balancer.json"
+	acceptedName     = "accepted.json"
 	temporaryName    = "sealift-" // what begins so
 )
 
@@ -75,6 +76,9 @@ func VolumesDir(root string) string { return filepath.Join(StateDir(root), volum
 
 // LoadBalancerFile notes a change of the load balancer that this node has begun and neither finished nor taken back.
 func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
+
+// AcceptedFile has the number of the newest request of another node that the agent took on. An undo leaves it as it is.
+func AcceptedFile(root string) string { return filepath.Join(StateDir(root), acceptedName) }
 
 // TemporaryFile is for something that is needed for a while.
 func TemporaryFile(root, name string) string {

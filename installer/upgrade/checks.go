@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -157,7 +155,7 @@ func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
 		if name == c.own || h.Time.IsZero() {
 			continue
 		}
-		in := intent.Intent{Upgrade: "look-" + strconv.FormatInt(asked.UnixNano(), 36), Operation: intent.Look, Attempt: 1,
+		in := intent.Intent{Upgrade: "look-" + strconv.FormatInt(asked.UnixNano(), 36), Operation: intent.Look,
 			Index: strings.Repeat("0", 64), Sealift: strings.Repeat("0", 64), Server: "127.0.0.1:1"}
 		if err := c.askToLook(ctx, name, in); err != nil {
 			return nil, err
@@ -172,17 +170,7 @@ const lookBound = time.Minute
 func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) error {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	if err := c.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()}); err != nil {
-		return err
-	}
-	err := kube.Poll(ctx, lookPause/4, func(ctx context.Context) error {
-		report, err := leader.Of(c.view).Report(ctx, name)
-		if err == nil && (!report.Answers(in) || report.State != intent.Done) {
-			err = kube.NotYet(errors.New("it has not looked at its host"))
-		}
-		return err
-	})
-	if err != nil {
+	if err := leader.Of(c.view).Ask(ctx, func(string) {}, name, in); err != nil {
 		return fmt.Errorf("the agent of node %s does not answer: %w; see 'systemctl status sealift-agent' there", name, err)
 	}
 	return nil
