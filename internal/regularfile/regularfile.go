@@ -4,6 +4,7 @@ package regularfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 
@@ -39,4 +40,14 @@ func regular(f *os.File, err error) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// ReadFile reads a whole file, as os.ReadFile does.
+func ReadFile(name string) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	return text, errors.Join(err, f.Close())
 }
