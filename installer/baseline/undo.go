@@ -32,10 +32,11 @@ type Undo struct {
 // PlanUndo says what UndoFiles would do now. It changes nothing.
 func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
 	u = r.plan(except)
+	slices.Sort(u.Removed)
 	if len(u.Written) == 0 {
 		return u, nil
 	}
-	var kept []string
+	kept := []string{}
 	err = eachKept(r.contents(), func(path string, _ io.Reader) {
 		if slices.Contains(u.Written, path) {
 			kept = append(kept, path)
@@ -46,7 +47,8 @@ func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
 			u.Left = append(u.Left, r.unkept(path))
 		}
 	}
-	u.Written = slices.Sorted(slices.Values(kept))
+	slices.Sort(kept)
+	u.Written = kept
 	sortLeft(u.Left)
 	return u, err
 }
@@ -81,7 +83,8 @@ func sortLeft(left []Left) {
 }
 
 // plan says what has to be done. What is in a folder comes before the folder.
-func (r *Record) plan(except []string) (u Undo) {
+func (r *Record) plan(except []string) Undo {
+	u := Undo{Written: []string{}, Removed: []string{}, Left: []Left{}}
 	paths := slices.Sorted(maps.Keys(r.changes.Files))
 	slices.Reverse(paths)
 	for _, path := range paths {
@@ -112,7 +115,7 @@ func (r *Record) plan(except []string) (u Undo) {
 	}
 	slices.Sort(u.Written) // a folder before what is in it
 	wanted := u.Written
-	u.Written = nil
+	u.Written = []string{}
 	for _, path := range wanted {
 		if !slices.Contains(u.Written, filepath.Dir(path)) && r.lacksFolder(path) {
 			u.Left = append(u.Left, folderRemoved(path))

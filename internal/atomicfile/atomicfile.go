@@ -204,14 +204,7 @@ func Sweep(dir, pattern string) error {
 }
 
 // SweepAll removes every abandoned temporary file of this package in dir, whatever its target was.
-func SweepAll(dir string) error {
-	return inFolder(dir, func(root *os.Root) error {
-		return sweep(root, func(name string) bool {
-			before, number, ok := cutLast(name, ".")
-			return ok && len(before) > 1 && strings.HasPrefix(before, ".") && isNumber(number)
-		})
-	})
-}
+func SweepAll(dir string) error { return inFolder(dir, SweepAllIn) }
 
 func inFolder(dir string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(dir)

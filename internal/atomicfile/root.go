@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // CreateIn is Create in an open folder: nobody who replaces a folder on the way to it can lead the file elsewhere. Commit and
@@ -52,6 +53,14 @@ func SweepIn(dir *os.Root, pattern string) error {
 		return fmt.Errorf("sweep %s: pattern %q has no *", dir.Name(), pattern)
 	}
 	return sweep(dir, func(name string) bool { return isMadeFrom(name, before, after) })
+}
+
+// SweepAllIn is SweepAll in an open folder.
+func SweepAllIn(dir *os.Root) error {
+	return sweep(dir, func(name string) bool {
+		before, number, ok := cutLast(name, ".")
+		return ok && len(before) > 1 && strings.HasPrefix(before, ".") && isNumber(number)
+	})
 }
 
 // SyncIn is SyncDir of an open folder.

@@ -136,7 +136,9 @@ func (f *Folder) Readlink(name string) (string, error) {
 }
 
 // Open opens a regular file for reading, and describes the file that it has opened. It does not wait for a pipe.
-func (f *Folder) Open(name string) (*os.File, fs.FileInfo, error) {
+func (f *Folder) Open(name string) (*os.File, fs.FileInfo, error) { return f.open(name, os.O_RDONLY) }
+
+func (f *Folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	seen, err := f.Lstat(name)
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +146,7 @@ func (f *Folder) Open(name string) (*os.File, fs.FileInfo, error) {
 	if seen.Mode().Type() == fs.ModeSymlink {
 		return nil, nil, f.unsafe(name, "is a symbolic link")
 	}
-	file, err := regularfile.OpenIn(f.root, name)
+	file, err := regularfile.OpenFileIn(f.root, name, flag)
 	if err != nil {
 		return nil, nil, f.at(name, err)
 	}

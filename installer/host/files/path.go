@@ -186,6 +186,25 @@ func Resolve(path string) (string, error) {
 	return filepath.Join(f.Path(), name), f.Close()
 }
 
+// SyncDir syncs a folder, so that files created, renamed or removed in it stay so after a power failure.
+func SyncDir(path string) error { return within(path, atomicfile.SyncIn) }
+
+// Sweep removes abandoned temporary files and folders in a folder, as atomicfile.Sweep does.
+func Sweep(path, pattern string) error {
+	return within(path, func(dir *os.Root) error { return atomicfile.SweepIn(dir, pattern) })
+}
+
+// SweepAll removes every abandoned temporary file in a folder, as atomicfile.SweepAll does.
+func SweepAll(path string) error { return within(path, atomicfile.SweepAllIn) }
+
+func within(path string, do func(dir *os.Root) error) error {
+	f, err := OpenFolder(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f.root), f.Close())
+}
+
 // CheckOwn refuses a path that somebody who is not root could lead elsewhere, or whose content is not root's to decide. What
 // passes may be used by its path.
 func CheckOwn(path string) error {
@@ -233,6 +252,18 @@ func WriteMode(path string, mode fs.FileMode, data []byte) error {
 // Fill calls fill to write a file, as atomicfile.Fill does. A symbolic link there is replaced.
 func Fill(path string, mode fs.FileMode, fill func(*os.File) error) error {
 	return in(path, func(f *Folder, name string) error { return f.Fill(name, mode, fill) })
+}
+
+// Append opens a file for writing at its end. It makes the file with mode 0600.
+func Append(path string) (file *os.File, err error) {
+	err = in(path, func(f *Folder, name string) error {
+		file, err = f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			file, _, err = f.open(name, os.O_WRONLY|os.O_APPEND)
+		}
+		return f.at(name, err)
+	})
+	return file, err
 }
 
 // Replace replaces the content of an existing file and keeps its mode. A symbolic link stays one: the file that it leads to is
