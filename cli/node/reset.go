@@ -35,10 +35,11 @@ cluster. Then everything that the install changed on the host is restored: packa
 firewall rules, kernel settings and swap. Files that somebody else has changed since are kept.
 
 A control plane can be reset only if the other etcd members have a majority without it. --force resets it in any
-case, and does not wait for pods to move.
+case, does not wait for pods to move, and gives up what cannot be restored.
 
 The data of volumes on this host is deleted unless --keep-data is given. At the end, the command lists everything
-that could not be restored, and why. If a reset is interrupted, run the same command again to finish it.`,
+that could not be restored, and why. If a step failed, the command exits with 1 and keeps its record of the host: run
+it again once the cause is repaired. If a reset is interrupted, run the same command again to finish it.`,
 		Example: `  sealift reset --plan
   sealift reset --yes --keep-data
   sealift reset --yes --force`,
@@ -53,7 +54,7 @@ that could not be restored, and why. If a reset is interrupted, run the same com
 	flags.BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the data of volumes")
-	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset even a control plane that the cluster needs")
+	flags.BoolVar(&o.Force, "force", false, "do not move pods, reset even a control plane that the cluster needs, and give up what cannot be restored")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -94,6 +95,9 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 		events = a.Err
 	}
 	left, err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
+	if errors.Is(err, reset.ErrIncomplete) {
+		return errors.Join(a.printLeft(left, o.format), fmt.Errorf("%w: what failed is listed with the reason; sealift keeps its record of this host\nlog: %s\nrepair it, and run 'sealift reset' again; --force gives up what failed", err, r.LogFile()))
+	}
 	if err != nil {
 		return fmt.Errorf("%w\nlog: %s\nrun 'sealift reset' again to go on", err, r.LogFile())
 	}
@@ -102,14 +106,31 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 }
 
 func (a commands) printResetPlan(r *reset.Reset, format string) error {
+	lines, files, err := r.Undoes()
+	if err != nil {
+		return err
+	}
 	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": lines, "files": files})
 	}
 	if err := a.printSteps(r.Plan()); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
-	return nil
+	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(lines, "\n"))
+	for _, group := range []struct {
+		what  string
+		paths []string
+	}{{"files given their former content, owner and mode", files.Written}, {"files removed", files.Removed}} {
+		fmt.Fprintf(a.Out, "%s: %d\n", group.what, len(group.paths))
+		for _, path := range group.paths {
+			fmt.Fprintf(a.Out, "  %s\n", path)
+		}
+	}
+	if len(files.Left) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Out)
+	return a.printLeft(files.Left, format)
 }
 
 // printSteps lists what a plan does, in order.

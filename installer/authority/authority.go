@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // File has the State on each control plane. Only root may read it: it has private keys.
@@ -104,7 +105,7 @@ func Parse(text []byte) (s State, err error) {
 // Read reads the rotation that a control plane knows of; ok is false if there is none. rootfs is the folder with the host's files;
 // empty means /.
 func Read(rootfs string) (s State, ok bool, err error) {
-	text, err := os.ReadFile(filepath.Join("/", rootfs, File))
+	text, err := regularfile.ReadFile(filepath.Join("/", rootfs, File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}

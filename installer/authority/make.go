@@ -13,12 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/sealift/sealift/internal/privatekey"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // idLayout is the form of a rotation's ID, and nameLayout that of the time in the name of a CA that a rotation made.
@@ -52,11 +52,11 @@ func New(rootfs string, names []string, now time.Time) (State, error) {
 }
 
 func (p *Part) make(root, id string, now time.Time) error {
-	trusted, err := os.ReadFile(filepath.Join(root, p.Trusted()))
+	trusted, err := regularfile.ReadFile(filepath.Join(root, p.Trusted()))
 	if err != nil {
 		return err
 	}
-	private, err := os.ReadFile(filepath.Join(root, p.Private()))
+	private, err := regularfile.ReadFile(filepath.Join(root, p.Private()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is not on this host: a CA whose key is kept elsewhere is rotated there: %w", p.Private(), err)
 	}

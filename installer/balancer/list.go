@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // refresh is how often the cluster is asked for its API servers, and askTime how long it may take.
@@ -46,7 +46,7 @@ func Discover(ctx context.Context, client kubernetes.Interface) ([]string, error
 
 // ReadList reads the API servers that were known last, one a line. No file is no servers.
 func ReadList(name string) ([]string, error) {
-	text, err := os.ReadFile(name)
+	text, err := regularfile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

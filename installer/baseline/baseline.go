@@ -20,8 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/packages"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // State is what a host was like at one moment.
@@ -117,7 +118,7 @@ func Open(dir string, o Options) (*Record, error) {
 }
 
 func (r *Record) read(name string, into any) error {
-	data, err := os.ReadFile(filepath.Join(r.dir, name))
+	data, err := regularfile.ReadFile(filepath.Join(r.dir, name))
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (r *Record) read(name string, into any) error {
 }
 
 func (r *Record) write(name string, value any) error {
-	return atomicfile.Fill(filepath.Join(r.dir, name), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(value) })
+	return files.Fill(filepath.Join(r.dir, name), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(value) })
 }
 
 // Before gives the state before the first change, nil when it was never taken.
@@ -161,7 +162,7 @@ func (r *Record) BeginWithout(ctx context.Context, open string, forget func(*Sta
 }
 
 func (r *Record) take(ctx context.Context, forget func(*State)) error {
-	if err := atomicfile.MkdirAll(r.dir, 0o700); err != nil {
+	if err := files.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
 	before, err := Look(ctx, r.options)
@@ -287,7 +288,7 @@ func (r *Record) sync() error {
 		if path != r.dir {
 			name = filepath.Join(r.options.Root, path)
 		}
-		f, err := os.Open(name)
+		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would block
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

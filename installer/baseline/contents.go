@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // maxKept bounds the content that is kept of all files together.
@@ -25,15 +27,15 @@ const maxKept = 128 << 20
 
 // keepContents writes the files that can be restored to a tar archive at name: what is in /etc first, since programs can be
 // had again and settings cannot.
-func keepContents(name, root string, files Files) error {
-	return atomicfile.Fill(name, 0o600, func(w *os.File) error {
+func keepContents(name, root string, all Files) error {
+	return files.Fill(name, 0o600, func(w *os.File) error {
 		packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {
 			return err
 		}
 		archive := tar.NewWriter(packed)
 		var kept int64
-		paths := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		paths := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 			if etc := strings.HasPrefix(a, "/etc/"); etc != strings.HasPrefix(b, "/etc/") {
 				if etc {
 					return -1
@@ -43,11 +45,11 @@ func keepContents(name, root string, files Files) error {
 			return strings.Compare(a, b)
 		})
 		for _, path := range paths {
-			f := files[path]
+			f := all[path]
 			if f.Mode.IsRegular() && (f.SHA256 == "" || kept+f.Size > maxKept) {
 				continue
 			}
-			if err := keep(archive, root, path, f); err != nil {
+			if err := keep(archive, root, path, all); err != nil {
 				return fmt.Errorf("keep %s: %w", path, err)
 			}
 			kept += f.Size
@@ -56,7 +58,9 @@ func keepContents(name, root string, files Files) error {
 	})
 }
 
-func keep(archive *tar.Writer, root, path string, f File) error {
+// keep writes one file to the archive. A file that changes meanwhile, or that somebody replaces, is left out.
+func keep(archive *tar.Writer, root, path string, all Files) error {
+	f := all[path]
 	header := &tar.Header{Name: path, Mode: int64(f.Mode.Perm()), Uid: int(f.UID), Gid: int(f.GID), ModTime: time.Unix(0, f.Modified), Format: tar.FormatPAX}
 	switch {
 	case f.Mode.IsDir():
@@ -71,78 +75,108 @@ func keep(archive *tar.Writer, root, path string, f File) error {
 	if !f.Mode.IsRegular() {
 		return archive.WriteHeader(header)
 	}
-	src, err := os.Open(filepath.Join(root, path))
+	text, err := contentOf(root, path, all)
+	if isGone(err) || err == nil && hashOf(text) != f.SHA256 {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer src.Close()
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}
-	_, err = io.CopyN(archive, src, f.Size)
+	_, err = archive.Write(text)
 	return err
 }
 
-// restore puts the wanted files back from the archive, and returns those that it does not have.
-func restore(name, root string, wanted Files) (missing []string, err error) {
-	missing = slices.Sorted(maps.Keys(wanted))
-	file, err := os.Open(name)
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func contentOf(root, path string, all Files) ([]byte, error) {
+	folder, err := folderOf(root, path, func(folder string) []File { return []File{all[folder]} })
 	if err != nil {
-		return missing, err
+		return nil, err
+	}
+	defer folder.Close()
+	file, _, err := folder.Open(filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, all[path].Size+1))
+}
+
+// eachKept calls see for each file in the archive.
+func eachKept(name string, see func(path string, content io.Reader)) error {
+	file, err := regularfile.Open(name)
+	if err != nil {
+		return err
 	}
 	defer file.Close()
 	packed, err := gzip.NewReader(file)
 	if err != nil {
-		return missing, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	archive := tar.NewReader(packed)
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return missing, nil
+			return nil
 		}
 		if err != nil {
-			return missing, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		f, ok := wanted[header.Name]
-		if !ok {
-			continue
-		}
-		if err := put(root, header.Name, f, archive); err != nil {
-			return missing, fmt.Errorf("restore %s: %w", header.Name, err)
-		}
-		missing = slices.DeleteFunc(missing, func(path string) bool { return path == header.Name })
+		see(header.Name, archive)
 	}
 }
 
-// put makes one file what it was.
-func put(root, path string, f File, content io.Reader) error {
-	name := filepath.Join(root, path)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
+// put makes one file what it was. now is what the install left there, nil for nothing.
+func put(folder *files.Folder, name string, f File, now *File, content io.Reader) error {
 	switch {
 	case f.Mode.IsDir():
-		if err := os.MkdirAll(name, f.Mode.Perm()); err != nil {
-			return err
-		}
+		return putFolder(folder, name, f, now)
 	case f.Mode&fs.ModeSymlink != 0:
-		temporary := name + ".sealift-new"
-		if err := errors.Join(removeIfThere(temporary), os.Symlink(f.Link, temporary)); err != nil {
-			return err
-		}
-		if err := os.Rename(temporary, name); err != nil {
-			return err
-		}
-		return os.Lchown(name, int(f.UID), int(f.GID))
+		return folder.Symlink(f.Link, name, f.UID, f.GID)
 	default:
-		return putContent(name, f, content)
+		return putContent(folder, name, f, content)
 	}
-	return errors.Join(os.Chown(name, int(f.UID), int(f.GID)), os.Chmod(name, f.Mode))
 }
 
-func putContent(name string, f File, content io.Reader) error {
-	file, err := atomicfile.Create(filepath.Dir(name), "."+filepath.Base(name)+".*")
+// putFolder gives a folder its owner and mode, or makes it. It is the folder that the install left or that was made here, and no
+// other one that its parent's owner has moved there meanwhile.
+func putFolder(parent *files.Folder, name string, f File, now *File) error {
+	if now == nil {
+		if err := parent.Mkdir(name, 0o700); err != nil {
+			return err
+		}
+	}
+	folder, err := parent.Folder(name)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	info, err := folder.Stat()
+	if err != nil {
+		return err
+	}
+	names, err := folder.Names()
+	if err != nil {
+		return err
+	}
+	if is := fileOf(info); now == nil && len(names) > 0 || now != nil && !(now.same(is) && now.sameInode(is)) {
+		return fmt.Errorf("%s was replaced meanwhile: it %w", folder.Path(), files.ErrUnsafe)
+	}
+	self, err := folder.Self()
+	if err != nil {
+		return err
+	}
+	return errors.Join(self.Chown(int(f.UID), int(f.GID)), self.Chmod(f.Mode), self.Close())
+}
+
+func putContent(folder *files.Folder, name string, f File, content io.Reader) error {
+	file, err := folder.Create(name)
 	if err != nil {
 		return err
 	}
@@ -154,16 +188,10 @@ func putContent(name string, f File, content io.Reader) error {
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
 		return fmt.Errorf("what was kept of it has sha256 %s, not %s", got, f.SHA256)
 	}
-	modified := time.Unix(0, f.Modified)
-	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), os.Chtimes(file.Name(), modified, modified)); err != nil {
+	// by the open file: somebody else may have its name by now
+	times := []unix.Timespec{unix.NsecToTimespec(f.Modified), unix.NsecToTimespec(f.Modified)}
+	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), times, 0)); err != nil {
 		return err
 	}
 	return file.Commit(name, f.Mode)
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

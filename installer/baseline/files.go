@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // File is what tells one state of a file from another.
@@ -24,6 +25,7 @@ type File struct {
 	Changed  int64       `json:"changed,omitempty"`  // of the inode, nanoseconds since 1970
 	SHA256   string      `json:"sha256,omitempty"`   // of regular files up to maxDigested bytes
 	Link     string      `json:"link,omitempty"`     // where a symbolic link leads
+	Inode    uint64      `json:"inode,omitempty"`    // of a folder: one with the same name, owner and mode may be another
 }
 
 // maxDigested bounds what is read and kept of one file. Configuration is smaller; a program that is larger is told from
@@ -52,6 +54,9 @@ func (f File) untouched(o File) bool {
 	return f.Size == o.Size && f.Modified == o.Modified && f.Changed == o.Changed && f.Mode == o.Mode
 }
 
+// sameInode reports whether two states can be those of one folder. An older record does not have its inode.
+func (f File) sameInode(o File) bool { return f.Inode == o.Inode || f.Inode == 0 || o.Inode == 0 }
+
 // Files are states by absolute path.
 type Files map[string]File
 
@@ -68,8 +73,8 @@ func restless() []string {
 
 // scan looks at all watched files below root, where "/" is a whole host. Digests of what was not touched since known was made
 // are taken from there. Folders that are too large come back as skipped.
-func scan(root string, skip []string, known Files) (files Files, skipped []string, err error) {
-	files = make(Files)
+func scan(root string, skip []string, known Files) (all Files, skipped []string, err error) {
+	all = make(Files)
 	skip = append(restless(), skip...)
 	for _, folder := range watched() {
 		found, err := scanFolder(root, folder, skip, known)
@@ -81,112 +86,141 @@ func scan(root string, skip []string, known Files) (files Files, skipped []strin
 			return nil, nil, err
 		}
 		for path, f := range found {
-			files[path] = f
+			all[path] = f
 		}
 	}
-	return files, skipped, nil
+	return all, skipped, nil
 }
 
 var errTooMany = errors.New("too many files to watch")
 
-func scanFolder(root, folder string, skip []string, known Files) (Files, error) {
-	found := make(Files)
-	start := filepath.Join(root, folder)
-	var device uint64
-	err := filepath.WalkDir(start, func(name string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		path := filepath.Join("/", strings.TrimPrefix(name, filepath.Clean(root)))
-		if slices.Contains(skip, path) {
-			if entry.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return fmt.Errorf("%s: no owner can be told on this system", name)
-		}
-		if name == start {
-			device = stat.Dev
-		}
-		if stat.Dev != device && entry.IsDir() { // another file system is mounted here
-			return filepath.SkipDir
-		}
-		if len(found) >= maxFiles {
-			return errTooMany
-		}
-		found[path], err = look(name, info, stat, known[path])
-		if errors.Is(err, fs.ErrNotExist) {
-			delete(found, path)
-			return nil
-		}
-		return err
-	})
-	return found, err
+// scanner looks at everything below one watched folder that is in the same file system.
+type scanner struct {
+	skip   []string
+	known  Files
+	found  Files
+	device uint64 // 0 before the first look
 }
 
-// look describes one file.
-func look(name string, info fs.FileInfo, stat *syscall.Stat_t, known File) (File, error) {
-	f := File{Mode: info.Mode(), UID: stat.Uid, GID: stat.Gid}
-	var err error
-	switch {
-	case f.Mode&fs.ModeSymlink != 0:
-		f.Link, err = os.Readlink(name)
-	case f.Mode.IsRegular():
-		f.Size, f.Modified, f.Changed = info.Size(), info.ModTime().UnixNano(), stat.Ctim.Nano()
-		switch {
-		case f.Size > maxDigested:
-		case known.SHA256 != "" && f.untouched(known):
-			f.SHA256 = known.SHA256
-		default:
-			f.SHA256, err = digest(name)
-		}
+func scanFolder(root, path string, skip []string, known Files) (Files, error) {
+	s := scanner{skip: skip, known: known, found: make(Files)}
+	parent, err := files.OpenFolder(filepath.Join(root, filepath.Dir(path)))
+	if isGone(err) {
+		return s.found, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("look at %s: %w", name, err)
+		return nil, err
+	}
+	defer parent.Close()
+	return s.found, s.look(parent, path)
+}
+
+// isGone reports whether nothing is where something was, or something that somebody keeps replacing.
+func isGone(err error) bool {
+	return isMissing(err) || errors.Is(err, files.ErrUnsafe) || errors.Is(err, regularfile.ErrNot)
+}
+
+func (s *scanner) look(folder *files.Folder, path string) error {
+	if slices.Contains(s.skip, path) {
+		return nil
+	}
+	name := filepath.Base(path)
+	info, err := folder.Lstat(name)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t) // every file of Linux has one
+	if s.device == 0 {
+		s.device = stat.Dev
+	}
+	if stat.Dev != s.device && info.IsDir() { // another file system is mounted here
+		return nil
+	}
+	if len(s.found) >= maxFiles {
+		return errTooMany
+	}
+	f, err := describe(folder, name, s.known[path])
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.found[path] = f
+	if !f.Mode.IsDir() {
+		return nil
+	}
+	return s.below(folder, path)
+}
+
+func (s *scanner) below(parent *files.Folder, path string) error {
+	folder, err := parent.Folder(filepath.Base(path))
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	names, err := folder.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := s.look(folder, filepath.Join(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe describes one file. Owner, mode and content are those of one file, also if it is replaced meanwhile.
+func describe(folder *files.Folder, name string, known File) (File, error) {
+	info, err := folder.Lstat(name)
+	if err != nil {
+		return File{}, err
+	}
+	f := fileOf(info)
+	switch {
+	case f.Mode.Type() == fs.ModeSymlink:
+		f.Link, err = folder.Readlink(name)
+	case !f.Mode.IsRegular(), f.Size > maxDigested:
+	case known.SHA256 != "" && f.untouched(known):
+		f.SHA256 = known.SHA256
+	default:
+		f, err = digest(folder, name)
+	}
+	if err != nil {
+		err = fmt.Errorf("look at %s: %w", filepath.Join(folder.Path(), name), err)
 	}
 	return f, err
 }
 
-// lookAt describes the file at a path, which may not be there.
-func lookAt(root, path string) (f File, there bool, err error) {
-	name := filepath.Join(root, path)
-	info, err := os.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return File{}, false, nil
+// fileOf is what a file is without its content.
+func fileOf(info fs.FileInfo) File {
+	f := File{Mode: info.Mode()}
+	f.UID, f.GID = files.Owner(info)
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	switch {
+	case f.Mode.IsRegular():
+		f.Size, f.Modified, f.Changed = info.Size(), info.ModTime().UnixNano(), stat.Ctim.Nano()
+	case f.Mode.IsDir():
+		f.Inode = stat.Ino
 	}
-	if err != nil {
-		return File{}, false, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return File{}, false, fmt.Errorf("%s: no owner can be told on this system", name)
-	}
-	f, err = look(name, info, stat, File{})
-	return f, err == nil, err
+	return f
 }
 
-func digest(name string) (string, error) {
-	f, err := os.Open(name)
+func digest(folder *files.Folder, name string) (File, error) {
+	file, info, err := folder.Open(name)
 	if err != nil {
-		return "", err
+		return File{}, err
 	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	defer file.Close()
+	f, sum := fileOf(info), sha256.New()
+	_, err = io.Copy(sum, io.LimitReader(file, maxDigested))
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return f, err
 }

@@ -3,28 +3,88 @@ package baseline
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Left is something that is not as it was, and why.
 type Left struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
+	// Failed says that it should have been taken back. The same call tries again.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Undo is what UndoFiles does.
+type Undo struct {
+	Written []string `json:"written"` // files, folders and links that get their former content, owner and mode
+	Removed []string `json:"removed"` // that the install made
+	Left    []Left   `json:"left"`
+}
+
+// PlanUndo says what UndoFiles would do now. It changes nothing.
+func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
+	u = r.plan(except)
+	slices.Sort(u.Removed)
+	if len(u.Written) == 0 {
+		return u, nil
+	}
+	kept := []string{}
+	err = eachKept(r.contents(), func(path string, _ io.Reader) {
+		if slices.Contains(u.Written, path) {
+			kept = append(kept, path)
+		}
+	})
+	for _, path := range u.Written {
+		if !slices.Contains(kept, path) {
+			u.Left = append(u.Left, r.unkept(path))
+		}
+	}
+	slices.Sort(kept)
+	u.Written = kept
+	sortLeft(u.Left)
+	return u, err
 }
 
 // UndoFiles gives the files that the install changed the state back that they had before, where they are still as the
-// install left them. What someone changed since is kept, and returned. The paths in except are not looked at. It may be
-// called any number of times.
+// install left them. What someone changed since is kept, and returned. So is what cannot be put back safely, because its folder is not
+// the one that it was. The paths in except are not looked at. It may be called any number of times.
 func (r *Record) UndoFiles(except ...string) (left []Left, err error) {
-	var errs []error
-	back := make(Files)
-	// What is in a folder goes before the folder.
+	u := r.plan(except)
+	left = u.Left
+	for _, path := range u.Removed {
+		left = append(left, r.remove(path)...)
+	}
+	if len(u.Written) > 0 {
+		missing := u.Written
+		err = eachKept(r.contents(), func(path string, content io.Reader) {
+			if slices.Contains(missing, path) {
+				left = append(left, r.restore(path, content)...)
+				missing = slices.DeleteFunc(missing, func(one string) bool { return one == path })
+			}
+		})
+		for _, path := range missing {
+			left = append(left, r.unkept(path))
+		}
+	}
+	sortLeft(left)
+	return left, err
+}
+
+func sortLeft(left []Left) {
+	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.What, b.What) })
+}
+
+// plan says what has to be done. What is in a folder comes before the folder.
+func (r *Record) plan(except []string) Undo {
+	u := Undo{Written: []string{}, Removed: []string{}, Left: []Left{}}
 	paths := slices.Sorted(maps.Keys(r.changes.Files))
 	slices.Reverse(paths)
 	for _, path := range paths {
@@ -33,56 +93,158 @@ func (r *Record) UndoFiles(except ...string) (left []Left, err error) {
 		}
 		change := r.changes.Files[path]
 		before, existed := r.before.Files[path]
-		now, there, err := lookAt(r.options.Root, path)
+		now, there, err := r.lookAt(path)
 		switch {
 		case err != nil:
-			errs = append(errs, err)
+			u.Left = append(u.Left, failed(path, err))
 		case there == existed && now.same(before):
 		case existed && (!there && change.File != nil):
-			left = append(left, Left{path, "removed by someone else after step " + change.Step + " had changed it; it stays removed"})
+			u.Left = append(u.Left, Left{What: path, Why: "removed by someone else after step " + change.Step + " had changed it; it stays removed"})
 		case !there && !existed:
-		case there && (change.File == nil || !now.same(*change.File)):
-			left = append(left, Left{path, "changed by someone else after step " + change.Step + " wrote it; it is kept as it is now"})
+		case there && (change.File == nil || !now.same(*change.File) || !now.sameInode(*change.File)):
+			u.Left = append(u.Left, changedSince(path, change.Step))
 		case existed:
-			back[path] = before
+			u.Written = append(u.Written, path)
 		default:
-			kept, err := r.remove(path, now)
-			left, errs = append(left, kept...), append(errs, err)
+			if others, err := r.others(path, now, u.Removed); err != nil || others != "" {
+				u.Left = append(u.Left, r.keeps(path, others, err)...)
+				continue
+			}
+			u.Removed = append(u.Removed, path)
 		}
 	}
-	if len(back) > 0 {
-		missing, err := restore(filepath.Join(r.dir, contentsName), r.options.Root, back)
-		errs = append(errs, err)
-		for _, path := range missing {
-			left = append(left, Left{path, fmt.Sprintf("replaced by step %s; it was too large for its former content to be kept", r.changes.Files[path].Step)})
+	slices.Sort(u.Written) // a folder before what is in it
+	wanted := u.Written
+	u.Written = []string{}
+	for _, path := range wanted {
+		if !slices.Contains(u.Written, filepath.Dir(path)) && r.lacksFolder(path) {
+			u.Left = append(u.Left, folderRemoved(path))
+			continue
 		}
+		u.Written = append(u.Written, path)
 	}
-	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.What, b.What) })
-	return left, errors.Join(errs...)
+	sortLeft(u.Left)
+	return u
 }
 
-// remove takes away what the install made. A folder in which others put something stays.
-func (r *Record) remove(path string, f File) ([]Left, error) {
-	name := filepath.Join(r.options.Root, path)
-	err := os.Remove(name)
-	switch {
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case f.Mode.IsDir() && (errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)):
-		entries, err := os.ReadDir(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if _, explained := r.changes.Files[filepath.Join(path, e.Name())]; !explained {
-				return []Left{{path, "has files that this install did not make, such as " + e.Name()}}, nil
-			}
-		}
-		return nil, nil
-	case errors.Is(err, syscall.EBUSY):
-		return []Left{{path, "something is mounted there"}}, nil
+func (r *Record) lacksFolder(path string) bool {
+	folder, err := r.folder(path)
+	if err == nil {
+		err = folder.Close()
 	}
-	return nil, err
+	return isMissing(err)
+}
+
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+func folderRemoved(path string) Left {
+	return Left{What: path, Why: "its folder was removed by someone else; it stays removed"}
+}
+
+func changedSince(path, step string) Left {
+	return Left{What: path, Why: "changed by someone else after step " + step + " wrote it; it is kept as it is now"}
+}
+
+func failed(path string, err error) Left {
+	why := err.Error()
+	if errors.Is(err, files.ErrUnsafe) {
+		why += "; nothing was changed there: see what it is, move it away or put it right, and run 'sealift reset' again"
+	}
+	return Left{What: path, Why: why, Failed: true}
+}
+
+func (r *Record) unkept(path string) Left {
+	return Left{What: path, Why: fmt.Sprintf("replaced by step %s; it was too large for its former content to be kept, or changed while it was read", r.changes.Files[path].Step)}
+}
+
+// others returns the name of something in a folder that is not among what is removed.
+func (r *Record) others(path string, now File, removed []string) (name string, err error) {
+	if !now.Mode.IsDir() {
+		return "", nil
+	}
+	folder, err := r.folder(filepath.Join(path, "x"))
+	if err != nil {
+		return "", err
+	}
+	defer folder.Close()
+	names, err := folder.Names()
+	for _, name := range names {
+		if !slices.Contains(removed, filepath.Join(path, name)) {
+			return name, err
+		}
+	}
+	return "", err
+}
+
+// keeps explains why a folder stays, unless what is in it explains that.
+func (r *Record) keeps(path, other string, err error) []Left {
+	if err != nil {
+		return []Left{failed(path, err)}
+	}
+	if _, explained := r.changes.Files[filepath.Join(path, other)]; explained {
+		return nil
+	}
+	return []Left{{What: path, Why: "has files that this install did not make, such as " + other}}
+}
+
+func (r *Record) contents() string { return filepath.Join(r.dir, contentsName) }
+
+// lookAt describes what a path has now, if anything.
+func (r *Record) lookAt(path string) (f File, there bool, err error) {
+	folder, err := r.folder(path)
+	if err == nil {
+		f, err = describe(folder, filepath.Base(path), File{})
+		err = errors.Join(err, folder.Close())
+	}
+	if isMissing(err) {
+		return File{}, false, nil
+	}
+	return f, err == nil, err
+}
+
+// remove takes away what the install made, if it is that still.
+func (r *Record) remove(path string) []Left {
+	change := r.changes.Files[path]
+	folder, err := r.folder(path)
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return []Left{failed(path, err)}
+	}
+	defer folder.Close()
+	now, err := describe(folder, filepath.Base(path), File{})
+	switch {
+	case err == nil && !(now.same(*change.File) && now.sameInode(*change.File)):
+		return []Left{changedSince(path, change.Step)}
+	case err == nil:
+		err = folder.Remove(filepath.Base(path))
+	}
+	switch {
+	case err == nil || isMissing(err):
+		return nil
+	case errors.Is(err, syscall.EBUSY):
+		return []Left{{What: path, Why: "something is mounted there"}}
+	}
+	return []Left{failed(path, err)}
+}
+
+// restore puts one file back.
+func (r *Record) restore(path string, content io.Reader) []Left {
+	folder, err := r.folder(path)
+	if isMissing(err) {
+		return []Left{folderRemoved(path)}
+	}
+	if err == nil {
+		err = put(folder, filepath.Base(path), r.before.Files[path], r.changes.Files[path].File, content)
+		err = errors.Join(err, folder.Close())
+	}
+	if err != nil {
+		return []Left{failed(path, err)}
+	}
+	return nil
 }
 
 // Differences compares a state with the one before: what is not as it was, by path, package or setting.
@@ -98,11 +260,11 @@ func (r *Record) Differences(now State) (different []Left) {
 					continue
 				}
 			}
-			different = append(different, Left{path, "was not there before"})
+			different = append(different, Left{What: path, Why: "was not there before"})
 		case !there:
-			different = append(different, Left{path, "was there before"})
+			different = append(different, Left{What: path, Why: "was there before"})
 		default:
-			different = append(different, Left{path, "differs from before"})
+			different = append(different, Left{What: path, Why: "differs from before"})
 		}
 	}
 	for name := range union(r.before.Packages, now.Packages) {
@@ -110,16 +272,16 @@ func (r *Record) Differences(now State) (different []Left) {
 		switch {
 		case before == is:
 		case before == "":
-			different = append(different, Left{"package " + name, "was not installed before"})
+			different = append(different, Left{What: "package " + name, Why: "was not installed before"})
 		case is == "":
-			different = append(different, Left{"package " + name, "was installed before, in version " + before})
+			different = append(different, Left{What: "package " + name, Why: "was installed before, in version " + before})
 		default:
-			different = append(different, Left{"package " + name, fmt.Sprintf("has version %s, and had %s before; the former version is not in the bundle", is, before)})
+			different = append(different, Left{What: "package " + name, Why: fmt.Sprintf("has version %s, and had %s before; the former version is not in the bundle", is, before)})
 		}
 	}
 	for _, d := range now.System.Differences(r.before.System) {
-		different = append(different, Left{d.What, d.Why})
+		different = append(different, Left{What: d.What, Why: d.Why})
 	}
-	slices.SortFunc(different, func(a, b Left) int { return strings.Compare(a.What, b.What) })
+	sortLeft(different)
 	return different
 }

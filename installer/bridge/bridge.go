@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -27,6 +26,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // The units of systemd with second servers, as a pattern. Each has a name of its own: one may still finish its requests when the
@@ -80,7 +80,7 @@ func (b Bridge) While(ctx context.Context, do func() error) error {
 
 // second starts the second server, and waits until it is ready.
 func (b Bridge) second(ctx context.Context) (*pair, error) {
-	manifest, err := os.ReadFile(b.Manifest)
+	manifest, err := regularfile.ReadFile(b.Manifest)
 	if err != nil {
 		return nil, err
 	}

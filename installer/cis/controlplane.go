@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 const (
@@ -120,7 +121,7 @@ func encryption(_ context.Context, f *facts) (finding, error) {
 	if name == "" {
 		return notApplicable("nothing is encrypted, see 1.2.28"), nil
 	}
-	text, err := os.ReadFile(f.path(name))
+	text, err := regularfile.ReadFile(f.path(name))
 	if err != nil {
 		return finding{}, err
 	}
@@ -192,7 +193,7 @@ func auditPolicy(_ context.Context, f *facts) (finding, error) {
 	if name == "" {
 		return notMet("--audit-policy-file is not set", "nothing is logged"), nil
 	}
-	text, err := os.ReadFile(f.path(name))
+	text, err := regularfile.ReadFile(f.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return notMet(name, "the file is not there"), nil
 	}

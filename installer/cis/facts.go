@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // The static pods.
@@ -43,7 +43,7 @@ func (f *facts) controlPlane() bool { return f.flags[server] != nil }
 func read(h Host) (*facts, error) {
 	f := &facts{Host: h, flags: map[string]flags{}}
 	for _, component := range []string{server, controller, scheduler, etcdServer} {
-		text, err := os.ReadFile(h.path(manifest(component)))
+		text, err := regularfile.ReadFile(h.path(manifest(component)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -61,7 +61,7 @@ func read(h Host) (*facts, error) {
 			}
 		}
 	}
-	text, err := os.ReadFile(h.path(cluster.KubeletConfig))
+	text, err := regularfile.ReadFile(h.path(cluster.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletConfig)
 	}
@@ -78,7 +78,7 @@ func read(h Host) (*facts, error) {
 func (f *facts) readArguments() error {
 	var words []string
 	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
-		text, err := os.ReadFile(f.path(name))
+		text, err := regularfile.ReadFile(f.path(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/kube/kubeadm"
 	"github.com/sealift/sealift/kube/render"
@@ -216,7 +217,7 @@ func (k Kubeadm) copyDocuments(from, to string) (names []string, err error) {
 		if strings.HasPrefix(name, ".") || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(from, name))
+		data, err := regularfile.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return nil, err
 		}

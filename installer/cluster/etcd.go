@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +18,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
@@ -26,7 +27,7 @@ const etcdPKI = PKI + "/etcd"
 
 // ownEtcd is where clients on this host reach its member.
 func ownEtcd() string {
-	manifest, _ := os.ReadFile(EtcdManifest) // without it, no member runs
+	manifest, _ := regularfile.ReadFile(EtcdManifest) // without it, no member runs
 	return loopbackOf(manifest)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -63,7 +64,7 @@ func prove(memory, name string) error {
 }
 
 func read(file string) (r remembered, err error) {
-	text, err := os.ReadFile(file)
+	text, err := regularfile.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // advertised is the annotation with which kubeadm notes, in the manifest of an API server, where it can be reached: host:port.
@@ -43,7 +43,7 @@ type Administrator struct {
 
 // AsAdministrator takes the rights that a control plane has. It fails on other hosts.
 func AsAdministrator() (Administrator, error) {
-	manifest, err := os.ReadFile(cluster.APIServerManifest)
+	manifest, err := regularfile.ReadFile(cluster.APIServerManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
 	}

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // keyBytes is the length of a key of secretbox.
@@ -143,7 +143,7 @@ func (h host) path(name string) string { return filepath.Join("/", h.rootfs, nam
 
 // read returns the configuration of this host; ok says whether there is one.
 func (h host) read() (c Config, ok bool, err error) {
-	text, err := os.ReadFile(h.path(cluster.EncryptionFile))
+	text, err := regularfile.ReadFile(h.path(cluster.EncryptionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return Config{}, false, nil
 	}

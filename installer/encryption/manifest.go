@@ -3,7 +3,6 @@ package encryption
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +14,12 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // manifest reads the manifest of this host's API server. It refuses one that encrypts with keys that Sealift did not make.
 func (h host) manifest() (*corev1.Pod, error) {
-	text, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	text, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
 	if err != nil {
 		return nil, err
 	}

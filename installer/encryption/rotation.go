@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -237,7 +237,7 @@ const secretsPrefix = "/registry/" + secrets + "/"
 // spread gives this host's file to every control plane, and returns when all API servers use it. Those that have to start again
 // do so one at a time.
 func (r *Rotation) spread(ctx context.Context) error {
-	text, err := os.ReadFile(r.host.path(cluster.EncryptionFile))
+	text, err := regularfile.ReadFile(r.host.path(cluster.EncryptionFile))
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -140,7 +141,7 @@ func (c *controlPlanes) Give(ctx context.Context, name string) error {
 	if name == c.own {
 		return host{}.enable()
 	}
-	text, err := os.ReadFile(cluster.EncryptionFile)
+	text, err := regularfile.ReadFile(cluster.EncryptionFile)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // host is a node with its files below a folder.
@@ -52,7 +53,7 @@ func (h host) endpoint() (string, error) {
 
 // server is where the API server of this host listens; "" on a worker.
 func (h host) server() (string, error) {
-	manifest, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -71,7 +72,7 @@ func (h host) edits(m intent.Move) (map[string]string, error) {
 	}
 	edits := map[string]string{}
 	edit := func(path, was, is string, set func(text, was, is string) (string, int)) error {
-		text, err := os.ReadFile(path)
+		text, err := regularfile.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -117,7 +118,7 @@ func (h host) mark(m intent.Move) error {
 
 // marked is a change that was interrupted here; nil if there is none.
 func (h host) marked() (*intent.Move, error) {
-	text, err := os.ReadFile(h.path(node.LoadBalancerFile(h.root)))
+	text, err := regularfile.ReadFile(h.path(node.LoadBalancerFile(h.root)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is none
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // containerdConfig is how the container runtime of this host is set up, which any add-on may have installed.
@@ -142,7 +143,7 @@ func (c containerdConfig) writeDropIn(own, settings map[string]any) error {
 
 // readConfig reads a config file. One that is not there is of the version that containerd has.
 func readConfig(name string, effective map[string]any) (map[string]any, error) {
-	text, err := os.ReadFile(name)
+	text, err := regularfile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]any{"version": effective["version"]}, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -90,7 +91,7 @@ func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Spec
 		h.shell = nil // it ended with the failure
 		return nil, err
 	}
-	printed, err := os.ReadFile(filepath.Join(h.root, "preflights"))
+	printed, err := regularfile.ReadFile(filepath.Join(h.root, "preflights"))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Spec
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(h.root, name)
 		}
-		text, err := os.ReadFile(name)
+		text, err := regularfile.ReadFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s%s is to print the paths of specifications alone: %w", a.name(), preflightsHook, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // hostCommandsStep runs what an Installer has for programs of the host.
@@ -63,7 +64,7 @@ func (i *Install) setSELinux(ctx context.Context) error {
 	if mode == "" {
 		return nil
 	}
-	text, err := os.ReadFile(selinuxConfig)
+	text, err := regularfile.ReadFile(selinuxConfig)
 	if errors.Is(err, fs.ErrNotExist) { // a host without SELinux
 		return nil
 	}

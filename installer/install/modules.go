@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube/render"
 )
 
@@ -95,7 +95,7 @@ func (i *Install) allowDefinitions(role string) (map[string]any, error) {
 			if slices.ContainsFunc(strings.Split(helm.DefinitionPrefixes, ","), func(prefix string) bool { return strings.HasPrefix(filepath.Base(file), prefix) }) {
 				continue
 			}
-			text, err := os.ReadFile(file)
+			text, err := regularfile.ReadFile(file)
 			if err != nil {
 				return nil, err
 			}

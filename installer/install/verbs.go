@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // verbs are what hooks can ask for that needs the bundle or the host.
@@ -69,7 +69,7 @@ func (i *Install) importImages(ctx context.Context, dir string) error {
 		if !entry.Type().IsRegular() {
 			return nil
 		}
-		file, err := os.Open(name)
+		file, err := regularfile.Open(name)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // hashPassword prints the bcrypt hash of its argument, or of its input.
@@ -58,7 +59,7 @@ func htpasswd(_ context.Context, args []string, s Streams) error {
 		_, err := io.WriteString(s.Out, line)
 		return err
 	}
-	old, err := os.ReadFile(*file)
+	old, err := regularfile.ReadFile(*file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -16,7 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Outcome is what a record says of its step.
@@ -108,7 +109,7 @@ func OpenJournal(dir string) (*Journal, error) {
 // Begin makes the journal and takes the lock, if that is not done, and drops a last line that was cut by a crash. Every Run
 // begins with it.
 func (j *Journal) Begin() error {
-	if err := atomicfile.MkdirAll(j.dir, 0o700); err != nil {
+	if err := files.MkdirAll(j.dir, 0o700); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	if j.lock == nil {
@@ -131,12 +132,12 @@ func (j *Journal) Begin() error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	return atomicfile.SyncDir(j.dir)
+	return files.SyncDir(j.dir)
 }
 
 // acquire takes the lock. flags has os.O_CREATE where its file may be made.
 func (j *Journal) acquire(flags int) (err error) {
-	if j.lock, err = os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|flags, 0o600); err != nil {
+	if j.lock, err = regularfile.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|flags, 0o600); err != nil {
 		j.lock = nil
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -153,7 +154,7 @@ func (j *Journal) open(flags int) (err error) {
 			err = errors.Join(err, j.Close())
 		}
 	}()
-	if j.file, err = os.OpenFile(filepath.Join(j.dir, journalName), os.O_RDWR|flags, 0o600); err != nil {
+	if j.file, err = regularfile.OpenFile(filepath.Join(j.dir, journalName), os.O_RDWR|flags, 0o600); err != nil {
 		j.file = nil
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -168,7 +169,7 @@ func (j *Journal) open(flags int) (err error) {
 
 // Busy says whether another process has the journal in dir open.
 func Busy(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, lockName))
+	f, err := regularfile.Open(filepath.Join(dir, lockName))
 	if err != nil {
 		return false
 	}
@@ -178,7 +179,7 @@ func Busy(dir string) bool {
 
 // ReadJournal reads the records in dir without locking: for showing them while work goes on. No journal is no records.
 func ReadJournal(dir string) ([]Record, error) {
-	f, err := os.Open(filepath.Join(dir, journalName))
+	f, err := regularfile.Open(filepath.Join(dir, journalName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -337,7 +338,7 @@ func (j *Journal) append(rec Record) error {
 // Remove removes the records and the lock from the disk. The lock is held until Close.
 func (j *Journal) Remove() error {
 	for _, name := range []string{journalName, lockName} {
-		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := files.Remove(filepath.Join(j.dir, name)); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 func journal(t *testing.T, dir string) *lifecycle.Journal {
@@ -361,5 +364,42 @@ func TestJournalIsForRootAlone(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%q: %v %v, want %v", name, info.Mode(), err, want)
 		}
+	}
+}
+
+// TestPipeAsStateDoesNotBlock has a pipe in place of the journal, and of its lock.
+func TestPipeAsStateDoesNotBlock(t *testing.T) {
+	for _, name := range []string{"journal.jsonl", "lock"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, name)
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				_, err := lifecycle.ReadJournal(dir)
+				if name == "lock" && err == nil {
+					err = regularfile.ErrNot // it is not read
+				}
+				lifecycle.Busy(dir)
+				j, opened := lifecycle.OpenJournal(dir)
+				done <- errors.Join(err, opened, j.Close())
+			}()
+			select {
+			case err := <-done:
+				if !errors.Is(err, regularfile.ErrNot) || strings.Count(err.Error(), regularfile.ErrNot.Error()) != 2 {
+					t.Errorf("got %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("waits for a pipe")
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/redact"
 )
@@ -49,10 +50,10 @@ func (l *Log) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	_, _ = l.also.Write(p)
 	if l.file == nil {
-		if err := os.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
+		if err := files.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
 			return len(p), nil
 		}
-		file, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		file, err := files.Append(l.name)
 		if err != nil {
 			return len(p), nil
 		}

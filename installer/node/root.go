@@ -12,8 +12,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/mounts"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // markName is the file in the state folder that marks an install root as Sealift's. It is written before anything else, and
@@ -55,6 +56,9 @@ func MarkRoot(root string) error {
 	if _, err := ReadMark(root); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if err := files.CheckOwn(root); err != nil { // hooks run from there as root
+		return err
+	}
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -69,17 +73,17 @@ func MarkRoot(root string) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.MkdirAll(StateDir(root), 0o700); err != nil {
+	if err := files.MkdirAll(StateDir(root), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(filepath.Join(StateDir(root), markName), 0o600, text)
+	return files.WriteMode(filepath.Join(StateDir(root), markName), 0o600, text)
 }
 
 // ReadMark reads the mark of an install root. An earlier Sealift wrote none: there the record of the host is the mark. The
 // error is fs.ErrNotExist where there is neither.
 func ReadMark(root string) (Mark, error) {
 	name := filepath.Join(StateDir(root), markName)
-	text, err := os.ReadFile(name)
+	text, err := regularfile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && baseline.Exists(baselineDir(root)) {
 		return Mark{}, nil
 	}
@@ -108,7 +112,7 @@ func SweepRoot(root string) (left []baseline.Left, err error) {
 		return nil, err
 	}
 	for _, name := range rootNames() { // a kill may have left one half written
-		if err := atomicfile.Sweep(root, "."+name+".*"); err != nil {
+		if err := files.Sweep(root, "."+name+".*"); err != nil {
 			return nil, err
 		}
 	}
@@ -158,10 +162,10 @@ func SweepState(root string, removeJournal func() error) error {
 			}
 		}
 	}
-	if err := atomicfile.SweepAll(state); err != nil {
+	if err := files.SweepAll(state); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(state, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := files.Remove(filepath.Join(state, markName)); err != nil {
 		return err
 	}
 	for _, folder := range []string{state, root} {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Run is what outlives a run besides its journal.
@@ -35,12 +36,12 @@ func runFile(root string) string { return filepath.Join(StateDir(root), runName)
 
 // Write makes the run the last one of a node.
 func (r Run) Write(root string) error {
-	return atomicfile.Fill(runFile(root), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(r) })
+	return files.Fill(runFile(root), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(r) })
 }
 
 // LastRun reads what the last run of a node was about. The error is fs.ErrNotExist where there was none.
 func LastRun(root string) (r Run, err error) {
-	data, err := os.ReadFile(runFile(root))
+	data, err := regularfile.ReadFile(runFile(root))
 	if err != nil {
 		return r, err
 	}

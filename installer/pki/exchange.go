@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/privatekey"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Exchange brings the keys and certificates of a control plane to the stage of a rotation, and returns the static pods to restart, in
@@ -87,7 +88,7 @@ func (h host) exchangePart(p authority.Part, stage authority.Stage, entries []En
 
 // keep writes a file unless it has that content. A file that exists keeps its mode.
 func (h host) keep(name string, mode fs.FileMode, content []byte) error {
-	is, err := os.ReadFile(h.path(name))
+	is, err := regularfile.ReadFile(h.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return atomicfile.WriteMode(h.path(name), mode, content)
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/privatekey"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // validity is how long a renewed certificate is valid: as long as kubeadm makes it.
@@ -78,7 +78,7 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 		return issuer{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
 	}
 	file := keyOf(ca.File)
-	text, err := os.ReadFile(h.path(file))
+	text, err := regularfile.ReadFile(h.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return issuer{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)
 	}
@@ -130,7 +130,7 @@ func (h host) write(e Entry, change func(text []byte) []byte) error {
 		return err
 	}
 	if e.Kind != Kubeconfig || e.file != e.File {
-		text, err := os.ReadFile(path)
+		text, err := regularfile.ReadFile(path)
 		if err != nil {
 			return err
 		}

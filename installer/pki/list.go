@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Kind is what a file has.
@@ -162,7 +164,7 @@ func (h host) name(path string) string {
 // certificate reads a file with a certificate, and the key beside it or in it.
 func (h host) certificate(name string) Entry {
 	e := Entry{File: name, Kind: Leaf, file: name}
-	text, err := os.ReadFile(h.path(name))
+	text, err := regularfile.ReadFile(h.path(name))
 	if err != nil {
 		e.Problem = err.Error()
 		return e
@@ -176,7 +178,7 @@ func (h host) certificate(name string) Entry {
 	}
 	key := text
 	if beside, isPair := strings.CutSuffix(name, ".crt"); isPair {
-		key, err = os.ReadFile(h.path(beside + ".key"))
+		key, err = regularfile.ReadFile(h.path(beside + ".key"))
 		if errors.Is(err, fs.ErrNotExist) { // a worker has the CA's certificate alone
 			return e
 		}
@@ -239,7 +241,7 @@ func (h host) manifests() (map[string]string, error) {
 	}
 	all := map[string]string{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
+		text, err := regularfile.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

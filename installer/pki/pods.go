@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // renewedAnnotation is in the manifest of a static pod since its certificates were renewed. The kubelet starts a pod again when
@@ -81,7 +81,7 @@ func (h host) restart(pod, generation string, edit ...func(manifest map[string]a
 func manifestOf(pod string) string { return filepath.Join(manifestFolder, pod+".yaml") }
 
 func (h host) manifest(pod string) (*unstructured.Unstructured, error) {
-	text, err := os.ReadFile(h.path(manifestOf(pod)))
+	text, err := regularfile.ReadFile(h.path(manifestOf(pod)))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/privatekey"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Rotator brings this host to the stages of a rotation of CAs.
@@ -224,7 +225,7 @@ func (h host) clientKey(e Entry) ([]byte, error) {
 	if e.file == e.File {
 		return user.ClientKeyData, nil
 	}
-	return os.ReadFile(h.path(user.ClientKey))
+	return regularfile.ReadFile(h.path(user.ClientKey))
 }
 
 func remove(path string) error {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Who renews certificates by itself.
@@ -81,7 +82,7 @@ func isRotated(file string) bool {
 
 // kubeletRotates says whether the kubelet renews its client certificate. kubeadm switches that on.
 func (h host) kubeletRotates() (bool, error) {
-	text, err := os.ReadFile(h.path(cluster.KubeletConfig))
+	text, err := regularfile.ReadFile(h.path(cluster.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // comingName is the file that notes an address which the host is about to get.
@@ -51,7 +52,7 @@ func (r *Readdress) Expect() error {
 
 // expected reads the address that a host is about to get. The error is fs.ErrNotExist if there is none.
 func expected(root string) (c coming, err error) {
-	text, err := os.ReadFile(comingFile(root))
+	text, err := regularfile.ReadFile(comingFile(root))
 	if err != nil {
 		return c, err
 	}

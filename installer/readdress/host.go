@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // host is a node with its files below a folder.
@@ -59,7 +60,7 @@ var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)(?:,([0-9a-fA-F.:]+))
 
 // read reads the state of the node. It needs no API.
 func (h host) read() (s state, err error) {
-	manifest, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.address, err = h.kubeletAddress()
@@ -101,7 +102,7 @@ func advertised(manifest []byte) (netip.Addr, error) {
 
 // kubeletAddress reads the address that the kubelet is told.
 func (h host) kubeletAddress() (netip.Addr, error) {
-	flags, err := os.ReadFile(h.path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.path(cluster.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletFlags)
 	}
@@ -121,7 +122,7 @@ func (h host) kubeletAddress() (netip.Addr, error) {
 
 // secondAddress reads the second address that the kubelet is told. It is not valid if there is none.
 func (h host) secondAddress() (netip.Addr, error) {
-	flags, err := os.ReadFile(h.path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.path(cluster.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, nil
 	}
@@ -142,7 +143,7 @@ func (h host) readControlPlane(s *state) error {
 		return err
 	}
 	s.etcd = err == nil
-	manifest, err := os.ReadFile(h.path(cluster.ControllerManagerManifest))
+	manifest, err := regularfile.ReadFile(h.path(cluster.ControllerManagerManifest))
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (h host) edits(c Change) (all []Edit, err error) {
 			if err != nil || !info.Mode().IsRegular() {
 				continue // a link that leads nowhere names no address
 			}
-			text, err := os.ReadFile(path)
+			text, err := regularfile.ReadFile(path)
 			if err != nil {
 				return nil, err
 			}

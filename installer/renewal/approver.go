@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // approvePause is the time between two looks at what kubelets ask for. Until a kubelet that has just joined has its certificate,
@@ -42,7 +42,7 @@ func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 	var read []byte
 	away := false // the API, or what it answers; said once
 	for {
-		text, err := os.ReadFile(kubeconfig)
+		text, err := regularfile.ReadFile(kubeconfig)
 		if err == nil && !bytes.Equal(text, read) {
 			client, err = cluster.Client(kubeconfig)
 			read = text

@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -24,6 +25,9 @@ import (
 
 // ErrNothingInstalled says that a reset has nothing to take back.
 var ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
+
+// ErrIncomplete says that something could not be taken back. What is needed to try again is kept.
+var ErrIncomplete = errors.New("the reset is not complete")
 
 // How long a step may take before it is stopped: several times what a slow disk needs.
 const (
@@ -37,7 +41,8 @@ type Options struct {
 	LogDir string
 	// KeepData leaves the folders in which volumes have their data.
 	KeepData bool
-	// Force resets a control plane without which the cluster cannot go on, and ends pods instead of moving them.
+	// Force resets a control plane without which the cluster cannot go on, ends pods instead of moving them, and gives up what
+	// cannot be taken back.
 	Force bool
 	// Output receives what tools print, besides the log file; nil for nothing.
 	Output io.Writer
@@ -144,7 +149,7 @@ func (r *Reset) tolerant(title string, run func(context.Context) error) func(con
 		}
 		if err != nil {
 			fmt.Fprintln(r.log, err)
-			r.leaves(title, "failed: %v", err)
+			r.left = append(r.left, baseline.Left{What: title, Why: "failed: " + err.Error(), Failed: true})
 		}
 		return nil, nil
 	}
@@ -154,7 +159,8 @@ func (r *Reset) leaves(what, why string, args ...any) {
 	r.left = append(r.left, baseline.Left{What: what, Why: fmt.Sprintf(why, args...)})
 }
 
-// Run takes the install back. It returns what is not as it was before, with the reasons.
+// Run takes the install back. It returns what is not as it was before, with the reasons. The error is ErrIncomplete if some of it
+// has failed: the record of the host stays then, so that the next reset goes on.
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
 	mark, err := node.ReadMark(r.options.Root)
@@ -179,9 +185,16 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	if err != nil {
 		return r.left, fmt.Errorf("compare the host with what it was: %w", err)
 	}
+	return r.left, r.finish(now)
+}
+
+// finish says what is left, and removes what remembers the install, unless that is needed again.
+func (r *Reset) finish(now baseline.State) error {
 	r.explain(r.record.Differences(now))
-	err = r.removeRoot()
-	return r.left, err
+	if !r.options.Force && slices.ContainsFunc(r.left, func(l baseline.Left) bool { return l.Failed }) {
+		return ErrIncomplete
+	}
+	return r.removeRoot()
 }
 
 // removeRoot removes the sealift that an install left, and what remembers the install last: until then a reset that was
@@ -193,7 +206,7 @@ func (r *Reset) removeRoot() error {
 		return err
 	}
 	if _, there := r.record.Before().Files[node.Binary]; !there {
-		if err := os.Remove(node.Binary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := files.Remove(node.Binary); err != nil {
 			return err
 		}
 	}

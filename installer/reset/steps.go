@@ -8,15 +8,16 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/host/network"
@@ -116,7 +117,7 @@ func (r *Reset) folders(context.Context) error {
 		}
 	}
 	if _, existed := r.record.Before().Files[node.KubectlFolder]; !existed {
-		if err := os.Remove(node.KubectlFolder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		if err := files.Remove(node.KubectlFolder); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
 			errs = append(errs, err)
 		}
 	}
@@ -127,10 +128,7 @@ func (r *Reset) folders(context.Context) error {
 // Of a link, which the caller trusts, the folder that it leads to is emptied.
 func (r *Reset) empty(folder string, keep bool) error {
 	if _, err := os.Readlink(folder); err == nil {
-		resolved, err := filepath.EvalSymlinks(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+		resolved, err := files.Resolve(folder)
 		if err != nil {
 			return err
 		}
@@ -217,8 +215,8 @@ func stillThere(ctx context.Context, unit string) bool {
 	return err == nil && strings.TrimSpace(string(out)) == "enabled"
 }
 
-// Undoes says what the reset will do to the host, as a person reads it.
-func (r *Reset) Undoes() (lines []string) {
+// Undoes says what the reset will do to the host, as a person reads it, and which files it will write, remove and leave.
+func (r *Reset) Undoes() (lines []string, undo baseline.Undo, err error) {
 	if names := r.newPackages(); len(names) > 0 {
 		lines = append(lines, "packages removed: "+strings.Join(names, " "))
 	}
@@ -234,15 +232,6 @@ func (r *Reset) Undoes() (lines []string) {
 	if len(folders) > 0 {
 		lines = append(lines, "folders removed: "+strings.Join(append(folders, r.options.Root), " "))
 	}
-	var restored, removed int
-	for path := range r.record.Changes().Files {
-		if _, existed := r.record.Before().Files[path]; existed {
-			restored++
-		} else {
-			removed++
-		}
-	}
-	lines = append(lines, fmt.Sprintf("files removed: %d, given their former content: %d", removed, restored))
 	if data := r.DataFolders(); len(data) > 0 {
 		verb := "data of volumes removed: "
 		if r.options.KeepData {
@@ -250,5 +239,6 @@ func (r *Reset) Undoes() (lines []string) {
 		}
 		lines = append(lines, verb+strings.Join(data, " "))
 	}
-	return lines
+	undo, err = r.record.PlanUndo(node.Binary)
+	return lines, undo, err
 }

@@ -16,6 +16,7 @@ import (
 	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -46,7 +47,7 @@ func (d dataFolder) member() string { return filepath.Join(d.path, memberFolder)
 
 // inPlace says whether etcd's data is what this restore has made.
 func (d dataFolder) inPlace() bool {
-	mark, err := os.ReadFile(filepath.Join(d.member(), markName))
+	mark, err := regularfile.ReadFile(filepath.Join(d.member(), markName))
 	return err == nil && string(mark) == d.generation
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // host is a node with its files below a folder.
@@ -143,7 +144,7 @@ func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error
 	if err != nil || !there {
 		return was, true, err
 	}
-	own, err := os.ReadFile(h.path(name))
+	own, err := regularfile.ReadFile(h.path(name))
 	if err == nil {
 		text, changed, err = encryption.Merge(own, was)
 	}
@@ -199,7 +200,7 @@ func (h host) manifest(name string, from *snapshot.Content) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return os.ReadFile(h.path(name))
+		return regularfile.ReadFile(h.path(name))
 	}
 	if from != nil {
 		if content, ok := from.File(strings.TrimPrefix(name, "/")); ok {

@@ -31,6 +31,7 @@ import (
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -196,7 +197,7 @@ func (s *sandbox) startServer(ctx context.Context) error {
 			return dialIn(ctx, p.cmd.Process.Pid, network, address)
 		}}
 	return s.wait(ctx, "the API server", p, func(ctx context.Context) error {
-		ca, err := os.ReadFile(s.file("pki/apiserver.crt"))
+		ca, err := regularfile.ReadFile(s.file("pki/apiserver.crt"))
 		if err != nil {
 			return err
 		}

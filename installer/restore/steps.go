@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // The steps that are looked for in the journal: the one that makes etcd's data, and the last.
@@ -95,7 +96,7 @@ func (r *Restore) makeData(ctx context.Context) error {
 	if err := r.stop(ctx); err != nil { // the host may have been started again since
 		return err
 	}
-	f, err := os.Open(r.data.database())
+	f, err := regularfile.Open(r.data.database())
 	if err != nil {
 		return err
 	}

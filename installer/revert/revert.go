@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // ErrNoSnapshot says that this node has no snapshot of etcd from the upgrade.
@@ -150,7 +150,7 @@ func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
-	etcd, err := os.Open(set.Etcd())
+	etcd, err := regularfile.Open(set.Etcd())
 	if err != nil {
 		return nil, err
 	}

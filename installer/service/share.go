@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Share serves hosts that join, until ctx ends.
@@ -66,14 +67,14 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			if c.Rotation, err = rotation(may); err != nil {
 				return c, err
 			}
-			text, err := os.ReadFile(node.InstallerFile(root))
+			text, err := regularfile.ReadFile(node.InstallerFile(root))
 			if c.Installer = string(text); err == nil && !may(identity.ReadInstaller) {
 				c.Installer, err = workerInstaller(root, text)
 			}
 			if err != nil {
 				return c, err
 			}
-			keys, err := os.ReadFile(cluster.EncryptionFile)
+			keys, err := regularfile.ReadFile(cluster.EncryptionFile)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				err = nil
@@ -111,7 +112,7 @@ func undoFor(root, own, asks string) (share.Undo, error) {
 
 // rotation returns what a client may know of the rotation of CAs that is under way; "" if there is none.
 func rotation(may func(identity.Right) bool) (string, error) {
-	text, err := os.ReadFile(authority.File)
+	text, err := regularfile.ReadFile(authority.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

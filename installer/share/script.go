@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 //go:embed join.sh
@@ -55,7 +55,7 @@ func (s *Script) Text() ([]byte, error) {
 func (s *Script) binaryDigest() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, err := os.Open(s.Binary)
+	f, err := regularfile.Open(s.Binary)
 	if err != nil {
 		return "", err
 	}

@@ -6,10 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Undo is what control planes fetch that undo an upgrade together. The API does not answer meanwhile, so the certificate of a control
@@ -38,7 +38,7 @@ func (s *Server) etcd(w http.ResponseWriter, r *http.Request, c client) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(u.Etcd)
+	f, err := regularfile.Open(u.Etcd)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Etcd describes a snapshot of etcd.
@@ -48,7 +49,7 @@ func saveEtcd(ctx context.Context, from cluster.EtcdAddress, path string) (saved
 
 // VerifyEtcd reads a file of SaveEtcd and checks its digest.
 func VerifyEtcd(path string) error {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return err
 	}

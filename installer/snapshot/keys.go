@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // maxKeys bounds a file with keys or a passphrase, in bytes.
@@ -105,5 +107,5 @@ func readSmall(name string) ([]byte, error) {
 	if info.Size() > maxKeys {
 		return nil, fmt.Errorf("%s has %d bytes, which is too much for keys", name, info.Size())
 	}
-	return os.ReadFile(name)
+	return regularfile.ReadFile(name)
 }

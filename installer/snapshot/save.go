@@ -141,7 +141,7 @@ func (o *opened) describe(s Source) error {
 		return fmt.Errorf("the cluster's CA: %w", err)
 	}
 	o.index.Cluster = identity.CAHash(ca)
-	manifest, err := os.ReadFile(s.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(s.path(cluster.APIServerManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // seen is the content of a node's file about its snapshots in stores.
@@ -54,7 +55,7 @@ func (s Source) trust(ctx context.Context) error {
 
 // readSeen takes a file that is damaged for none: the next save writes it again.
 func readSeen(file string) (s seen, known bool, err error) {
-	text, err := os.ReadFile(file)
+	text, err := regularfile.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/redact"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/spec/record"
 )
@@ -80,9 +80,9 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 
 // installerOf reads the Installer as it was installed. An earlier sealift kept that of the bundle alone.
 func installerOf(root string) (*spec.Installer, error) {
-	text, err := os.ReadFile(node.InstallerFile(root))
+	text, err := regularfile.ReadFile(node.InstallerFile(root))
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = os.ReadFile(filepath.Join(root, bundle.InstallerName))
+		text, err = regularfile.ReadFile(filepath.Join(root, bundle.InstallerName))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the Installer of the cluster: %w", err)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // finish writes the result of the collection.
@@ -48,7 +50,7 @@ func (c *collection) pack(w io.Writer, top string) (err error) {
 }
 
 func (c *collection) packFile(archive *tar.Writer, scratch *os.File, name, as string) error {
-	in, err := os.Open(name)
+	in, err := regularfile.Open(name)
 	if err != nil {
 		return err
 	}

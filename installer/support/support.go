@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -184,7 +185,7 @@ func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
 	c.failed("add-ons", err)
 	for _, name := range names {
 		addOn := "add-on " + filepath.Base(filepath.Dir(filepath.Dir(name)))
-		text, err := os.ReadFile(name)
+		text, err := regularfile.ReadFile(name)
 		if err == nil {
 			text, err = Spec{addOn, text}.render()
 		}

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"regexp"
 	"slices"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // addressFlags are the flags that name the address of a node, by the files of a set that have them.
@@ -28,11 +28,11 @@ func (s Set) CheckAddress(store Store) error {
 		if at < 0 {
 			continue
 		}
-		was, err := os.ReadFile(s.copyOf(at))
+		was, err := regularfile.ReadFile(s.copyOf(at))
 		if err != nil {
 			return fmt.Errorf("the copy of %s: %w", path, err)
 		}
-		now, err := os.ReadFile(store.onDisk(s.Files[at]))
+		now, err := regularfile.ReadFile(store.onDisk(s.Files[at]))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // an undo that was interrupted has taken it away
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Stage says how far an Order is on a control plane.
@@ -118,7 +119,7 @@ func (o Order) Encode() []byte {
 
 // Order reads the order about this set; ok is false if there is none.
 func (s Set) Order() (o Order, ok bool, err error) {
-	text, err := os.ReadFile(s.order())
+	text, err := regularfile.ReadFile(s.order())
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, false, nil
 	}

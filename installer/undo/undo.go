@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // ErrNone says that a node keeps nothing to go back to.
@@ -183,7 +184,7 @@ func (s Store) onDisk(f File) string {
 
 // copy copies a file and records its mode and digest.
 func (s Store) copy(f *File, to string) error {
-	src, err := os.Open(s.onDisk(*f))
+	src, err := regularfile.Open(s.onDisk(*f))
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (s Store) sets() (sets []Set, err error) {
 		return nil, err
 	}
 	for _, name := range records {
-		text, err := os.ReadFile(name)
+		text, err := regularfile.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -292,7 +293,7 @@ func (s Set) Check() error {
 }
 
 func (s Set) check(n int, f File, to io.Writer) error {
-	src, err := os.Open(s.copyOf(n))
+	src, err := regularfile.Open(s.copyOf(n))
 	if err != nil {
 		return fmt.Errorf("the copy of %s: %w", f.Path, err)
 	}
@@ -376,7 +377,7 @@ func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 
 // same says whether a file is as it was.
 func (s Store) same(f File, name string) (bool, error) {
-	src, err := os.Open(name)
+	src, err := regularfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

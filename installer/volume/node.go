@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // deletedPoll is the time between two looks at whether a PersistentVolume is gone.
@@ -70,7 +71,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 			return err
 		}
 	}
-	text, err := os.ReadFile(memory)
+	text, err := regularfile.ReadFile(memory)
 	if errors.Is(err, fs.ErrNotExist) { // somebody deleted it before
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -188,7 +189,7 @@ func (q Quiescence) Wake(ctx context.Context) error {
 }
 
 func (q Quiescence) wake(ctx context.Context) error {
-	text, err := os.ReadFile(q.File)
+	text, err := regularfile.ReadFile(q.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

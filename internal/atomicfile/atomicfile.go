@@ -16,31 +16,42 @@ import (
 )
 
 // File is a file that is being written. Call Commit or Discard to end it.
-type File struct{ *os.File }
+type File struct {
+	*os.File
+	dir *os.Root // of CreateIn
+}
 
 // attempts is how often Create tries again when Sweep removes its file between creation and locking.
 const attempts = 10
 
 // Create starts a file in dir. pattern is that of os.CreateTemp.
 func Create(dir, pattern string) (*File, error) {
-	for range attempts {
+	return create(dir, func() (*File, error) {
 		f, err := os.CreateTemp(dir, pattern)
+		return &File{File: f}, err
+	})
+}
+
+func create(dir string, open func() (*File, error)) (*File, error) {
+	for range attempts {
+		f, err := open()
 		if err != nil {
 			return nil, err
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close(), os.Remove(f.Name()))
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close(), f.remove())
 		}
-		if stillThere(f) {
-			return &File{f}, nil
+		if stillThere(f.File, f.stat) {
+			return f, nil
 		}
 		_ = f.Close()
 	}
 	return nil, fmt.Errorf("create a temporary file in %s: another process keeps removing it", dir)
 }
 
-func stillThere(f *os.File) bool {
-	named, err := os.Stat(f.Name())
+// stillThere reports whether an open file has its name yet. stat looks at the name.
+func stillThere(f *os.File, stat func(name string) (fs.FileInfo, error)) bool {
+	named, err := stat(f.Name())
 	if err != nil {
 		return false
 	}
@@ -57,20 +68,23 @@ func (f *File) Commit(path string, mode os.FileMode) error {
 	if err := f.Place(path, mode); err != nil {
 		return err
 	}
+	if f.dir != nil {
+		return SyncIn(f.dir)
+	}
 	return SyncDir(filepath.Dir(path))
 }
 
 // Place is Commit without syncs, for files that are verified on each read: after a power failure the file may have wrong
 // content.
 func (f *File) Place(path string, mode os.FileMode) error {
-	if err := checkReplaceable(path); err != nil {
+	if err := checkReplaceable(path, f.stat); err != nil {
 		return err
 	}
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 	// Rename before closing: closing releases the lock, and then Sweep would remove the file as abandoned.
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := f.rename(path); err != nil {
 		return err
 	}
 	return f.Close()
@@ -79,9 +93,9 @@ func (f *File) Place(path string, mode os.FileMode) error {
 // ErrNotRegular says that path is a device, a pipe or a folder, which must not be replaced by a file.
 var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
 
-// checkReplaceable refuses paths that are not regular files, such as /dev/null. It follows symbolic links.
-func checkReplaceable(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+// checkReplaceable refuses paths that are not regular files, such as /dev/null.
+func checkReplaceable(path string, stat func(string) (fs.FileInfo, error)) error {
+	if info, err := stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s %w", path, ErrNotRegular)
 	}
 	return nil
@@ -90,7 +104,7 @@ func checkReplaceable(path string) error {
 // Discard removes the file. After Commit it does nothing.
 func (f *File) Discard() {
 	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
-		_ = os.Remove(f.Name())
+		_ = f.remove()
 	}
 }
 
@@ -130,7 +144,7 @@ func Copy(path string, mode os.FileMode, from string) (err error) {
 // Fill calls fill to write a file. If fill fails, the old file stays. It first removes the temporary files that killed processes
 // left for path, as far as the folder can be read.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
-	if err := checkReplaceable(path); err != nil { // before fill writes anything
+	if err := checkReplaceable(path, os.Stat); err != nil { // before fill writes anything
 		return err
 	}
 	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -172,7 +186,7 @@ func MkdirTemp(dir, pattern string) (*Folder, error) {
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), lock.Close(), os.Remove(path))
 		}
-		if stillThere(lock) {
+		if stillThere(lock, os.Stat) {
 			return &Folder{path, lock}, nil
 		}
 		_ = lock.Close()
@@ -186,27 +200,27 @@ func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.loc
 // Sweep removes abandoned temporary files and folders in dir: those that Create and MkdirTemp made from pattern and that no
 // process holds locked. It leaves all other names alone, and everything that is neither a file nor a folder.
 func Sweep(dir, pattern string) error {
-	before, after, ok := cutLast(pattern, "*")
-	if !ok {
-		return fmt.Errorf("sweep %s: pattern %q has no *", dir, pattern)
-	}
-	return sweep(dir, func(name string) bool {
-		middle, isOurs := strings.CutPrefix(name, before)
-		middle, isOurs2 := strings.CutSuffix(middle, after)
-		return isOurs && isOurs2 && isNumber(middle)
-	})
+	return inFolder(dir, func(root *os.Root) error { return SweepIn(root, pattern) })
 }
 
 // SweepAll removes every abandoned temporary file of this package in dir, whatever its target was.
-func SweepAll(dir string) error {
-	return sweep(dir, func(name string) bool {
-		before, number, ok := cutLast(name, ".")
-		return ok && len(before) > 1 && strings.HasPrefix(before, ".") && isNumber(number)
-	})
+func SweepAll(dir string) error { return inFolder(dir, SweepAllIn) }
+
+func inFolder(dir string, do func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
 }
 
-func sweep(dir string, isOurs func(name string) bool) error {
-	entries, err := os.ReadDir(dir)
+func sweep(root *os.Root, isOurs func(name string) bool) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return err
 	}
@@ -214,9 +228,9 @@ func sweep(dir string, isOurs func(name string) bool) error {
 		if !isOurs(e.Name()) || !e.Type().IsRegular() && !e.IsDir() {
 			continue
 		}
-		err := removeAbandoned(filepath.Join(dir, e.Name()))
+		err := removeAbandoned(root, e.Name())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // another user's, in a shared folder
-			return fmt.Errorf("remove what an interrupted run left: %w", err)
+			return fmt.Errorf("remove what an interrupted run left in %s: %w", root.Name(), err)
 		}
 	}
 	return nil
@@ -229,12 +243,19 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
+// isMadeFrom reports whether a name can be one that os.CreateTemp and os.MkdirTemp made of a pattern, with its parts around the *.
+func isMadeFrom(name, before, after string) bool {
+	middle, ok := strings.CutPrefix(name, before)
+	middle, ends := strings.CutSuffix(middle, after)
+	return ok && ends && isNumber(middle)
+}
+
 // isNumber reports whether s can be what os.CreateTemp and os.MkdirTemp put in place of the *.
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-func removeAbandoned(path string) error {
+func removeAbandoned(root *os.Root, name string) error {
 	// O_NONBLOCK: opening a pipe under this name would otherwise wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -246,7 +267,7 @@ func removeAbandoned(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(path)
+	return root.RemoveAll(name)
 }
 
 // SyncDir syncs a directory, so that files created, renamed or removed in it stay so after a power failure.

@@ -4,6 +4,7 @@ package regularfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 
@@ -14,13 +15,21 @@ import (
 var ErrNot = errors.New("not a regular file")
 
 // Open opens a file for reading, as os.Open does.
-func Open(name string) (*os.File, error) {
-	return regular(os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0))
+func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+
+// OpenFile opens or creates a file, as os.OpenFile does.
+func OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
+	return regular(os.OpenFile(name, flag|unix.O_NONBLOCK, mode))
 }
 
 // OpenIn opens a file below root for reading, as root.Open does.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
-	return regular(root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0))
+	return OpenFileIn(root, name, os.O_RDONLY)
+}
+
+// OpenFileIn opens an existing file below root, as root.OpenFile does.
+func OpenFileIn(root *os.Root, name string, flag int) (*os.File, error) {
+	return regular(root.OpenFile(name, flag|unix.O_NONBLOCK, 0))
 }
 
 // regular closes f and fails if f is not a regular file. O_NONBLOCK has no effect on regular files.
@@ -39,4 +48,14 @@ func regular(f *os.File, err error) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// ReadFile reads a whole file, as os.ReadFile does.
+func ReadFile(name string) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	return text, errors.Join(err, f.Close())
 }

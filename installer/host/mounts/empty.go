@@ -3,19 +3,28 @@ package mounts
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/proc"
 )
 
 // Empty removes what is in a folder, and the folder itself unless keep says otherwise. A file or a link is removed; no link is
 // followed. What is mounted below is not touched, nor are the folders on the way to it: it may be a disk of somebody else's, or
 // a volume that could not be unmounted. The mount points are returned.
-func Empty(folder string, keep bool) (mounted []string, err error) {
-	info, err := os.Lstat(folder)
+func Empty(path string, keep bool) (mounted []string, err error) {
+	parent, err := files.OpenFolder(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	name := filepath.Base(path)
+	info, err := parent.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -23,21 +32,17 @@ func Empty(folder string, keep bool) (mounted []string, err error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, os.Remove(folder)
-	}
-	resolved, err := filepath.EvalSymlinks(folder) // as the kernel's list has it
-	if err != nil {
-		return nil, err
+		return nil, parent.Remove(name)
 	}
 	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
 	if err != nil {
 		return nil, err
 	}
 	e := emptier{mounts: mounts}
-	if err := e.below(resolved); err != nil || keep || len(e.kept) > 0 {
+	if err := e.below(parent, name); err != nil || keep || len(e.kept) > 0 {
 		return e.kept, err
 	}
-	if err := os.Remove(resolved); err != nil && !errors.Is(err, syscall.EBUSY) { // it is a mount point itself
+	if err := parent.Remove(name); err != nil && !errors.Is(err, syscall.EBUSY) { // it is a mount point itself
 		return nil, err
 	}
 	return nil, nil
@@ -48,21 +53,26 @@ type emptier struct {
 	kept   []string
 }
 
-func (e *emptier) below(folder string) error {
-	entries, err := os.ReadDir(folder)
+func (e *emptier) below(parent *files.Folder, name string) error {
+	folder, err := parent.Folder(name)
 	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if err := e.remove(filepath.Join(folder, entry.Name())); err != nil {
+	defer folder.Close()
+	names, err := folder.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := e.remove(folder, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *emptier) remove(path string) error {
-	inside := false
+func (e *emptier) remove(folder *files.Folder, name string) error {
+	path, inside := filepath.Join(folder.Path(), name), false // as the kernel's list has it
 	for _, mount := range e.mounts {
 		if mount == path {
 			e.kept = append(e.kept, path)
@@ -71,7 +81,7 @@ func (e *emptier) remove(path string) error {
 		inside = inside || strings.HasPrefix(mount, path+"/")
 	}
 	if !inside {
-		return os.RemoveAll(path)
+		return folder.RemoveAll(name)
 	}
-	return e.below(path)
+	return e.below(folder, name)
 }

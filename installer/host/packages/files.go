@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Files installs the .deb or .rpm files of a package that kURL's own CI built, which is no repository of Sealift's (kURL §1.5).
@@ -71,7 +71,7 @@ func debIndex(ctx context.Context, files []string) (index []byte, names []string
 }
 
 func measure(file string) (size int64, digest []byte, err error) {
-	r, err := os.Open(file)
+	r, err := regularfile.Open(file)
 	if err != nil {
 		return 0, nil, err
 	}
