@@ -219,6 +219,9 @@ type Reader struct {
 	objects []store.Object
 }
 
+// Packages returns how many packages the plan keeps open.
+func (p *Plan) Packages() int { return len(p.objects) }
+
 // Open opens the bundle for reads that end with ctx. Readers are independent of each other and of the plan.
 func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 	r := &Reader{}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/store"
 )
 
@@ -48,7 +49,7 @@ func (s *Server) getSupplement(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, wanted []string, since string) error {
-	client := rateKey(s.client(r))
+	client := connlimit.Key(s.client(r))
 	document, err := s.loadInstaller(r.Context(), client, id)
 	if err != nil {
 		return err
@@ -95,16 +96,39 @@ func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer object.Close()
-	archive, err := bundle.OpenPackage(object, object.Size())
+	tag, err := s.packageTag(r.Context(), packages.Folder+"/"+file, object)
 	if err != nil {
 		return fmt.Errorf("package %s: %w", file, err)
 	}
-	// The ETag is computed from the package's content, so that a folder and a bucket with the same packages look the same
-	// to a client.
-	index, signature := archive.Raw()
-	tag := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(index, signature)))
 	return s.broken(w, r, s.send(w, r, content{ReaderAt: object, size: object.Size(), tag: tag, name: file}))
 }
+
+// packageTag returns the ETag of a package. It is computed from the package's content, so that a folder and a bucket with the same
+// packages look the same to a client. The package is opened once for all its requests.
+func (s *Server) packageTag(ctx context.Context, key string, object store.Object) (string, error) {
+	key += " " + object.Version()
+	if tag, ok := s.tags.get(key); ok {
+		return tag, nil
+	}
+	return share(ctx, &s.plans.flight, "tag "+key, func() (string, error) {
+		own, err := object.Reopen(s.plans.ctx) // the request that began this may end first
+		if err != nil {
+			return "", err
+		}
+		defer own.Close()
+		archive, err := bundle.OpenPackage(own, own.Size())
+		if err != nil {
+			return "", err
+		}
+		index, signature := archive.Raw()
+		tag := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(index, signature)))
+		s.tags.put(key, tag, int64(len(key)+len(tag)))
+		return tag, nil
+	})
+}
+
+// maxTags is the size of the cache of packages' ETags, in bytes.
+const maxTags = 1 << 20
 
 // presignedFor is how long a presigned URL of the store is valid.
 const presignedFor = time.Hour

@@ -13,10 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/store/release"
 )
 
-// ServeHTTP implements http.Handler. It checks every request before routing it.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -24,10 +25,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.options.URL != "" && strings.HasPrefix(s.options.URL, "https:") || r.TLS != nil {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
+	s.bounded.ServeHTTP(w, r)
+}
+
+// serveBounded checks a request within the bounds before routing it.
+func (s *Server) serveBounded(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for bodies that no handler reads
 	}
-	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r), cost(r)) {
+	if !isHealthCheck(r) && !s.limits.allow(s.client(r), cost(r)) {
 		h.Set("Retry-After", "1")
 		s.metrics.refused.Inc()
 		writeProblem(w, problem(http.StatusTooManyRequests, "too many requests from this address; wait a second"))
@@ -116,7 +123,7 @@ func (s *Server) client(r *http.Request) string {
 func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		seen := &observed{ResponseWriter: w, buffers: s.buffers, control: http.NewResponseController(w), status: http.StatusOK}
+		seen := &observed{ResponseWriter: w, buffers: s.buffers, status: http.StatusOK}
 		s.metrics.busy.Inc()
 		defer func() {
 			s.metrics.busy.Dec()
@@ -159,7 +166,7 @@ func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	} else if !route.page {
 		return route.handle(seen, r)
 	}
-	done, err := s.turns.take(r.Context(), rateKey(s.client(r)), size)
+	done, err := s.turns.take(r.Context(), connlimit.Key(s.client(r)), size)
 	if err != nil {
 		return err
 	}
@@ -196,7 +203,6 @@ func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Du
 // observed is a ResponseWriter that records status and size.
 type observed struct {
 	http.ResponseWriter
-	control *http.ResponseController
 	buffers *buffers
 	status  int
 	bytes   int64
@@ -234,7 +240,7 @@ func conditionDetail(status int) string {
 	return ""
 }
 
-// Write sends a piece of the response. Each piece has its own deadline.
+// Write sends a piece of the response.
 func (o *observed) Write(p []byte) (int, error) {
 	if !o.begun && !o.silent {
 		o.WriteHeader(http.StatusOK)
@@ -242,7 +248,6 @@ func (o *observed) Write(p []byte) (int, error) {
 	if o.silent { // the rest of a replaced response
 		return len(p), nil
 	}
-	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // fails without a connection, in tests
 	n, err := o.ResponseWriter.Write(p)
 	o.bytes += int64(n)
 	return n, err

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -180,7 +181,7 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	plan, err := s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(s.client(r))})
+	plan, err := s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 }
 
 func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
-	d, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), r.PathValue("id"))
+	d, err := s.loadInstaller(r.Context(), connlimit.Key(s.client(r)), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(s.client(r))})
+	_, err = s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
 	return d, err
 }
 

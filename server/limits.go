@@ -2,11 +2,12 @@ package server
 
 import (
 	"container/list"
-	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 const (
@@ -43,19 +44,9 @@ func requestLimits(perSecond float64) *limits {
 	return newLimits(perSecond, max(requestCost, int(burst*perSecond)))
 }
 
-// rateKey groups requests: IPv4 by address, IPv6 by /64, because one client controls the whole network.
-func rateKey(client string) string {
-	a, err := netip.ParseAddr(client)
-	if err != nil || a.Unmap().Is4() {
-		return client
-	}
-	network, _ := a.WithZone("").Prefix(64) // every such address has one
-	return network.String()
-}
-
 // allow spends cost from a client's budget. It returns false if the budget is too small.
 func (l *limits) allow(client string, cost int) bool {
-	client = rateKey(client)
+	client = connlimit.Key(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cost = min(cost, l.most)

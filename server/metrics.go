@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 // metrics are the server's counters, in a registry of their own.
@@ -20,6 +22,7 @@ type metrics struct {
 	refused  prometheus.Counter
 	planned  *prometheus.CounterVec
 	parsed   prometheus.Counter
+	registry *prometheus.Registry
 	handler  http.Handler
 }
 
@@ -43,11 +46,25 @@ func newMetrics() *metrics {
 		parsed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sealift_installers_parsed_total", Help: "Stored Installers parsed from YAML."}),
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned, m.parsed,
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned, m.parsed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
+}
+
+// watch adds what clients hold.
+func (m *metrics) watch(l *connlimit.Limiter) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sealift_clients_held_bytes", Help: "Memory that connections and requests of clients count."},
+			func() float64 { return float64(l.Stats().Held) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sealift_clients_refused_total", Help: "Connections and requests beyond the bounds of a client or of all."},
+			func() float64 { return float64(l.Stats().Refused) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sealift_clients_evicted_total", Help: "Connections and requests ended to make room for others."},
+			func() float64 { return float64(l.Stats().Evicted) }))
 }
 
 func (m *metrics) observe(r route, seen *observed, took time.Duration) {

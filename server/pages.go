@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/server/page"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
@@ -56,7 +57,7 @@ func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}
-	plan, err := p.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(p.client(r))})
+	plan, err := p.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(p.client(r))})
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}

@@ -26,6 +26,8 @@ const (
 	// maxPlans is the size of the cache of plans, and minPlan the least that a plan counts, in bytes.
 	maxPlans = 32 << 20
 	minPlan  = 1 << 20
+	// openPackage is what an open package of a plan counts, so that all plans together keep at most 512 open.
+	openPackage = 64 << 10
 	// planTime is the timeout for making a plan: a few requests to the store for each package.
 	planTime = time.Minute
 	// freshFor is how long a plan is used without asking the store for its packages. A replaced package is detected when it
@@ -59,9 +61,9 @@ type plan struct {
 	recorded time.Time // last store of its index
 }
 
-// size estimates the memory of a plan, which holds its index as text and as values.
+// size estimates the memory of a plan, which holds its index as text and as values, and keeps its packages open.
 func (p *plan) size() int64 {
-	return max(minPlan, 4*int64(len(p.IndexData))+int64(len(p.installer)))
+	return max(minPlan, 4*int64(len(p.IndexData))+int64(len(p.installer)), openPackage*int64(p.Packages()))
 }
 
 // plans is a cache of plans. It is derived from the store, so every replica has its own.

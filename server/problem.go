@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/store"
 )
@@ -52,6 +53,8 @@ func asProblem(err error) *Problem {
 		return problem(http.StatusUnprocessableEntity, err.Error())
 	case errors.As(err, &unusable):
 		return problem(http.StatusBadGateway, "the operator of this server must replace a package: "+unusable.Message)
+	case errors.Is(err, connlimit.ErrFull):
+		return problem(http.StatusTooManyRequests, err.Error()+"; wait until some end")
 	case errors.Is(err, store.ErrReadOnly):
 		return problem(http.StatusForbidden, "the store of this server is read-only; put the Installer there by other means")
 	case errors.Is(err, fs.ErrNotExist):

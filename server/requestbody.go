@@ -26,7 +26,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, er
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 		return 0, &http.MaxBytesError{Limit: maxBody}
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	data, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -39,4 +39,14 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, er
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the body is complete; waiting for a turn takes no time from it
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return int64(len(data)), nil
+}
+
+// readBody reads a body of a size, or of any size if that is negative. It holds no more than the body of a known size.
+func readBody(body io.Reader, size int64) ([]byte, error) {
+	if size < 0 {
+		return io.ReadAll(body)
+	}
+	data := make([]byte, size)
+	_, err := io.ReadFull(body, data)
+	return data, err
 }

@@ -24,10 +24,10 @@ import (
 func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
 	s := open(t, t.TempDir())
 	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, and nothing more for a quarter of an hour
-	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusOK {
+	if a := ask(t, "GET", front.URL+"/openapi.json", ""); a.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s", a.Status, a.body)
 	}
-	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+	if a := ask(t, "GET", front.URL+"/openapi.json", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s", a.Status)
 	}
 }
@@ -68,13 +68,13 @@ func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
 		{"2001:db8::ffff", http.StatusTooManyRequests}, // of the same network, all of which one client may have
 		{"2001:db8:0:1::1", http.StatusOK},
 	} {
-		if a := ask(t, "GET", front.URL+"/readyz", "", "X-Forwarded-For", row.forwarded); a.StatusCode != row.status {
+		if a := ask(t, "GET", front.URL+"/openapi.json", "", "X-Forwarded-For", row.forwarded); a.StatusCode != row.status {
 			t.Errorf("for %s: %s, want %d", row.forwarded, a.Status, row.status)
 		}
 	}
 	alone := serve(t, s, func(o *server.Options) { o.Rate = 0.001 })
-	ask(t, "GET", alone.URL+"/readyz", "", "X-Forwarded-For", "192.0.2.1")
-	if a := ask(t, "GET", alone.URL+"/readyz", "", "X-Forwarded-For", "192.0.2.2"); a.StatusCode != http.StatusTooManyRequests {
+	ask(t, "GET", alone.URL+"/openapi.json", "", "X-Forwarded-For", "192.0.2.1")
+	if a := ask(t, "GET", alone.URL+"/openapi.json", "", "X-Forwarded-For", "192.0.2.2"); a.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("without a proxy in front, another address of a header got %s", a.Status)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 // binaryFile is the name of the archive with the nodes' sealift.
@@ -30,7 +31,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	if !ok || !slices.Contains(assemble.ScriptNames(), command) {
 		return problem(http.StatusNotFound, "the scripts are install.sh, join.sh, upgrade.sh and tasks.sh")
 	}
-	if _, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), id); err != nil {
+	if _, err := s.loadInstaller(r.Context(), connlimit.Key(s.client(r)), id); err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-cache")

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/server/page"
 	"github.com/sealift/sealift/store"
 )
@@ -59,7 +60,12 @@ type Options struct {
 	MaxInstallers int
 	// Expire is the time after which unused, unnamed Installers are removed; 0 keeps them.
 	Expire time.Duration
-	// BehindProxy takes the last address of X-Forwarded-For as the client's.
+	// MaxConnections is the most connections that all clients may hold, each with a request; 0 means 320. Each takes up to 112 KiB.
+	MaxConnections int
+	// MaxConnectionsPerClient is the most that one client may hold; 0 means 128.
+	MaxConnectionsPerClient int
+	// BehindProxy takes the last address of X-Forwarded-For as the client's. Connections are then those of the proxy, and
+	// MaxConnectionsPerClient bounds the requests in progress of each client.
 	BehindProxy bool
 	// Drain is how long the server still accepts connections after it is told to stop. Meanwhile /readyz fails, so that a
 	// load balancer sends clients elsewhere.
@@ -75,6 +81,8 @@ type Server struct {
 	mux     *http.ServeMux
 	plans   *plans
 	limits  *limits
+	bounds  *connlimit.Limiter
+	bounded http.Handler // routes requests within bounds
 	metrics *metrics
 	buffers *buffers
 	turns   *turns // limits the parsing of Installers and forms
@@ -83,6 +91,7 @@ type Server struct {
 	store      store.Store // without the cache of listings
 	quota      *quota
 	used       *lru[time.Time] // last recorded use of Installers, by id
+	tags       *lru[string]    // ETags of packages
 	documents  *lru[*document]
 	catalogues *lru[*catalogue]
 
@@ -94,7 +103,6 @@ type Server struct {
 const (
 	headerTime = 10 * time.Second // to receive the header of a request
 	bodyTime   = 30 * time.Second // to receive its body
-	stallTime  = time.Minute      // to send the next piece of a response
 	idleTime   = 2 * time.Minute  // to wait for the next request
 	maxHeader  = 32 << 10         // bytes
 )
@@ -116,6 +124,12 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if o.MaxInstallers == 0 {
 		o.MaxInstallers = 10_000
 	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 320
+	}
+	if o.MaxConnectionsPerClient == 0 {
+		o.MaxConnectionsPerClient = 128
+	}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || !plainHost.MatchString(u.Host) || !plainPath.MatchString(u.Path) {
@@ -128,7 +142,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		store: inner, quota: newQuota(o), used: newLRU[time.Time](maxUsed, nil),
 		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), buffers: newBuffers(), crossOrigin: http.NewCrossOriginProtection(),
-		documents: newLRU[*document](maxDocuments, nil), catalogues: newLRU[*catalogue](maxCatalogues, nil),
+		tags: newLRU[string](maxTags, nil), documents: newLRU[*document](maxDocuments, nil), catalogues: newLRU[*catalogue](maxCatalogues, nil),
 	}
 	if o.URL != "" { // a reverse proxy may change the Host, which is compared with the Origin
 		u, _ := url.Parse(o.URL)
@@ -136,6 +150,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("%q is not the URL of a server: %w", o.URL, err)
 		}
 	}
+	s.bounds = s.newBounds()
+	s.bounded = s.bounds.Handler(http.HandlerFunc(s.serveBounded))
+	s.metrics.watch(s.bounds)
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {
@@ -187,6 +204,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	s.bounds.Configure(h)
+	l = s.bounds.Listener(l)
 	if certFile != "" {
 		c, err := openCertificate(certFile, keyFile, s.log)
 		if err != nil {
@@ -243,11 +262,25 @@ func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan erro
 	return err
 }
 
-// Metrics serves /metrics for the operator. It is not for clients, because it shows the activity of others.
+// Metrics serves /metrics for the operator, and the health checks. It is not for clients, because it shows the activity of others.
 func (s *Server) Metrics() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler)
+	for _, r := range s.routes() {
+		if r.pattern == "/healthz" || r.pattern == "/readyz" {
+			mux.Handle(r.method+" "+r.pattern, s.handler(r))
+		}
+	}
 	return mux
+}
+
+// ServeMetrics serves Metrics. What clients of the server hold does not count there. Call stop to end it.
+func (s *Server) ServeMetrics(l net.Listener) (stop func() error) {
+	bounds := connlimit.New(connlimit.Options{PerClient: 16, All: 32, Log: s.log})
+	h := &http.Server{Handler: bounds.Handler(s.Metrics()), ReadHeaderTimeout: headerTime, WriteTimeout: time.Minute, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	bounds.Configure(h)
+	go func() { _ = h.Serve(bounds.Listener(l)) }() // it ends when it is closed
+	return h.Close
 }
 
 // Close closes what the cached plans hold open.
@@ -266,9 +299,16 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if s.ending.Load() {
 		return problem(http.StatusServiceUnavailable, "this server is shutting down; use another one")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), headerTime)
-	defer cancel()
-	if err := s.options.Packages.Reachable(ctx); err != nil {
+	// Requests at the same time share one request to the store.
+	_, err := share(r.Context(), &s.plans.flight, "ready", func() (bool, error) {
+		ctx, cancel := context.WithTimeout(s.plans.ctx, headerTime)
+		defer cancel()
+		return true, s.options.Packages.Reachable(ctx)
+	})
+	if r.Context().Err() != nil {
+		return err // the client is gone
+	}
+	if err != nil {
 		s.log.Warn("not ready", "error", err)
 		return problem(http.StatusServiceUnavailable, "the store does not respond")
 	}

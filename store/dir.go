@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,51 +98,6 @@ func (d dir) List(ctx context.Context, prefix string) ([]Info, error) {
 	return f.list(ctx, prefix)
 }
 
-type fileObject struct {
-	*os.File
-	info fs.FileInfo
-}
-
-func (f fileObject) Size() int64     { return f.info.Size() }
-func (f fileObject) Version() string { return fileVersion(f.info) }
-func (f fileObject) SHA256() string  { return "" }
-
-// ReadAt implements io.ReaderAt. It fails with ErrChanged if another tool has overwritten the file in place.
-func (f fileObject) ReadAt(p []byte, off int64) (n int, err error) {
-	n, err = f.File.ReadAt(p, off)
-	now, statErr := f.Stat()
-	if statErr == nil && (now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())) {
-		return 0, fmt.Errorf("%s: %w", f.Name(), ErrChanged)
-	}
-	return n, err
-}
-
-// Reopen implements Object. The file may have been renamed or removed, so it is opened by its descriptor. The descriptor is
-// held meanwhile: if it were closed concurrently, the number could already be another file's.
-func (f fileObject) Reopen(context.Context) (Object, error) {
-	held, err := f.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("open %s once more: %w", f.Name(), err)
-	}
-	var again *os.File
-	if held.Control(func(fd uintptr) { again, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)) }) != nil {
-		err = fs.ErrClosed
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open %s once more: %w", f.Name(), err)
-	}
-	return fileObject{again, f.info}, nil
-}
-
-// fileVersion tells apart the files that have had one name. Each Put creates a new file.
-func fileVersion(info fs.FileInfo) string {
-	var inode uint64
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode = stat.Ino
-	}
-	return fmt.Sprintf("%x-%x-%x", inode, info.ModTime().UnixNano(), info.Size())
-}
-
 func (d *folder) get(key string) (Object, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -156,7 +110,7 @@ func (d *folder) get(key string) (Object, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return fileObject{f, info}, nil
+	return newFileObject(f, info), nil
 }
 
 func (d *folder) put(ctx context.Context, key string, value Value) (version string, err error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -32,6 +31,8 @@ type serveOptions struct {
 	redirect      bool
 	behindProxy   bool
 	rate          float64
+	connections   int
+	ofClient      int
 	perClient     int
 	installers    int
 	expire        time.Duration
@@ -78,10 +79,12 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 	flags.BoolVar(&o.redirect, "redirect", false, "redirect downloads of single packages to the bucket, with a URL that is valid for an hour")
 	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "take the last address of X-Forwarded-For as the client's")
 	flags.Float64Var(&o.rate, "rate", 50, "requests per second of a client; four times as many for a short time. A range of a bundle counts a tenth, and each 8 KiB of a request body counts one")
+	flags.IntVar(&o.connections, "max-connections", 320, "connections that all clients may hold, each with a request; a connection takes up to 112 KiB of memory")
+	flags.IntVar(&o.ofClient, "max-connections-per-client", 128, "connections that one client may hold; behind a proxy: requests in progress")
 	flags.IntVar(&o.perClient, "max-per-client", 100, "unnamed Installers that a client may store per day without the token")
 	flags.IntVar(&o.installers, "max-installers", 10_000, "unnamed Installers in the store from which on a new one needs the token")
 	flags.DurationVar(&o.expire, "expire", 90*24*time.Hour, "remove unnamed Installers that were not used for this time; 0 keeps them")
-	flags.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, such as 127.0.0.1:9090 (default: off)")
+	flags.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, /healthz and /readyz with connections of their own, such as 127.0.0.1:9090 (default: off)")
 	flags.DurationVar(&o.drain, "drain", 0, "how long the stopping server still accepts connections, so that a load balancer notices /readyz")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may continue after that")
 	addCacheFlag(flags, &o.cache)
@@ -110,6 +113,8 @@ func (o serveOptions) check() error {
 		return app.UsageError("--tls-cert and --tls-key go together")
 	case o.rate <= 0:
 		return app.UsageError("--rate must be more than 0")
+	case o.connections <= 0 || o.ofClient <= 0:
+		return app.UsageError("--max-connections and --max-connections-per-client must be more than 0")
 	case o.perClient <= 0 || o.installers <= 0:
 		return app.UsageError("--max-per-client and --max-installers must be more than 0; to take Installers only with the token, use --closed")
 	case o.expire < 0 || o.expire > 0 && o.expire < minExpire:
@@ -165,7 +170,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	s, err := server.New(reads, server.Options{
 		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "", Commands: a.nodes,
 		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
-		MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
+		MaxConnections: o.connections, MaxConnectionsPerClient: o.ofClient, MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,
 	})
 	if err != nil {
@@ -194,10 +199,8 @@ func (a commands) serveMetrics(ctx context.Context, s *server.Server, address st
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another address with --metrics-listen", err)
 	}
-	h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
-	go func() { _ = h.Serve(l) }() // it ends when it is closed
 	fmt.Fprintf(a.Out, "metrics on http://%s/metrics\n", l.Addr())
-	return h.Close, nil
+	return s.ServeMetrics(l), nil
 }
 
 // readToken reads the token from its file or the environment; there may be none.

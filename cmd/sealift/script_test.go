@@ -10,11 +10,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/testgrid/flood"
 )
 
 // TestMain lets scripts run this binary as the command sealift, and under the name of channels.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sealift": main, keep.ChannelsName: main})
+	testscript.Main(m, map[string]func(){"sealift": main, "flood": flood.Main, keep.ChannelsName: main})
 }
 
 // TestScripts runs testdata/script: one script for each thing that a command promises. UPDATE_SCRIPTS=1 rewrites the

@@ -30,7 +30,7 @@ func TestMemoryWithHundredsOfClients(t *testing.T) {
 	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
 	installer := fill(t, dir, depot.Load{Packages: 4, Own: 20_000_000, Shared: 10_000_000})
-	s := startServer(t, "--store", dir, "--rate", "100000")
+	s := startServer(t, "--store", dir, "--rate", "100000", "--max-connections", "512", "--max-connections-per-client", "512")
 	at := s.bundleURL(t, installer)
 	size := sizeOf(t, at)
 	before := s.peak(t)

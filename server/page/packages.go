@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/store/release"
 )
 
@@ -101,6 +103,9 @@ func (s *Site) onePackage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, "package.html", http.StatusOK, info.Name+" "+info.Version, view)
 }
 
+// parsedIndex is the memory of an open package as a multiple of its index: its text and its values.
+const parsedIndex = 4
+
 // open opens the package in the path.
 func (s *Site) open(r *http.Request) (Package, error) {
 	name, version := r.PathValue("name"), r.PathValue("version")
@@ -110,6 +115,10 @@ func (s *Site) open(r *http.Request) (Package, error) {
 	}
 	if info := p.Index.Packages[0]; info.Name != name || info.Version != version {
 		return Package{}, errors.Join(fmt.Errorf("the package says that it is %s %s; publish it again: %w", info.Name, info.Version, fs.ErrNotExist), p.Close())
+	}
+	index, _ := p.Raw()
+	if err := connlimit.Grow(r, parsedIndex*int64(len(index))); err != nil {
+		return Package{}, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
@@ -125,20 +134,21 @@ func (s *Site) absent(w http.ResponseWriter, r *http.Request, err error) error {
 // materialsName is the name of the bill of materials in the folder of an add-on, SPDX 2.3 in JSON.
 const materialsName = "sbom.spdx.json"
 
-// maxMaterials is the largest bill of materials that is read, in bytes. That of Kubernetes has a tenth of a MiB.
-const maxMaterials = 32 << 20
-
+// materials streams the bill of materials. If the package is damaged, it closes the connection before the end.
 func (s *Site) materials(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.open(r)
 	if err != nil {
 		return s.absent(w, r, err)
 	}
 	defer func() { _ = p.Close() }()
-	data, err := p.ReadFile(path.Join(p.Index.Packages[0].Dir(), materialsName), maxMaterials)
+	data, err := p.OpenEntry(path.Join(p.Index.Packages[0].Dir(), materialsName))
 	if err != nil {
 		return s.absent(w, r, err)
 	}
+	defer data.Close()
 	w.Header().Set("Content-Type", "application/spdx+json")
-	_, _ = w.Write(data)
+	if _, err := io.Copy(w, data); err != nil {
+		panic(http.ErrAbortHandler)
+	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
@@ -124,6 +125,9 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, name string, status 
 	var buf bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&buf, name, view{Base: s.source.Base(r), Title: title, Data: data}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
+	}
+	if err := connlimit.Grow(r, int64(buf.Cap())); err != nil {
+		return err
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

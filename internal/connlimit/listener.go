@@ -1,0 +1,202 @@
+package connlimit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// piece is the most that one write deadline is for.
+	piece = 64 << 10
+	// unsentSize is how many bytes the kernel keeps for a client that does not read them. Bytes under way do not count, so it slows
+	// down no transfer. Otherwise a client that reads nothing holds up to 4 MiB.
+	unsentSize = 128 << 10
+	// acceptPause is the time between attempts to accept a connection while the system has no room for it.
+	acceptPause = 20 * time.Millisecond
+)
+
+// Listener returns a listener that closes connections beyond the bounds, and ends those whose clients stop reading.
+func (l *Limiter) Listener(inner net.Listener) net.Listener { return &listener{inner, l} }
+
+type listener struct {
+	net.Listener
+	limiter *Limiter
+}
+
+// Accept implements net.Listener. It does not fail while the process or the system has too many open files: it ends a connection of the
+// client that holds the most, and goes on.
+func (l *listener) Accept() (net.Conn, error) {
+	for warned := false; ; {
+		inner, err := l.Listener.Accept()
+		if err == nil {
+			if c := l.limiter.admit(inner); c != nil {
+				return c, nil
+			}
+			continue
+		}
+		if !isShortage(err) {
+			return nil, err
+		}
+		if !warned {
+			l.limiter.options.Log.Warn("cannot accept connections; ending others", "error", err)
+			warned = true
+		}
+		l.limiter.shed()
+		time.Sleep(acceptPause)
+	}
+}
+
+// isShortage reports whether accept failed for want of something that comes back, or because the client has gone (accept(2)).
+func isShortage(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit returns the connection of a client that may have it, and closes any other.
+func (l *Limiter) admit(inner net.Conn) *conn {
+	c := &conn{Conn: inner, limiter: l, key: Key(inner.RemoteAddr().String())}
+	key := c.key
+	if l.options.Forwarded != nil {
+		key = proxies
+	} else if l.options.Admit != nil && !l.options.Admit(key) {
+		l.refuse(inner)
+		return nil
+	}
+	boundUnsent(inner)
+	held, answer := l.take(key, connectionSize, false, func() { _ = inner.Close() })
+	if answer == granted {
+		c.hold = held
+		return c
+	}
+	if l.health == nil {
+		_ = inner.Close()
+		return nil
+	}
+	c.reserve = time.AfterFunc(reserveTime, func() { _ = inner.Close() })
+	l.keepReserve(c)
+	return c
+}
+
+// refuse closes a connection without a word: with TLS, an answer would cost a handshake.
+func (l *Limiter) refuse(inner net.Conn) {
+	_ = inner.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Refused++
+}
+
+// keepReserve adds a connection to the reserve, and closes the oldest one if there are too many.
+func (l *Limiter) keepReserve(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserve = append(l.reserve, c)
+	if len(l.reserve) > maxReserve {
+		go l.reserve[0].Conn.Close() // which waits for readers
+		l.reserve = l.reserve[1:]
+	}
+}
+
+func (l *Limiter) leaveReserve(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, other := range l.reserve {
+		if other == c {
+			l.reserve = append(l.reserve[:n:n], l.reserve[n+1:]...)
+			return
+		}
+	}
+}
+
+func boundUnsent(c net.Conn) {
+	tcp, ok := c.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentSize) // without it, only memory is lost
+	})
+}
+
+// conn is a connection that counts. It gives each piece that it writes a deadline.
+type conn struct {
+	net.Conn
+	limiter *Limiter
+	key     string
+	hold    *hold       // nil in the reserve
+	reserve *time.Timer // ends a connection in the reserve; nil for others
+	closed  sync.Once
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (written int, err error) {
+	for {
+		if err := c.SetWriteDeadline(time.Now().Add(c.limiter.options.Stall)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(p[written:min(len(p), written+piece)])
+		if n > 0 && c.hold != nil {
+			c.hold.move()
+		}
+		if written += n; err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// CloseWrite ends one direction, as a proxy needs it.
+func (c *conn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.closed.Do(func() {
+		if c.hold != nil {
+			c.limiter.release(c.hold)
+			return
+		}
+		c.reserve.Stop()
+		c.limiter.leaveReserve(c)
+	})
+	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+// withConn keeps the connection in the context of its requests; see http.Server.ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	for c != nil {
+		if own, ok := c.(*conn); ok {
+			return context.WithValue(ctx, connKey{}, own)
+		}
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = outer.NetConn()
+	}
+	return ctx
+}
+
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
