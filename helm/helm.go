@@ -25,6 +25,7 @@ type Release struct {
 
 // Rendered is a chart as it is applied.
 type Rendered struct {
+	Name       string // of the chart, as its Chart.yaml has it
 	Version    string // of the chart
 	AppVersion string // of what the chart installs; may be empty
 	// Objects are what is applied, in this order: CustomResourceDefinitions, the namespace, hooks that run before an

@@ -198,3 +198,49 @@ func TestTheCacheHasNoPasswords(t *testing.T) {
 		})
 	}
 }
+
+// TestLockedNameMustBeThatOfThePackage gives good files other names, versions and architectures, as an edited lock does. The bill of
+// materials would repeat them.
+func TestLockedNameMustBeThatOfThePackage(t *testing.T) {
+	apt, yum := newPublished(t), newYumArchive(t)
+	yum.build(pkg("tool", "1.0-1"))
+	yum.publish("")
+	for _, row := range []struct {
+		target      Target
+		arch, other string
+		source      func(*cache.Cache) *Source
+		version     string
+	}{
+		{apt.target(), "amd64", "arm64", apt.source, "9.99-safe"},
+		{yum.target(), "x86_64", "aarch64", yum.source, "9.99-1"},
+	} {
+		t.Run(row.target.Name, func(t *testing.T) {
+			c := openCache(t)
+			source := row.source(c)
+			resolved, err := source.Resolve(t.Context(), row.target, row.arch, []string{"tool"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := resolved[0]
+			if _, err := source.Fetch(t.Context(), good); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Repository("packages", []Resolved{good}, c); err != nil {
+				t.Errorf("the package itself: %v", err)
+			}
+			for name, change := range map[string]func(*Resolved){
+				"a name":          func(r *Resolved) { r.Name = "openssl" },
+				"a version":       func(r *Resolved) { r.Version = row.version },
+				"an epoch":        func(r *Resolved) { r.Version = "1:" + r.Version },
+				"an architecture": func(r *Resolved) { r.Arch = row.other },
+			} {
+				forged := good
+				change(&forged)
+				_, err := Repository("packages", []Resolved{good, forged}, c)
+				if err == nil || !strings.Contains(err.Error(), "says that it is tool "+good.Version+" for "+good.Arch) || !strings.Contains(err.Error(), "sealift lock --update") {
+					t.Errorf("%s of another package: %v", name, err)
+				}
+			}
+		})
+	}
+}

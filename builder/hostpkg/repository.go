@@ -20,7 +20,7 @@ import (
 )
 
 // Repository returns the files of a repository below dir that the target's own tool installs from, with these packages of
-// one target, whose files the cache has. There are no dates in it.
+// one target, whose files the cache has. There are no dates in it. It fails if a file's own name, version or architecture differ.
 func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	packages = slices.Clone(packages)
 	slices.SortFunc(packages, Compare)
@@ -39,6 +39,9 @@ func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	archs := make(map[string]bool)
 	for _, r := range packages {
 		p, err := controlOf(c, r)
+		if err == nil {
+			err = r.checkIdentity(p.Values["Package"], p.Values["Version"], p.Values["Architecture"])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("package %s %s for %s: %w", r.Name, r.Version, r.Target, err)
 		}

@@ -23,6 +23,9 @@ func yumRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	for _, r := range packages {
 		p, err := headerOf(c, r)
 		if err == nil {
+			err = r.checkIdentity(p.Name, versionOf(p), p.Arch)
+		}
+		if err == nil {
 			err = lists.Add(p, r.fileName(), r.SHA256, r.Size)
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
@@ -383,4 +384,27 @@ func FuzzParseReference(f *testing.F) {
 			t.Errorf("%q gives %s without tag or digest", s, r)
 		}
 	})
+}
+
+func TestIndexMayNotClaimAnotherPlatform(t *testing.T) {
+	r := newRegistry(t)
+	honest := newIndex(t, newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1))
+	forged := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add: newImage(t, "linux", "arm64", 1), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+	})
+	r.pushIndex(t, "mirrored/honest:1", honest)
+	r.pushIndex(t, "mirrored/forged:1", forged)
+	for ref, want := range map[string]string{"honest:1": "", "forged:1": "the image is for linux/arm64, not for linux/amd64"} {
+		b := newBench(t, r)
+		resolved, err := b.resolve(t, ref)
+		if err == nil {
+			err = b.fetchAll(t, resolved)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.CheckPlatforms(resolved); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", ref, err, want)
+		}
+	}
 }

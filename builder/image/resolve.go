@@ -297,26 +297,60 @@ func (s *Source) single(ctx context.Context, ref Reference, root Descriptor, dat
 	if _, err := s.options.Fetcher.Fetch(ctx, s.blob(ref, m.Config)); err != nil {
 		return nil, err
 	}
-	body, err := s.options.Cache.Read(m.Config.hex(), maxConfig)
+	config, err := s.configured(m)
 	if err != nil {
 		return nil, err
-	}
-	var config v1.Platform
-	if err := json.Unmarshal(body, &config); err != nil {
-		return nil, fmt.Errorf("configuration is damaged: %w", err)
 	}
 	if len(platforms) != 1 {
 		return nil, fmt.Errorf("the image is for %s only, not for all of %s", platformName(config), strings.Join(platforms, ", "))
 	}
-	wanted, err := ParsePlatform(platforms[0])
+	m.Platform = platforms[0]
+	return []Manifest{m}, m.checkPlatform(config)
+}
+
+// configured reads from the cache which platform a configuration is for. Its fields may be empty.
+func (s *Source) configured(m Manifest) (config v1.Platform, err error) {
+	body, err := s.options.Cache.Read(m.Config.hex(), maxConfig)
 	if err != nil {
-		return nil, err
+		return config, err
+	}
+	if err := json.Unmarshal(body, &config); err != nil {
+		return config, fmt.Errorf("configuration is damaged: %w", err)
+	}
+	return config, nil
+}
+
+func (m Manifest) checkPlatform(config v1.Platform) error {
+	wanted, err := ParsePlatform(m.Platform)
+	if err != nil {
+		return err
 	}
 	if config.OS != "" && config.OS != wanted.OS || config.Architecture != "" && config.Architecture != wanted.Architecture {
-		return nil, fmt.Errorf("the image is for %s, not for %s", platformName(config), platforms[0])
+		return fmt.Errorf("the image is for %s, not for %s", platformName(config), m.Platform)
 	}
-	m.Platform = platforms[0]
-	return []Manifest{m}, nil
+	return nil
+}
+
+// CheckPlatforms compares the platforms of a resolved image with what its configurations say. An index may claim another platform
+// than that of the image. Everything has been fetched. Failures are *Error.
+func (s *Source) CheckPlatforms(r Resolved) error {
+	ref, err := ParseReference(r.Ref)
+	if err != nil {
+		return err
+	}
+	for _, m := range r.Manifests {
+		if m.Config.Size > maxConfig {
+			return s.wrap(ref, fmt.Errorf("configuration of %d bytes is larger than the %d that are supported", m.Config.Size, maxConfig))
+		}
+		config, err := s.configured(m)
+		if err == nil {
+			err = m.checkPlatform(config)
+		}
+		if err != nil {
+			return s.wrap(ref, err)
+		}
+	}
+	return nil
 }
 
 func parse(platform string, d Descriptor, data []byte) (Manifest, error) {

@@ -144,6 +144,16 @@ func (p *imagePart) transfers() []transfer {
 	return list
 }
 
+// run checks what has been fetched.
+func (p *imagePart) run(_ context.Context, wrong *faults) error {
+	for i, img := range p.Images {
+		if err := p.source.CheckPlatforms(img); err != nil {
+			wrong.add(p.from[i], err)
+		}
+	}
+	return nil
+}
+
 func (p *imagePart) lock(l *lock.Lock) { lockImages(l, p.Images) }
 
 // lockImages adds images to a lock, each once.

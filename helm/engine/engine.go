@@ -61,7 +61,7 @@ func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered,
 	if err != nil {
 		return helm.Rendered{}, err
 	}
-	out := helm.Rendered{Version: loaded.Metadata.Version, AppVersion: loaded.AppVersion()}
+	out := helm.Rendered{Name: loaded.Metadata.Name, Version: loaded.Metadata.Version, AppVersion: loaded.AppVersion()}
 	if out.Values, err = allValues(loaded, values); err != nil {
 		return helm.Rendered{}, err
 	}
