@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -136,6 +137,9 @@ func (l Leader) request(ctx context.Context, name string, bound time.Duration, i
 		if err != nil {
 			return err
 		}
+		if err := l.proves(ctx, n, in.Operation); err != nil {
+			return err
+		}
 		now := time.Now()
 		in.Node, in.Role, in.Number, in.Until = name, intent.RoleOf(n.ControlPlane()), report.Next(now), now.Add(bound).UTC()
 		in.Attempt = intent.Later(report, in.Upgrade)
@@ -145,6 +149,22 @@ func (l Leader) request(ctx context.Context, name string, bound time.Duration, i
 		}
 		return l.nodes.Annotate(ctx, name, map[string]string{intent.Annotation: text})
 	})
+}
+
+// proves refuses to give secrets to an agent of an earlier sealift, which cannot prove that it runs on a control plane.
+func (l Leader) proves(ctx context.Context, n cluster.Node, o intent.Operation) error {
+	if !n.ControlPlane() || !slices.Contains([]intent.Operation{intent.Arm, intent.Encrypt, intent.Rotate}, o) {
+		return nil
+	}
+	annotations, err := l.nodes.AnnotationsOf(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	h, err := intent.ParseHost(annotations[intent.AgentAnnotation])
+	if err == nil && !h.Signed {
+		err = fmt.Errorf("the agent of control plane %s is of an earlier sealift, and cannot prove that it may have the cluster's secrets; run 'sealift upgrade' with a bundle of this sealift first, also one with the versions that run", n.Name)
+	}
+	return err
 }
 
 // Report is what a node last answered.

@@ -316,6 +316,19 @@ func (r *run) stage(name string) Stage {
 	return r.state.Nodes[name].Stage
 }
 
+// prepareNode has another node prepare. The agent of an earlier sealift, which checks no signature, is replaced by that. It could not
+// prove that it runs on a control plane either, so the new one prepares again, and gets the whole Installer.
+func (r *run) prepareNode(ctx context.Context, n cluster.Node, signed bool) error {
+	if err := r.ask(ctx, n.Name, intent.Prepare); err != nil || signed {
+		return err
+	}
+	r.Say("node " + n.Name + ": its new agent carries out only what a control plane has signed")
+	if !n.ControlPlane() {
+		return nil
+	}
+	return r.ask(ctx, n.Name, intent.Prepare)
+}
+
 // prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.kept, err = undo.Store{Root: r.in.Root()}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
@@ -328,6 +341,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err := r.reach(ctx, r.own, Prepared); err != nil {
 		return err
 	}
+	agents, err := r.agents(ctx)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, n := range r.nodes {
@@ -335,7 +352,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			continue
 		}
 		group.Go(func() error {
-			if err := r.ask(ctx, n.Name, intent.Prepare); err != nil {
+			if err := r.prepareNode(ctx, n, agents[n.Name].Signed); err != nil {
 				return err
 			}
 			return r.reach(ctx, n.Name, Prepared)
