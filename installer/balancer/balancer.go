@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 // Port is where a node's balancer listens, on loopback.
@@ -55,6 +57,8 @@ type Balancer struct {
 	Log *slog.Logger
 	// Hold is how long a connection is held while no API server takes it. Default 20 s.
 	Hold time.Duration
+	// PerUser is how many connections one user of the node may have, and half of what all may have. Default 1024.
+	PerUser int
 
 	mu      sync.Mutex
 	servers []*server
@@ -200,8 +204,15 @@ func (p Prober) Status(ctx context.Context, address string) (int, error) {
 	return response.StatusCode, err
 }
 
+// maxPerUser is how many connections one user of the node may have, unless the Balancer says otherwise. All together may have twice as
+// many.
+const maxPerUser = 1024
+
 // Serve passes the listener's connections on until ctx ends.
 func (b *Balancer) Serve(ctx context.Context, l net.Listener) error {
+	// connections wait for events of the API, so none is idle
+	perUser := cmp.Or(b.PerUser, maxPerUser)
+	l = connlimit.New(connlimit.Options{PerClient: perUser, All: 2 * perUser, Client: userOf, Idle: -1, Log: b.Log}).Listener(l)
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	for {
@@ -210,12 +221,11 @@ func (b *Balancer) Serve(ctx context.Context, l net.Listener) error {
 			b.stop()
 			return nil
 		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
 		if err != nil {
-			// out of file descriptors, for instance: the next may be better off
-			b.Log.Warn("cannot accept a connection", "error", err)
-			if errors.Is(err, net.ErrClosed) {
-				return err
-			}
+			b.Log.Warn("cannot accept a connection", "error", err) // the next may be better off
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -245,8 +255,9 @@ func (b *Balancer) pass(ctx context.Context, client net.Conn) {
 	}
 	defer s.remove(client)
 	var both sync.WaitGroup
-	both.Go(func() { copyHalf(upstream, client) })
-	both.Go(func() { copyHalf(client, upstream) })
+	inner := client.(interface{ NetConn() net.Conn }).NetConn() // the kernel copies between sockets
+	both.Go(func() { copyHalf(upstream, inner) })
+	both.Go(func() { copyHalf(inner, upstream) })
 	both.Wait()
 }
 

@@ -7,16 +7,28 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
-// sniffTime bounds the wait for a connection's first byte.
-const sniffTime = 10 * time.Second
+const (
+	// sniffTime bounds the wait for a connection's first byte.
+	sniffTime = 10 * time.Second
+	// maxPerClient is how many connections a client may have. A host that joins has four; some hosts may have one address.
+	maxPerClient = 64
+	// maxPerNetwork is how many connections an IPv6 network of 64 bits may have. One client may control all of it, and all hosts of
+	// a cluster may be in it.
+	maxPerNetwork = 256
+	// maxConnections is how many connections all clients may have. Each takes up to 112 KiB: see MemoryMax of the unit.
+	maxConnections = 512
+)
 
 // Mixed takes connections with and without TLS on one port. Hosts that have no program for TLS yet get the script and
-// sealift without it; they know the digests of both. Connections of one client are bounded in number, and end when it takes no
-// more.
+// sealift without it; they know the digests of both. The connections of one client, and of all, are bounded, and end when their
+// client reads no more.
 func Mixed(l net.Listener, config *tls.Config) net.Listener {
-	m := &mixed{Listener: newBounded(l), config: config, ready: make(chan net.Conn), done: make(chan struct{})}
+	bounds := connlimit.New(connlimit.Options{PerClient: maxPerClient, PerNetwork: maxPerNetwork, All: maxConnections})
+	m := &mixed{Listener: bounds.Listener(l), config: config, ready: make(chan net.Conn), done: make(chan struct{})}
 	go m.accept()
 	return m
 }

@@ -9,6 +9,8 @@ package connlimit
 import (
 	"cmp"
 	"log/slog"
+	"math"
+	"net"
 	"net/http"
 	"sync"
 	"syscall"
@@ -23,7 +25,7 @@ const (
 )
 
 const (
-	// idleTime is how long a connection or request may move no bytes before another one can take its place.
+	// idleTime is Options.Idle if it is 0.
 	idleTime = 10 * time.Second
 	// maxReserve is the number of connections beyond the bounds that are kept for health checks. The oldest one is closed first.
 	maxReserve = 64
@@ -47,6 +49,11 @@ type Options struct {
 	PerClient, All int
 	// PerNetwork replaces PerClient for IPv6 networks, if all hosts of a site share one. 0 means PerClient.
 	PerNetwork int
+	// Client returns the client of a connection. nil means by address, as Key does.
+	Client func(net.Conn) string
+	// Idle is how long a connection or request may move no bytes before another one can take its place. 0 means 10 s; less than 0 means
+	// for ever, for connections that NetConn copies past this package.
+	Idle time.Duration
 	// Stall is how long a client may take to read the next 64 KiB of a response. 0 means DefaultStall.
 	Stall time.Duration
 	// Forwarded returns the client for which a proxy sent a request, as Key returns it. If set, connections are those of proxies:
@@ -92,7 +99,10 @@ type Stats struct {
 
 // New returns the bounds of a server.
 func New(o Options) *Limiter {
-	o.Stall = cmp.Or(o.Stall, DefaultStall)
+	o.Stall, o.Idle = cmp.Or(o.Stall, DefaultStall), cmp.Or(o.Idle, idleTime)
+	if o.Idle < 0 {
+		o.Idle = math.MaxInt64
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -109,7 +119,7 @@ func New(o Options) *Limiter {
 	if o.Forwarded != nil {
 		size = requestSize
 	}
-	l := &Limiter{options: o, idle: idleTime, clients: make(map[string]*client),
+	l := &Limiter{options: o, idle: o.Idle, clients: make(map[string]*client),
 		maxEnding: int64(o.All) * connectionSize / endings, client: int64(o.PerClient) * size, network: int64(cmp.Or(o.PerNetwork, o.PerClient)) * size, all: int64(o.All) * connectionSize}
 	if o.Health != nil {
 		l.health = &Limiter{options: Options{Stall: reserveTime}, idle: time.Second, clients: make(map[string]*client),

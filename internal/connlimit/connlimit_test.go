@@ -290,3 +290,73 @@ func TestShortageOfDescriptorsDoesNotEndListener(t *testing.T) {
 		t.Errorf("a closed listener: %v", err)
 	}
 }
+
+// endless answers until its client takes no more, and says so.
+func endless(t *testing.T, perClient int, stall time.Duration) (address string, ended chan error) {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 2*perClient)
+	piece := make([]byte, 1<<20)
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})}
+	l := New(Options{PerClient: perClient, All: 2 * perClient, Stall: stall, Idle: -1})
+	go func() { _ = s.Serve(l.Listener(inner)) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return inner.Addr().String(), ended
+}
+
+func ask(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestClientThatReadsNothingLosesItsConnections(t *testing.T) {
+	const perClient = 64
+	address, ended := endless(t, perClient, 100*time.Millisecond)
+	for range perClient {
+		ask(t, address) // and nothing is read
+	}
+	for n := range perClient {
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d clients that read nothing still hold their connections", perClient-n, perClient)
+		}
+	}
+	if n, err := io.CopyN(io.Discard, ask(t, address), 1<<20); err != nil { // there is room again
+		t.Errorf("a client after them got %d bytes: %v", n, err)
+	}
+}
+
+func TestSlowClientThatGoesOnIsServed(t *testing.T) {
+	const stall = 2 * time.Second
+	address, ended := endless(t, 64, stall)
+	conn := ask(t, address)
+	for begin := time.Now(); time.Since(begin) < 2*stall; time.Sleep(stall / 60) {
+		if _, err := io.CopyN(io.Discard, conn, 1<<20); err != nil {
+			t.Fatalf("a client that goes on reading was left after %s: %v", time.Since(begin), err)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("its answer ended: %v", err)
+	default:
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -34,37 +35,37 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	for warned := false; ; {
 		inner, err := l.Listener.Accept()
-		if err == nil {
+		switch {
+		case err == nil:
 			if c := l.limiter.admit(inner); c != nil {
 				return c, nil
 			}
-			continue
-		}
-		if !isShortage(err) {
+		case isOneOf(err, syscall.ECONNABORTED, syscall.EPROTO): // the client has gone (accept(2))
+		case isOneOf(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM):
+			if !warned {
+				l.limiter.options.Log.Warn("cannot accept connections; ending others", "error", err)
+				warned = true
+			}
+			l.limiter.shed()
+			time.Sleep(acceptPause)
+		default:
 			return nil, err
 		}
-		if !warned {
-			l.limiter.options.Log.Warn("cannot accept connections; ending others", "error", err)
-			warned = true
-		}
-		l.limiter.shed()
-		time.Sleep(acceptPause)
 	}
 }
 
-// isShortage reports whether accept failed for want of something that comes back, or because the client has gone (accept(2)).
-func isShortage(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+func isOneOf(err error, all ...syscall.Errno) bool {
+	return slices.ContainsFunc(all, func(one syscall.Errno) bool { return errors.Is(err, one) })
 }
 
 // admit returns the connection of a client that may have it, and closes any other.
 func (l *Limiter) admit(inner net.Conn) *conn {
-	c := &conn{Conn: inner, limiter: l, key: Key(inner.RemoteAddr().String())}
+	c := &conn{Conn: inner, limiter: l}
+	if l.options.Client != nil {
+		c.key = l.options.Client(inner)
+	} else {
+		c.key = Key(inner.RemoteAddr().String())
+	}
 	key := c.key
 	if l.options.Forwarded != nil {
 		key = proxies
@@ -157,14 +158,8 @@ func (c *conn) Write(p []byte) (written int, err error) {
 	}
 }
 
-// CloseWrite ends one direction, as a proxy needs it.
-func (c *conn) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return half.CloseWrite()
-}
+// NetConn returns the connection itself, which the kernel can copy to another one.
+func (c *conn) NetConn() net.Conn { return c.Conn }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
