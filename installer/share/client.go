@@ -196,7 +196,7 @@ func (c *Client) Missing(ctx context.Context, digests []string) ([]string, error
 		return nil, err
 	}
 	var missing []string
-	data, err := c.read(ctx, http.MethodPost, missingPath, bytes.NewReader(question), maxQuestion)
+	data, err := c.read(ctx, http.MethodPost, missingPath, bytes.NewReader(question), maxAnswer)
 	if err == nil {
 		err = json.Unmarshal(data, &missing)
 	}

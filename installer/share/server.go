@@ -358,30 +358,3 @@ func (s *Server) isInstaller(sha256 string) (bool, error) {
 	e, ok := x.archive.Entry(bundle.InstallerName)
 	return ok && e.SHA256 == sha256, nil
 }
-
-// maxQuestion bounds a list of digests: 67 bytes each, as many as an index has at most.
-const maxQuestion = 16 << 20
-
-// missing answers with those of the asked-for digests that this node does not have.
-func (s *Server) missing(w http.ResponseWriter, r *http.Request, _ client) error {
-	var asked []string
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&asked); err != nil {
-		http.Error(w, "not a list of digests: "+err.Error(), http.StatusBadRequest)
-		return nil //nolint:nilerr // answered
-	}
-	lacking := []string{}
-	for _, digest := range asked {
-		blob, err := s.open(r.Context(), digest)
-		if errors.Is(err, fs.ErrNotExist) {
-			lacking = append(lacking, digest)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := blob.Close(); err != nil {
-			return err
-		}
-	}
-	return json.NewEncoder(w).Encode(lacking)
-}
