@@ -39,6 +39,9 @@ const unitFolder = "/etc/systemd/system"
 // snapshotTime is how long a snapshot or a prune may take. One that waits for a store for ever would keep the timer from starting another.
 const snapshotTime = 6 * time.Hour
 
+// snapshotMemory is the most memory of the service, in MiB. It streams what it saves.
+const snapshotMemory = 1024
+
 // mounts lets the service fail while the disk of a folder is not mounted: snapshots would fill the disk below.
 func (s Snapshots) mounts() string {
 	if !filepath.IsAbs(s.Store) {
@@ -64,8 +67,9 @@ Environment=HOME=/root
 EnvironmentFile=-%s
 ExecStart=%s snapshot save --root %s --store %s --key %s%s
 ExecStart=%s snapshot prune --keep %d --store %s
+MemoryMax=%dM
 NoNewPrivileges=yes
-`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store))
+`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store), snapshotMemory)
 	timer := fmt.Sprintf(`[Unit]
 Description=Sealift: snapshots of this control plane
 

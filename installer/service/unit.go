@@ -23,17 +23,17 @@ type Unit struct {
 
 // Balancer reaches the API of the cluster for a node.
 func Balancer(root string) Unit {
-	return Unit{"sealift-api.service", unit("the Kubernetes API of the cluster, on this node", "balance", root)}
+	return Unit{"sealift-api.service", unit("the Kubernetes API of the cluster, on this node", "balance", 512, root)}
 }
 
 // Sharer gives files to hosts that join.
 func Sharer(root string) Unit {
-	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", root)}
+	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", 512, root)}
 }
 
 // Agent renews the certificates of the node, and lets another node of the cluster lead its upgrade.
 func Agent(root string) Unit {
-	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", root)}
+	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", 2048, root)}
 }
 
 // Start installs a service, and starts it with every boot and now. output receives what systemctl prints.
@@ -49,8 +49,9 @@ func (u Unit) Start(ctx context.Context, output io.Writer) error {
 	return nil
 }
 
-// unit has a home for the programs that the service starts: kubectl would keep its cache in /.kube.
-func unit(description, command, root string) string {
+// unit has a home for the programs that the service starts: kubectl would keep its cache in /.kube. The service and its programs use at
+// most some MiB of memory, so that a fault in one of them does not take the memory of the node.
+func unit(description, command string, memory int, root string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Sealift: %s
 After=network-online.target containerd.service
@@ -61,11 +62,13 @@ Environment=HOME=/root
 ExecStart=%s node %s --root %s
 Restart=always
 RestartSec=2
+MemoryMax=%dM
+Environment=GOMEMLIMIT=%dMiB
 NoNewPrivileges=yes
 
 [Install]
 WantedBy=multi-user.target
-`, description, node.Binary, command, unitWord(root))
+`, description, node.Binary, command, unitWord(root), memory, memory*3/4)
 }
 
 // unitWord quotes text as one word of a command in a unit of systemd, which fills in %h and $HOME otherwise.

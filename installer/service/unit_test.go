@@ -18,6 +18,14 @@ func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 	}
 }
 
+func TestServicesHaveAMemoryLimit(t *testing.T) {
+	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {
+		if !strings.Contains(u.Text, "\nMemoryMax=") || strings.Contains(u.Text, "%!") {
+			t.Errorf("%s:\n%s", u.Name, u.Text)
+		}
+	}
+}
+
 func TestSnapshotsAreSavedByATimer(t *testing.T) {
 	units := Snapshots{Every: 90 * time.Minute, Keep: 3, Store: "/mnt/%h", Key: "age1x"}.Units("/var/lib/sealift")
 	for i, wants := range [][]string{{
