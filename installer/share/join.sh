@@ -28,26 +28,42 @@ host_platform() {
 }
 
 # fetch FILE: takes sealift from the control plane, which is given up when it falls silent. Without a program for TLS the digest
-# alone has to do.
+# alone has to do. It fails if sealift does not come whole.
 fetch() {
     if command -v curl >/dev/null; then
         curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$server/sealift" >"$1"
         return
     fi
-    local line
+    local line size='' got
     exec 3<>"/dev/tcp/$host/$port"
     printf 'GET /sealift HTTP/1.0\r\n\r\n' >&3
-    while IFS= read -r -t 60 line <&3 && [ "$line" != $'\r' ]; do :; done
+    while IFS= read -r -t 60 line <&3 && [ "$line" != $'\r' ]; do
+        case $line in [Cc]ontent-[Ll]ength:*) size=${line//[^0-9]/} ;; esac
+    done
     timeout 600 cat <&3 >"$1"
     exec 3<&-
+    got=$(wc -c <"$1")
+    [ "$got" = "$size" ] || {
+        printf 'join.sh: %s of %s bytes of sealift arrived\n' "$got" "${size:-unknown}" >&2
+        return 1
+    }
 }
 
-# resume_command: how to run this script once more, with words in place of the secrets.
+# resume_command: how to run this script once more, with words in place of the secrets. A script that came with a command is in no file.
 resume_command() {
-    local secrets=TOKEN word
+    local secrets=TOKEN role='' word words=()
     for word in "$@"; do
-        [ "${word#--}" != control-plane ] || secrets="'TOKEN KEY'"
+        if [ "${word#--}" = control-plane ]; then
+            secrets="'TOKEN KEY'" role=' --control-plane'
+        else
+            words+=("$word")
+        fi
     done
+    if [ -n "${BASH_EXECUTION_STRING-}" ]; then
+        printf "the command of 'sealift token create%s'" "$role"
+        [ ${#words[@]} = 0 ] || printf ', and behind it:%s' "$(printf ' %q' "${words[@]}")"
+        return
+    fi
     printf 'echo %s | sudo bash %q' "$secrets" "$(readlink -f "$0")"
     [ $# = 0 ] || printf ' %q' "$@"
 }
@@ -78,7 +94,7 @@ main() {
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
-    fetch "$binary" || die "cannot fetch sealift from $server; see there: systemctl status sealift-node"
+    fetch "$binary" || die "cannot fetch all of sealift from $server; run the command again, or see there: systemctl status sealift-node"
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
         die "$host did not send the sealift that this script was made with; get a new command from: sealift token create"
     chmod 0700 "$binary"
@@ -88,3 +104,4 @@ main() {
 }
 
 main "$@"
+# end of join.sh

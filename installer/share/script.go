@@ -75,6 +75,16 @@ func (s *Script) binaryDigest() (string, error) {
 	return s.digest, nil
 }
 
+// joinCommand fetches the script into a variable, checks that variable, and runs it: no file that another user could replace in between.
+// Words behind the command are words for the script. It is quoted with ' and so has none.
+const joinCommand = `s=$(curl -fsSkm60 https://@SERVER@@PATH@ 2>/dev/null || { exec 3<>/dev/tcp/@HOST@/@PORT@ && printf "GET @PATH@ HTTP/1.0\r\n\r\n" >&3 && timeout 60 sed "1,/^\r\$/d" <&3; }); ` +
+	`case $s in *"@END@") ;; *) echo "join.sh: @SERVER@ did not send it whole; run this command again" >&2; exit 1 ;; esac; ` +
+	`[ "$(printf "%s\n" "$s" | sha256sum)" = "@SHA256@  -" ] || { echo "join.sh: @SERVER@ sent another one than this command was made for; get a new command from: sealift token create" >&2; exit 1; }; ` +
+	`exec bash -c "$s" join.sh "$@"`
+
+// scriptEnd is the last line of the script.
+const scriptEnd = "# end of join.sh"
+
 // Command is what a person runs on a host as root to make it a node: it fetches the script, checks it, and hands it the
 // token, and for a control plane the key of the certificates, without showing them to other users of the host. It needs
 // bash and coreutils; curl is used if it is there. A node that falls silent is waited for a minute.
@@ -87,13 +97,13 @@ func (s *Script) Command(token, certificateKey string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
 	secrets, role := token, ""
 	if certificateKey != "" {
 		secrets, role = token+" "+certificateKey, " control-plane"
 	}
-	return fmt.Sprintf(`( curl -fsSkm60 https://%[1]s%[2]s 2>/dev/null || { exec 3<>/dev/tcp/%[3]s/%[4]s && printf 'GET %[2]s HTTP/1.0\r\n\r\n' >&3 && timeout 60 sed '1,/^\r$/d' <&3; } ) >join.sh && echo '%[5]x  join.sh' | sha256sum --check --quiet && echo '%[6]s' | bash join.sh%[7]s`,
-		s.Address, scriptPath, host, port, sum, secrets, role), nil
+	command := strings.NewReplacer("@SERVER@", s.Address, "@HOST@", host, "@PORT@", port, "@PATH@", scriptPath, "@END@", scriptEnd,
+		"@SHA256@", fmt.Sprintf("%x", sha256.Sum256(text))).Replace(joinCommand)
+	return fmt.Sprintf("echo '%s' | bash -c '%s' join.sh%s", secrets, command, role), nil
 }
 
 // OnlineCommand is the command that an administrator runs as root to join a host online, from the Installer at a server's URL. It

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -196,6 +197,7 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error 
 		return errors.New("the script cannot be made; see the log of this node")
 	}
 	w.Header().Set("Content-Type", "text/x-shellscript")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // so that a client notices when it is cut
 	_, _ = w.Write(text)
 	return nil
 }

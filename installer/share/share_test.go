@@ -40,6 +40,7 @@ type node struct {
 	pki                   string // folder with the CA
 	blobs                 map[string][]byte
 	script                *share.Script
+	scriptText            func() ([]byte, error) // that is served: of script, unless a test sets another one
 	undo                  func(node string) (share.Undo, error)
 	log                   journal
 }
@@ -110,7 +111,8 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 		t.Fatal(err)
 	}
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
-	s := &share.Server{Root: n.root, Binary: binary, Script: n.script.Text, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
+	n.scriptText = n.script.Text
+	s := &share.Server{Root: n.root, Binary: binary, Script: func() ([]byte, error) { return n.scriptText() }, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
 		Blobs: func(_ context.Context, sha256 string) (share.Blob, error) {
 			if data, ok := n.blobs[sha256]; ok {
 				return blob{bytes.NewReader(data)}, nil
@@ -334,9 +336,9 @@ func startsWhatItChecked(t *testing.T, n *node) {
 	}
 	begin := "join --server " + n.address + " --ca-hash " + n.caHash
 	for words, want := range map[string]string{
-		"control-plane": " control-plane with " + token + " " + key + " and\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh control-plane\n",
+		"control-plane": " control-plane with " + token + " " + key + " and\nagain: the command of 'sealift token create --control-plane'\n",
 		"--token " + token + " --cert-key=" + key + " --control-plane --private-address 10.0.0.4": " --control-plane --private-address 10.0.0.4 with " + token + " " + key +
-			" and " + token + " " + key + "\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh --control-plane --private-address 10.0.0.4\n",
+			" and " + token + " " + key + "\nagain: the command of 'sealift token create --control-plane', and behind it: --private-address 10.0.0.4\n",
 	} {
 		if out, err := run(strings.TrimSuffix(command, "control-plane") + words); err != nil || !strings.Contains(out, begin+want) {
 			t.Errorf("%v\n%s\nwant %s", err, out, begin+want)
@@ -345,7 +347,7 @@ func startsWhatItChecked(t *testing.T, n *node) {
 	if err := os.WriteFile(filepath.Join(n.root, "sealift"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := run(command); err == nil || strings.Contains(out, "evil") || !strings.Contains(out, "join.sh: FAILED") {
+	if out, err := run(command); err == nil || strings.Contains(out, "evil") || !strings.Contains(out, "sent another one than this command was made for") {
 		t.Errorf("another sealift was started: %v\n%s", err, out)
 	}
 }
@@ -375,5 +377,103 @@ func TestAWorkerGetsNoSecrets(t *testing.T) {
 		if may := row.key == certificateKey; may != (err == nil) || !may && len(text) > 0 {
 			t.Errorf("%s: the Installer of the bundle is %q, %v", name, text, err)
 		}
+	}
+}
+
+// cutServer passes connections on to a node, and cuts what comes back after some bytes.
+func cutServer(t *testing.T, n *node, after int64) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", n.address)
+				if err != nil {
+					return
+				}
+				defer server.Close()
+				go func() { _, _ = io.Copy(server, client) }()
+				_, _ = io.CopyN(client, server, after)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// withoutCurl is a PATH with all programs of this machine but curl.
+func withoutCurl(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, from := range []string{"/usr/sbin", "/usr/bin"} {
+		programs, err := os.ReadDir(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range programs {
+			if p.Name() != "curl" {
+				_ = os.Symlink(filepath.Join(from, p.Name()), filepath.Join(dir, p.Name())) // some are in both
+			}
+		}
+	}
+	return dir
+}
+
+func TestCutDownloadIsNamed(t *testing.T) {
+	short.Root(t, "a join")
+	n := serve(t)
+	text, err := n.script.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		after int64
+		want  string
+	}{
+		"before the script": {10, "did not send it whole; run this command again"},
+		"in the script":     {int64(len(text)) / 2, "did not send it whole; run this command again"},
+		"in sealift":        {int64(len(text)) + 1<<10, "bytes of sealift arrived"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			large := append([]byte("#!/bin/sh\necho evil\n"), make([]byte, 1<<20)...)
+			if err := os.WriteFile(filepath.Join(n.root, "sealift"), large, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			script := &share.Script{CA: n.script.CA, Address: cutServer(t, n, row.after), Platform: n.script.Platform, Binary: n.script.Binary}
+			n.scriptText = script.Text
+			command, err := script.Command(token, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs none /var/lib && cd /var/lib && "+command)
+			cmd.Env = append(os.Environ(), "PATH="+withoutCurl(t))
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), row.want) || strings.Contains(string(out), "another") || strings.Contains(string(out), "evil") {
+				t.Errorf("%v\n%s\nwant %s", err, out, row.want)
+			}
+		})
+	}
+}
+
+// TestScriptOfAnotherUserIsNotRun has a join.sh in the current folder, as another user may put it there at any moment.
+func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
+	short.Root(t, "a join")
+	n := serve(t)
+	command, err := n.script.Command(token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs none /var/lib && mkdir /var/lib/user && cd /var/lib/user && echo 'echo evil' >join.sh && ln -s /etc/passwd other && "+
+		command+" && cat join.sh && ls /var/lib/user")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), "echo evil\njoin.sh\nother\n") || !strings.Contains(string(out), "join --server") || strings.HasPrefix(string(out), "evil") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -100,11 +100,11 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		explained := append(scenario.Kept(), " transient", "running systemd-timedated.service", "/join.sh", program, carried)
+		explained := append(scenario.Kept(), " transient", "running systemd-timedated.service", program, carried)
 		differences := scenario.Differences(c.facts.Looks[node-1], strings.Split(looks, "\n"), explained...)
 		var own []string
 		for _, line := range differences {
-			if !strings.Contains(line, carried) && !strings.Contains(line, "join.sh") {
+			if !strings.Contains(line, carried) {
 				own = append(own, line)
 			}
 		}
