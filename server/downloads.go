@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/store"
 )
 
@@ -173,11 +174,8 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, c content) error {
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-cache") // clients must revalidate
 	}
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each range could cost a request to the store; RFC 9110 §14.2 allows ignoring them
-	}
 	t := &transfer{SectionReader: io.NewSectionReader(c, 0, c.size)}
-	http.ServeContent(w, r, "", time.Time{}, t)
+	httprange.Serve(w, r, time.Time{}, t)
 	return t.err
 }
 

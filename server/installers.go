@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -197,7 +198,7 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("ETag", `"`+d.sum+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.text))
+	httprange.Serve(w, r, time.Time{}, bytes.NewReader(d.text))
 	return nil
 }
 

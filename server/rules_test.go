@@ -329,8 +329,8 @@ func TestRangesAndConditionsThatFailAreProblems(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
 	for _, path := range []string{"/bundle/" + id + ".tar.gz", "/dist/base-1.0.tar.gz", "/installer/" + id} {
-		for status, header := range map[int][]string{416: {"Range", "bytes=99999999999-"}, 412: {"If-Match", `"other"`}} {
-			a := ask(t, "GET", s.URL+path, "", header...)
+		for header, status := range map[[2]string]int{{"Range", "bytes=99999999999-"}: 416, {"Range", "bytes=-0"}: 416, {"If-Match", `"other"`}: 412} {
+			a := ask(t, "GET", s.URL+path, "", header[:]...)
 			var p server.Problem
 			if err := json.Unmarshal(a.body, &p); err != nil || a.StatusCode != status || p.Status != status || p.Detail == "" || a.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s, %v: %s %q %s", path, header, a.Status, a.Header.Get("Content-Type"), a.body)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -203,7 +204,17 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error 
 }
 
 func (s *Server) program(w http.ResponseWriter, r *http.Request, _ client) error {
-	http.ServeFile(w, r, s.Binary)
+	f, err := os.Open(s.Binary)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	httprange.Serve(w, r, info.ModTime(), f)
 	return nil
 }
 
@@ -347,7 +358,7 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request, c client) error {
 func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 	defer blob.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
+	httprange.Serve(w, r, time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
 	return nil
 }
 

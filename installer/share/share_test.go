@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -475,5 +477,17 @@ func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "echo evil\njoin.sh\nother\n") || !strings.Contains(string(out), "join --server") || strings.HasPrefix(string(out), "evil") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestRangeOfNoBytesIsRefused(t *testing.T) {
+	n := serve(t)
+	s := &share.Server{Root: n.root, Binary: n.script.Binary, Log: slog.New(slog.DiscardHandler)}
+	r := httptest.NewRequest(http.MethodGet, "/sealift", nil)
+	r.Header.Set("Range", "bytes=-0")
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusRequestedRangeNotSatisfiable || !strings.HasPrefix(w.Header().Get("Content-Range"), "bytes */") {
+		t.Errorf("%d %v", w.Code, w.Header())
 	}
 }

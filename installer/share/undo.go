@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -45,7 +46,7 @@ func (s *Server) etcd(w http.ResponseWriter, r *http.Request, c client) error {
 	defer f.Close()
 	s.audit(slog.LevelInfo, "given out", r, identity.ReadUndo, c, nil)
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", time.Time{}, f)
+	httprange.Serve(w, r, time.Time{}, f)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
@@ -149,7 +150,7 @@ func (s *Site) file(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", a.kind)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.data))
+	httprange.Serve(w, r, time.Time{}, bytes.NewReader(a.data))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -85,7 +86,7 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", entry.etag)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if entry.path == "" {
-		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(entry.text))
+		httprange.Serve(w, r, time.Time{}, strings.NewReader(entry.text))
 		return
 	}
 	file, err := os.Open(entry.path)
@@ -94,5 +95,5 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	http.ServeContent(w, r, "", time.Time{}, file)
+	httprange.Serve(w, r, time.Time{}, file)
 }

@@ -1,0 +1,37 @@
+// Package httprange serves content by ranges of bytes, as http.ServeContent does, with two differences. A range of no bytes (bytes=-0)
+// is answered 416 (RFC 9110 §14.1.2), where http.ServeContent sends a Content-Range that cannot be. Several ranges at once are ignored, as
+// RFC 9110 §14.2 allows: each could cost a request to a store.
+package httprange
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Serve answers a request with content, or with the range that it asks for. modified is the zero time if it is not known.
+func Serve(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) {
+	switch asked := r.Header.Get("Range"); {
+	case strings.Contains(asked, ","):
+		r.Header.Del("Range")
+	case isEmpty(asked):
+		size, err := content.Seek(0, io.SeekEnd)
+		if err != nil {
+			http.Error(w, "the content cannot be read", http.StatusInternalServerError)
+			return
+		}
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", size)) // nothing is there, either
+	}
+	http.ServeContent(w, r, "", modified, content)
+}
+
+// isEmpty reports whether a Range is for the last 0 bytes.
+func isEmpty(asked string) bool {
+	set, ok := strings.CutPrefix(asked, "bytes=")
+	first, last, cut := strings.Cut(set, "-")
+	n, err := strconv.ParseInt(strings.TrimSpace(last), 10, 64)
+	return ok && cut && strings.TrimSpace(first) == "" && err == nil && n == 0
+}
