@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/restore"
@@ -292,6 +293,11 @@ func (a commands) printControlPlaneCommand(ctx context.Context) error {
 		return err
 	}
 	command, err := admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
+	var excluded *exclusion.Error
+	if errors.As(err, &excluded) { // the snapshot is from the middle of it
+		fmt.Fprintf(a.Out, "\nno control plane can join yet: %v\n", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 
 // planUpgrade makes and prints the plan, after the checks that it passes.
 func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options install.Options, o upgradeOptions) (plan upgrade.Plan, err error) {
-	in, err := c.Prepare(options, "")
+	in, err := c.Prepare(ctx, options, "")
 	if err != nil {
 		return plan, err
 	}
@@ -169,7 +169,7 @@ func (a commands) runUpgrade(ctx context.Context, options install.Options, stop,
 	if err != nil {
 		return err
 	}
-	in, err := c.Prepare(options, stop)
+	in, err := c.Prepare(ctx, options, stop)
 	if err != nil {
 		return err
 	}

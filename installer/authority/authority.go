@@ -118,15 +118,6 @@ func Read(rootfs string) (s State, ok bool, err error) {
 	return s, true, nil
 }
 
-// CheckNone refuses work that needs one CA of each kind, such as an upgrade, while a rotation is under way.
-func CheckNone() error {
-	s, ok, err := Read("")
-	if err != nil || !ok {
-		return err
-	}
-	return fmt.Errorf("the cluster's CAs are being rotated (since %s); end that first; next: '%s'", s.ID, s.Next())
-}
-
 // Remove ends what a control plane knows of a rotation.
 func Remove(rootfs string) error {
 	file := filepath.Join("/", rootfs, File)

@@ -18,9 +18,9 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
@@ -103,7 +103,7 @@ func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, e
 	}
 	key := ""
 	if i.ControlPlane {
-		if err := authority.CheckNone(); err != nil {
+		if err := (exclusion.Host{}).Check(ctx, a.Client, exclusion.JoinControlPlane); err != nil {
 			return "", err
 		}
 		c, err := a.Cluster(ctx)

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/node"
@@ -75,7 +76,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		}
 	}
 	waiting := func(holder string) { o.Say("waiting for " + holder + ", which works on nodes of this cluster") }
-	err = controlplane.Alone(ctx, view.Cluster(), waiting, func(ctx context.Context) (err error) {
+	err = controlplane.Alone(ctx, view.Cluster(), exclusion.Host{Root: o.Root}, exclusion.Images, waiting, func(ctx context.Context) (err error) {
 		if out, err = targets(ctx, view); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -44,6 +45,8 @@ type Servers interface {
 	Rewrite(ctx context.Context) error
 	// Values calls see with each Secret as etcd has it.
 	Values(ctx context.Context, see func(key, value []byte) error) error
+	// Note tells the cluster which new key is on its way, so that nothing begins that would harm the rotation; "" when it has ended.
+	Note(ctx context.Context, key string) error
 	// Remember has control planes that join later, and upgrades, encrypt Secrets, too.
 	Remember(ctx context.Context) error
 }
@@ -59,6 +62,7 @@ type Rotation struct {
 	Resumes bool
 
 	host    host
+	on      exclusion.Host
 	servers Servers
 	cluster *kube.Cluster // has the Lease that only one holds who restarts API servers
 	journal *lifecycle.Journal
@@ -148,6 +152,9 @@ func (r *Rotation) Plan() (plan lifecycle.Plan) {
 
 // read gives the new key to every API server. None writes with it.
 func (r *Rotation) read(ctx context.Context) error {
+	if err := r.servers.Note(ctx, r.Key); err != nil {
+		return err
+	}
 	c, there, err := r.host.read()
 	if err != nil {
 		return err
@@ -216,7 +223,10 @@ func (r *Rotation) forget(ctx context.Context) error {
 	if err := r.host.write(c); err != nil {
 		return err
 	}
-	return r.spread(ctx)
+	if err := r.spread(ctx); err != nil {
+		return err
+	}
+	return r.servers.Note(ctx, "")
 }
 
 // left are the Secrets that etcd has and that are not encrypted with the new key.

@@ -66,6 +66,7 @@ type model struct {
 	digests map[string]string
 	secrets map[string]string
 	names   []string
+	noted   string // the key that the cluster knows to be on its way
 	joining string // joins at the first look after half of the moments
 }
 
@@ -115,6 +116,9 @@ func (m *model) List(context.Context) ([]string, error) {
 
 func (m *model) Give(_ context.Context, name string) error {
 	m.pass()
+	if m.noted == "" {
+		m.t.Fatalf("moment %d: %s gets keys, and nothing tells other operations of that", m.count, name)
+	}
 	text, err := os.ReadFile(m.hosts[m.names[0]].path(cluster.EncryptionFile))
 	if err == nil && name != m.names[0] {
 		err = m.hosts[name].keep(text)
@@ -159,6 +163,13 @@ func (m *model) Values(_ context.Context, see func(key, value []byte) error) err
 			return err
 		}
 	}
+	return nil
+}
+
+func (m *model) Note(_ context.Context, key string) error {
+	m.pass()
+	m.noted = key
+	m.pass()
 	return nil
 }
 
@@ -212,6 +223,9 @@ func (m *model) ended(t *testing.T, number int) {
 		if with != key {
 			t.Errorf("Secret %s is encrypted with %q", name, with)
 		}
+	}
+	if m.noted != "" {
+		t.Errorf("the cluster still waits for %s", m.noted)
 	}
 }
 

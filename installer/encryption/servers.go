@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
@@ -39,7 +40,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
-	r := &Rotation{log: node.NewLog(o.LogDir, lifecycle.Rotating, o.Output), pause: usePause}
+	r := &Rotation{on: exclusion.Host{Root: o.Root}, log: node.NewLog(o.LogDir, lifecycle.Rotating, o.Output), pause: usePause}
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return nil, err
@@ -61,6 +62,9 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	}
 	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.log}
 	if err := cluster.WaitAPI(ctx, r.log); err != nil {
+		return nil, err
+	}
+	if err := r.on.Check(ctx, admin.Client, exclusion.Keys); err != nil {
 		return nil, err
 	}
 	if err := c.check(ctx); err != nil {
@@ -87,7 +91,7 @@ func (r *Rotation) LogFile() string { return r.log.Name() }
 
 // Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+	return controlplane.Alone(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
 }
 
 // controlPlanes are the API servers of this host's cluster.
@@ -245,6 +249,16 @@ func (c *controlPlanes) Values(ctx context.Context, see func(key, value []byte) 
 // Remember implements Servers.
 func (c *controlPlanes) Remember(ctx context.Context) error {
 	return leader.Insist(ctx, func(ctx context.Context) error { return remember(ctx, c.admin.Client) })
+}
+
+// Note implements Servers.
+func (c *controlPlanes) Note(ctx context.Context, key string) error {
+	return leader.Insist(ctx, func(ctx context.Context) error {
+		if key == "" {
+			return leader.KeysRecord.Forget(ctx, c.admin.Client)
+		}
+		return leader.KeysRecord.Write(ctx, c.admin.Client, map[string]string{"key": key, "leader": c.own})
+	})
 }
 
 // Take has the API server of this control plane use the keys of another one.

@@ -28,7 +28,7 @@ import (
 )
 
 // ownRecord tells of a change, so that any control plane can go on with it.
-const ownRecord leader.Record = "sealift-load-balancer"
+const ownRecord = leader.LoadBalancerRecord
 
 // record is a change that is under way.
 type record struct {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -24,7 +24,7 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return err
 	}
-	if err := authority.CheckNone(); err != nil {
+	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.LoadBalancer); err != nil {
 		return err
 	}
 	name, err := hosts.Name()

@@ -11,16 +11,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/undo"
 )
 
 // Prepare looks at the cluster from this control plane, and at what a change would do. It changes nothing. With Finish, the address may
@@ -39,9 +38,6 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(authority.CheckNone(), (undo.Store{Root: o.Root}).CheckNone()); err != nil {
-		return nil, err
-	}
 	own, err := hosts.Name()
 	if err != nil {
 		return nil, err
@@ -56,6 +52,9 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 	}
 	c := &Change{options: o, objects: view.Cluster(), moved: map[string]bool{}, log: node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)}
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if err := c.on().Check(ctx, c.client, exclusion.LoadBalancer); err != nil {
 		return nil, err
 	}
 	c.host = Node{Root: o.Root, Name: own, Output: c.log, Step: func(line string) { fmt.Fprintf(c.log, "node %s: %s\n", own, line) }}
@@ -97,12 +96,14 @@ func direct(ctx context.Context, address string) (*rest.Config, error) {
 // Close releases the lock of the node.
 func (c *Change) Close() error { return errors.Join(c.journal.Close(), c.log.Close()) }
 
+func (c *Change) on() exclusion.Host { return exclusion.Host{Root: c.options.Root} }
+
 // LogFile is the name of the log of this run.
 func (c *Change) LogFile() string { return c.log.Name() }
 
 // Run makes the change, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (c *Change) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, c.objects, waiting, func(ctx context.Context) error {
+	return controlplane.Alone(ctx, c.objects, c.on(), exclusion.LoadBalancer, waiting, func(ctx context.Context) error {
 		return c.runSteps(ctx, c.log.Narrate(observe))
 	})
 }

@@ -14,6 +14,14 @@ import (
 // no secrets.
 type Record string
 
+// The records. They are removed when the work ends, but for the one of upgrades, which stays.
+const (
+	UpgradeRecord      Record = "sealift-upgrade"
+	CARecord           Record = "sealift-rotation"
+	KeysRecord         Record = "sealift-encryption"
+	LoadBalancerRecord Record = "sealift-load-balancer"
+)
+
 // Read returns the data of the record; known is false if there is none.
 func (r Record) Read(ctx context.Context, client kubernetes.Interface) (data map[string]string, known bool, err error) {
 	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, string(r), metav1.GetOptions{})

@@ -20,8 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -78,9 +79,6 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if err := authority.CheckNone(); err != nil {
-		return nil, err
-	}
 	to, err := Parse(address)
 	if err != nil {
 		return nil, err
@@ -95,10 +93,35 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
 		return nil, err
 	}
-	if err := r.look(ctx, time.Now()); err != nil {
+	err = r.look(ctx, time.Now())
+	if err == nil {
+		err = r.mayBegin(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// begins is the operation for package exclusion. A host that has lost its address has to get the new one first, whatever is half done.
+func (r *Readdress) begins() exclusion.Operation {
+	if r.hasOld() {
+		return exclusion.Readdress
+	}
+	return exclusion.FollowAddress
+}
+
+// mayBegin refuses a change that would harm what is half done. A worker knows only of its own host.
+func (r *Readdress) mayBegin(ctx context.Context) error {
+	var client kubernetes.Interface
+	if r.ControlPlane && r.answers {
+		admin, err := controlplane.AsAdministrator()
+		if err != nil {
+			return err
+		}
+		client = admin.Client
+	}
+	return exclusion.Host{Root: r.options.Root}.Check(ctx, client, r.begins())
 }
 
 // look resumes an interrupted change, or checks the address for a new one.

@@ -9,6 +9,7 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -20,10 +21,10 @@ import (
 // The steps that are looked for in the journal: the one before the first change, the last, and the last of the way back. The node
 // works at its new address since worksStep.
 const (
-	keepStep  = "readdress/keep"
+	keepStep  = exclusion.ReaddressBegin
 	worksStep = "readdress/works"
-	LastStep  = "readdress/ready"
-	backStep  = "readdress/back"
+	LastStep  = exclusion.ReaddressEnd
+	backStep  = exclusion.ReaddressBackEnd
 )
 
 // backSuffix ends the inputs of steps on the way back.
@@ -131,7 +132,7 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 		return err
 	}
 	waiting := func(holder string) { fmt.Fprintf(r.log, "waiting for %s, which restarts control planes\n", holder) }
-	return controlplane.Alone(ctx, view.Cluster(), waiting, run)
+	return controlplane.Alone(ctx, view.Cluster(), exclusion.Host{Root: r.options.Root}, r.begins(), waiting, run)
 }
 
 func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) error {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -76,6 +77,11 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 		return nil, err
 	}
 	r := &Restore{Volumes: Volumes{read: o.Volumes}, besides: o.Besides, root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
+	if o.Besides == nil { // it is no part of an undo
+		if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Restore); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.fit(); err != nil {
 		return nil, err
 	}
@@ -167,9 +173,6 @@ const (
 	separator      = " "
 )
 
-// resumeTime is how long a restore that was interrupted is resumed. After that, a new one begins.
-const resumeTime = 24 * time.Hour
-
 // interrupted returns when the restore of a snapshot began that was not finished, or "", and whether it has made etcd's data.
 func interrupted(records []lifecycle.Record, identity string, now time.Time) (generation string, made bool) {
 	for _, rec := range records {
@@ -184,7 +187,7 @@ func interrupted(records []lifecycle.Record, identity string, now time.Time) (ge
 		}
 	}
 	at, err := time.Parse(generationTime, generation)
-	if err != nil || at.After(now) || now.Sub(at) > resumeTime {
+	if err != nil || at.After(now) || now.Sub(at) > exclusion.RestoreResumes {
 		return "", false
 	}
 	return generation, made

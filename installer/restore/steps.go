@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -26,7 +27,7 @@ import (
 // The steps that are looked for in the journal: the one that makes etcd's data, and the last.
 const (
 	dataStep = "restore/data"
-	LastStep = "restore/ready"
+	LastStep = exclusion.RestoreEnd
 )
 
 // How long a step may take: several times what a slow disk needs.
@@ -47,7 +48,7 @@ type step struct {
 
 // Plan returns the steps. Those that an interrupted restore has finished are skipped when it runs.
 func (r *Restore) Plan() (plan lifecycle.Plan) {
-	stop := step{"restore/stop", "stop the kubelet, the API server and etcd", shortTime, r.stop}
+	stop := step{exclusion.RestoreBegin, "stop the kubelet, the API server and etcd", shortTime, r.stop}
 	steps := []step{{dataStep, "make etcd's data of the snapshot", copyTime, r.makeData}, stop}
 	if r.from == nil {
 		steps = []step{stop, {dataStep, "make etcd's data of this host's own", copyTime, r.makeData}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -51,6 +52,9 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 		return nil, err
 	}
 	if err := o.Set.CheckAddress(r.store); err != nil {
+		return nil, err
+	}
+	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Undo); err != nil {
 		return nil, err
 	}
 	if err := checkAuthority(filepath.Join(cluster.PKI, "ca.crt"), o.Set.Time); err != nil {
@@ -117,12 +121,9 @@ func (r *Revert) Close() error {
 	return err
 }
 
-// checkAuthority refuses to go back beyond a rotation of the cluster's CA, or during one: etcd's data and the files from before name
+// checkAuthority refuses to go back beyond a rotation of the cluster's CA: etcd's data and the files from before name
 // the old CA.
 func checkAuthority(file string, upgraded time.Time) error {
-	if err := authority.CheckNone(); err != nil {
-		return err
-	}
 	ca, err := identity.ReadCA(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

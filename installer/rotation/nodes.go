@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/intent"
@@ -28,7 +29,6 @@ import (
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -65,7 +65,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (undo.Store{Root: o.Root}).CheckNone(); err != nil {
+	if err := r.on().Check(ctx, admin.Client, exclusion.CAs); err != nil {
 		return nil, err
 	}
 	n := &nodes{own: r.own, root: o.Root, admin: admin, view: view, output: r.log}
@@ -91,17 +91,14 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 // Close releases the lock of the node.
 func (r *Rotation) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
 
+func (r *Rotation) on() exclusion.Host { return exclusion.Host{Root: r.options.Root} }
+
 // LogFile is the name of the log of this run.
 func (r *Rotation) LogFile() string { return r.log.Name() }
 
 // Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, waiting, func(ctx context.Context) error {
-		if err := (undo.Store{Root: r.options.Root}).CheckNone(); err != nil { // it may have begun meanwhile
-			return err
-		}
-		return r.run(ctx, r.log.Narrate(observe))
-	})
+	return controlplane.Alone(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
 }
 
 // nodes are those of this host's cluster.

@@ -23,7 +23,7 @@ import (
 )
 
 // ownRecord tells of a rotation, so that no other control plane begins one.
-const ownRecord leader.Record = "sealift-rotation"
+const ownRecord = leader.CARecord
 
 // insist repeats a request while the API is away.
 func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {

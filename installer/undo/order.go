@@ -163,12 +163,3 @@ func (s Store) Ordered() (set Set, o Order, ok bool, err error) {
 	}
 	return set, o, ok, err
 }
-
-// CheckNone refuses other work while this control plane goes back.
-func (s Store) CheckNone() error {
-	_, o, ok, err := s.Ordered()
-	if err != nil || !ok || o.Stage == Armed {
-		return err
-	}
-	return fmt.Errorf("the control planes are going back to where they were before an upgrade; end that first: run 'sealift upgrade undo' on %s", o.Leader)
-}

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/exclusion"
+	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/undo"
 )
@@ -67,6 +69,9 @@ func TestOrdersThatNobodyFollows(t *testing.T) {
 func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
+	if err := os.Remove(lifecycle.JournalFile(node.StateDir(h.Root))); err != nil { // it is none
+		t.Fatal(err)
+	}
 	if _, _, ok, err := h.Ordered(); ok || err != nil {
 		t.Errorf("without a set: %t, %v", ok, err)
 	}
@@ -82,7 +87,7 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	}
 	wait := func(want bool) {
 		t.Helper()
-		if err := h.CheckNone(); (err != nil) != want || want && !strings.Contains(err.Error(), "run 'sealift upgrade undo' on host-1") {
+		if err := (exclusion.Host{Root: h.Root}).Check(t.Context(), nil, exclusion.Upgrade); (err != nil) != want || want && !strings.Contains(err.Error(), "run 'sealift upgrade undo' on host-1") {
 			t.Errorf("%v, want a refusal: %t", err, want)
 		}
 	}

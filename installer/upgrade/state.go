@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -92,7 +93,7 @@ func (s State) after(last State) (State, error) {
 
 // The ConfigMap with the state. Others write that the upgrade is to pause.
 const (
-	stateName = "sealift-upgrade"
+	stateName = string(leader.UpgradeRecord)
 	stateKey  = "state.json"
 	pausedKey = "paused"
 )

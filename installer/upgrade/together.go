@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -110,10 +110,7 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 func (u *Undo) lead(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if u.order.Stage == undo.Armed {
 		waiting := func(holder string) { say("waiting for " + holder + ", which restarts control planes") }
-		if err := controlplane.Alone(ctx, u.cluster.view.Cluster(), waiting, func(ctx context.Context) error {
-			if err := authority.CheckNone(); err != nil {
-				return err
-			}
+		if err := controlplane.Alone(ctx, u.cluster.view.Cluster(), exclusion.Host{Root: u.root}, exclusion.Undo, waiting, func(ctx context.Context) error {
 			return u.arm(ctx, observe, say)
 		}); err != nil {
 			return errors.Join(err, restore.Disarm(u.order.ID), u.Set.DropOrder()) // the others see that there is none

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -36,6 +37,7 @@ type Undo struct {
 	Away  string
 
 	own     string   // this node
+	root    string   // install root
 	cluster *Cluster // nil while the API is away
 	revert  *revert.Revert
 	order   *undo.Order // nil if this is the only control plane
@@ -43,7 +45,7 @@ type Undo struct {
 
 // PrepareUndo looks at what going back would do, and changes nothing.
 func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *Undo, err error) {
-	u := &Undo{own: name}
+	u := &Undo{own: name, root: root}
 	if u.Set, err = (undo.Store{Root: root}).Newest(); err != nil {
 		return nil, err
 	}
@@ -58,6 +60,11 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 		u.order = &o
 	}
 	u.findNodes(ctx, name)
+	if u.cluster != nil {
+		if err := (exclusion.Host{Root: root}).Check(ctx, u.cluster.admin.Client, exclusion.Undo); err != nil {
+			return nil, err
+		}
+	}
 	u.revert, err = revert.Open(ctx, revert.Options{Root: root, Node: name, Set: u.Set, Order: u.order, Output: output})
 	if err != nil {
 		return nil, u.elsewhere(err)

@@ -7,7 +7,6 @@
 package upgrade
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +22,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
@@ -100,8 +99,8 @@ func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 
 // Prepare completes the options of an install for this host, and makes the plan of its upgrade. stop is the version of
 // Kubernetes to stop at on the way; "" goes to that of the Installer.
-func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, error) {
-	if err := checkNone(o.Root); err != nil {
+func (c *Cluster) Prepare(ctx context.Context, o install.Options, stop string) (*install.Install, error) {
+	if err := (exclusion.Host{Root: o.Root}).Check(ctx, c.admin.Client, exclusion.Upgrade); err != nil {
 		return nil, err
 	}
 	address, err := netip.ParseAddr(c.admin.Address)
@@ -139,11 +138,6 @@ func (c *Cluster) leave(whole, id string) {
 	if c.begun != nil && c.begun.untouched() && c.begun.Whole != whole && c.begun.Upgrade != id {
 		c.begun = nil
 	}
-}
-
-// checkNone refuses an upgrade during a rotation of CAs, and during an undo.
-func checkNone(root string) error {
-	return errors.Join(authority.CheckNone(), undo.Store{Root: cmp.Or(root, node.DefaultRoot)}.CheckNone())
 }
 
 // Stops are the versions of Kubernetes at which the upgrade stops on its way to the last, one for each minor version between: the
@@ -209,16 +203,13 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 		return fmt.Errorf("read the running sealift: %w", err)
 	}
 	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
-	return controlplane.Alone(ctx, c.view.Cluster(), func(holder string) {
+	return controlplane.Alone(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root()}, exclusion.Upgrade, func(holder string) {
 		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
 	}, r.lead)
 }
 
 // lead goes through the phases.
 func (r *run) lead(ctx context.Context) (err error) {
-	if err := checkNone(r.in.Root()); err != nil { // it may have begun while another one was waited for
-		return err
-	}
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
