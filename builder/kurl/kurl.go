@@ -38,10 +38,13 @@ import (
 const Platform = "linux/amd64"
 
 // What an archive may unpack to unless the options say otherwise. The largest of kURL's bundles have some ten thousand files and a
-// dozen GiB; an archive without an index can promise little and unpack to anything.
+// dozen GiB; an archive without an index can promise little and unpack to anything. So the default grows with the bytes of the archive
+// that were read: holes and zeros cost nothing to send. Images, the most of a bundle, unpack to three times their size.
 const (
 	DefaultMaxSize  = 64 << 30
 	DefaultMaxFiles = 200_000
+	DefaultMaxRatio = 32
+	freeSize        = 64 << 20 // for which the ratio does not count
 )
 
 // Options says where packages go.
@@ -49,7 +52,7 @@ type Options struct {
 	Dir   string         // of the packages, each <name>-<version>.tar.gz
 	Spool string         // for the files of one archive while it is read; "" for Dir
 	Key   *signature.Key // signs the packages, if it is not nil
-	// What an archive may unpack to, in bytes and in entries: 0 for the default, negative for no bound.
+	// What an archive may unpack to, in bytes and in entries: 0 for the defaults, negative for no bound.
 	MaxSize, MaxFiles int64
 }
 
@@ -89,8 +92,13 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, spool.Remove()) }()
-	u := &unpacked{spool: spool.Path, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles), left: bound(o.MaxSize, DefaultMaxSize)}
-	if err := u.read(ctx, r, bound(o.MaxSize, DefaultMaxSize)); err != nil {
+	u := &unpacked{spool: spool.Path, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles),
+		maxSize: func() int64 { return bound(o.MaxSize, DefaultMaxSize) }}
+	if o.MaxSize == 0 {
+		archive := &counted{r: r}
+		r, u.maxSize = archive, archive.allowed
+	}
+	if err := u.read(ctx, r); err != nil {
 		return Result{}, err
 	}
 	if err := u.addUtility(); err != nil {
@@ -120,7 +128,8 @@ type unpacked struct {
 	entries int64
 
 	maxFiles int64
-	left     int64 // bytes that may be written still: a sparse entry has more than the archive inflates to
+	maxSize  func() int64
+	written  int64 // bytes: a sparse entry has more than the archive inflates to
 }
 
 // bound is a limit of the options as a number to compare with.
@@ -134,18 +143,39 @@ func bound(limit, byDefault int64) int64 {
 	return limit
 }
 
-// limited ends a stream once it has given more bytes than it may. What is left out of an archive counts, too: it is inflated.
-type limited struct {
-	r    io.Reader
-	left int64
+// counted counts the bytes of an archive that were read.
+type counted struct {
+	r io.Reader
+	n int64
 }
 
-var errTooLarge = errors.New("too large")
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// allowed is what the archive may have unpacked to so far.
+func (c *counted) allowed() int64 { return min(DefaultMaxSize, freeSize+DefaultMaxRatio*c.n) }
+
+// limited ends a stream once more bytes have passed than may. What is left out of an archive counts, too: it is inflated.
+type limited struct {
+	r      io.Reader
+	passed *int64
+	max    func() int64
+}
+
+// tooLargeError says that an archive unpacks to more than is allowed.
+type tooLargeError struct{ max int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("unpacks to more than %d bytes; if you trust it, take it in with 'sealift import --max-size'", e.max)
+}
 
 func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, errTooLarge
+	if *l.passed += int64(n); *l.passed > l.max() {
+		return 0, &tooLargeError{l.max()}
 	}
 	return n, err
 }
@@ -153,16 +183,17 @@ func (l *limited) Read(p []byte) (int, error) {
 // link is an entry that has the content of another.
 type link struct{ dir, path, target string }
 
-func (u *unpacked) read(ctx context.Context, r io.Reader, maxSize int64) (err error) {
+func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 	gz, err := gzip.NewReader(r)
 	if err != nil {
 		return fmt.Errorf("not an archive of kURL's: %w", err)
 	}
 	defer gz.Close()
-	inflated := &limited{gz, maxSize}
+	inflated := &limited{gz, new(int64), u.maxSize}
 	defer func() {
-		if errors.Is(err, errTooLarge) {
-			err = fmt.Errorf("unpacks to more than %d bytes; if you trust it, take it in with 'sealift import --max-size'", maxSize)
+		var large *tooLargeError
+		if errors.As(err, &large) {
+			err = large // the archive is not damaged, whatever was read when it ended
 		}
 	}()
 	for entries := tar.NewReader(inflated); ; {
@@ -259,12 +290,10 @@ func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bun
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	sum := sha256.New()
-	inside := &limited{content, u.left}
-	size, err := io.Copy(io.MultiWriter(w, sum), inside)
+	size, err := io.Copy(io.MultiWriter(w, sum), &limited{content, &u.written, u.maxSize})
 	if err != nil {
 		return bundle.File{}, err
 	}
-	u.left = inside.left
 	return bundle.File{Path: name, Mode: mode, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
 		Open: func() (io.ReadCloser, error) { return os.Open(kept) }}, nil
 }

@@ -219,6 +219,18 @@ func TestSparseEntriesCount(t *testing.T) {
 		if _, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir()}); err != nil {
 			t.Errorf("%s: within the bound: %v", format, err)
 		}
+		if err := os.Truncate(filepath.Join(dir, "holes"), 100<<20); err != nil {
+			t.Fatal(err)
+		}
+		if data, err = exec.CommandContext(t.Context(), "tar", "--sparse", "--format="+format, "-C", root, "-czf", "-", "addons").Output(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "unpacks to more than 67") {
+			t.Errorf("%s: an archive of %d bytes, by default: got %v", format, len(data), err)
+		}
+		if _, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir(), MaxSize: 200 << 20}); err != nil {
+			t.Errorf("%s: within the bound of an option: %v", format, err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type importOptions struct {
 	format string
 	size   byteSize
 	files  int64
+	sized  bool // a person said so
 }
 
 func (a commands) importCommand() *cobra.Command {
@@ -33,14 +34,18 @@ image in kURL's shared/kurl-util.tar becomes a package kurl-util. A bundle with 
 contains the newest one of the store.
 
 The size of an archive without an index is not known in advance. An archive that exceeds --max-size or --max-files
-is refused, and everything unpacked from it is removed.`,
+is refused, and everything unpacked from it is removed. Without --max-size, an archive may also unpack to no more than
+32 times its own size, plus 64 MiB.`,
 		Example: `  sealift import minio-2025-10-15T17-29-55Z.tar.gz registry-3.1.1.tar.gz --out packages
   sealift import kurl-bundle.tar.gz --out packages --key site.key -o json
   sealift import everything.tar.gz --out packages --max-size 200GiB`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.importArchives(cmd.Context(), args, o) },
 	}
 	flags := cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.sized = flags.Changed("max-size")
+		return a.importArchives(cmd.Context(), args, o)
+	}
 	flags.StringVar(&o.out, "out", "", "folder for the packages")
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages")
 	flags.Var(&o.size, "max-size", "largest unpacked size of an archive, such as 200GiB, or none for no limit")
@@ -63,8 +68,12 @@ func (a commands) importArchives(ctx context.Context, archives []string, o impor
 		return err
 	}
 	results := []kurl.Result{}
+	options := kurl.Options{Dir: o.out, Key: key, MaxFiles: o.files}
+	if o.sized {
+		options.MaxSize = int64(o.size)
+	}
 	for _, name := range archives {
-		result, err := importOne(ctx, name, kurl.Options{Dir: o.out, Key: key, MaxSize: int64(o.size), MaxFiles: o.files})
+		result, err := importOne(ctx, name, options)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

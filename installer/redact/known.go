@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// minKnown is the shortest value that Hide masks, in bytes. Shorter ones occur by accident in every text.
-const minKnown = 4
+// minKnown is the shortest value that Hide masks, in bytes. Shorter ones are words that logs are full of, such as kurl: a user of a
+// database may have that for a password.
+const minKnown = 8
 
 // Hide masks these values from now on, wherever they stand, and their base64. Of a value with several lines it masks each
 // line.

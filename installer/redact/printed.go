@@ -18,6 +18,8 @@ func printedSecrets() []rule {
 		one(`(\bsshpass\s+-p\s*)(?:"[^"]*"|'[^']*'|\S+)`, `$1`+Mask, "sshpass"),
 		one(`(\b(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|mongo|mongosh)\b(?:\s+[^\s|;&]+)*?\s+-p)(?:"[^"]*"|'[^']*'|[^\s|;&-][^\s|;&]*)`, `$1`+Mask, "mysql", "mariadb", "mongo"),
 		one(`(\bredis-cli\b(?:\s+[^\s|;&]+)*?\s+-a\s*)(?:"[^"]*"|'[^']*'|[^\s|;&]+)`, `$1`+Mask, "redis-cli"),
+		one(`(\bopenssl\b(?:\s+[^\s|;&]+)*?\s+-[kK]\s+)(?:"[^"]*"|'[^']*'|[^\s|;&]+)`, `$1`+Mask, "openssl"),
+		one(`(\s-pass(?:in|out)?[ =]\s*["']?pass:)[^\s"'|;&]+`, `$1`+Mask, "-pass"),
 		one(`(\s-p)([^\s=:/-][^\s]{5,})(\s+-[A-Za-z]|\s*$)`, `$1`+Mask+`$3`, " -p"),
 		// entries of connection strings
 		one(`(?i)(\b(?:pwd|accountkey|sharedaccesskey|sharedaccesssignature)\s*=\s*)[^\s;,&"'/][^\s;,&"']*`, `$1`+Mask, "pwd", "accountkey", "sharedaccess"),
@@ -28,7 +30,8 @@ func printedSecrets() []rule {
 		one(`https://hooks\.slack\.com/services/\S+`, Mask, "hooks.slack.com"),
 		one(`\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|\bsk-(?:proj-|ant-)?[A-Za-z0-9_-]{20,}`, Mask, "k_live", "k_test", "sk-"),
 		one(`\bAIza[A-Za-z0-9_-]{35}`, Mask, "aiza"),
-		one(`\bhv[sb]\.[A-Za-z0-9_-]{20,}|\bdop_v1_[a-f0-9]{64}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`, Mask, "hvs.", "hvb.", "dop_v1", "sg."),
+		one(`(?i)\bAGE-SECRET-KEY-[A-Z0-9-]{10,}`, Mask, "age-secret-key-"),
+		one(`\bhv[sbr]\.[A-Za-z0-9_-]{8,}|\b[sbr]\.[A-Za-z0-9]{24}(?:\.[A-Za-z0-9]{5,6})?\b|\bdop_v1_[a-f0-9]{64}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`, Mask, "s.", "b.", "r.", "dop_v1", "sg."),
 		// credentials of registries, in base64
 		one(`(?i)(\.?dockerconfigjson\\*["']?\s*[:=]\s*\\*["']?)[A-Za-z0-9+/=]{8,}`, `$1`+Mask, "dockerconfigjson"),
 		one(`(?i)(\.?dockercfg\\*["']?\s*[:=]\s*\\*["']?)[A-Za-z0-9+/=]{8,}`, `$1`+Mask, "dockercfg"),

@@ -79,6 +79,9 @@ func TestNothingOfASecretIsLeft(t *testing.T) {
 		"mysql -u root -pPEARL db", "/usr/bin/mysqldump -h db -pPEARL", "sshpass -p PEARL ssh x", "sshpass -pPEARL ssh x", "redis-cli -h x -a PEARL ping",
 		"Server=x;User=y;pwd=PEARL;", "AccountName=x;AccountKey=PEARL/+abc==;", "ghp_PEARL0123456789abcdef0123456789abcdef", "key AKIAPEARL0123456789A used",
 		"xoxb-123456789012-PEARL", ".dockerconfigjson: UEVBUkwPEARL0123==", `".dockerconfigjson":"eyJhdXRocyI6PEARL="`, "glpat-PEARL0123456789abcdef",
+		"# AGE-SECRET-KEY-1PEARL0QQQQ", "key is age-secret-key-1PEARL0123456789 here", "AGE-SECRET-KEY-PQ-1PEARL0123456789",
+		"openssl enc -aes-256-cbc -k PEARL -in a", "/usr/bin/openssl enc -d -K PEARL -iv 00", `openssl enc -salt -k "a PEARL"`, "openssl rsa -passin pass:PEARL -in a -passout pass:PEARL",
+		"vault login s.PEARL0123456789abcdefABC", "X-Vault: hvs.CAESPEARL", "hvb.PEARL0123456789abcdef", "s.PEARL0123456789abcdefABC.Nsp01",
 		"- name: DB_PASSWORD\n  # c\n  value: PEARL", "- name: TOKEN\n  value: |\n    PEARL\n",
 	} {
 		got := masked(t, text+"\n")
@@ -104,6 +107,7 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 		"volumes:\n- name: tls\n  secret:\n    secretName: tls\n    defaultMode: 420\n",
 		"authorization:\n  mode: Webhook\nPWD=/root\n", "clientAuth: no\n--client-cert-auth=true\n",
 		"2026-11-20T12:00:00.123456Z container 1f3a.2b\n",
+		"curl -k https://10.0.0.1/x\nopenssl x509 -in a -noout\nage1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p\nservices.k8s.io pods.metrics\n",
 		"mkdir -p /var/lib/x\ntar -px -f a.tar\nps -p 1234 -o args\nPWD=/root OLDPWD=/tmp\nnetstat -plnt\n",
 		strings.Repeat("a long line without any ", 4000) + "\n",
 	} {

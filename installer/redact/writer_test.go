@@ -61,3 +61,16 @@ func TestNamesOfSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestShortValuesAreNotHidden has a user of a database whose password is a word that every log of kURL has.
+func TestShortValuesAreNotHidden(t *testing.T) {
+	d := redact.New()
+	d.Hide("kurl", "admin12", "kurl-kurl")
+	var out strings.Builder
+	if err := d.Copy(&out, strings.NewReader("kurl: admin12 runs kurl-kurl, not kurl\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "kurl: admin12 runs "+redact.Mask+", not kurl\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -90,7 +90,7 @@ func (f *File) Place(path string, mode os.FileMode) error {
 	return f.Close()
 }
 
-// ErrNotRegular says that path is a device, a pipe or a folder, which must not be replaced by a file.
+// ErrNotRegular says that path is a device, a pipe, a folder or a link to nothing, which must not be replaced by a file.
 var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
 
 // checkReplaceable refuses paths that are not regular files, such as /dev/null.
@@ -99,6 +99,17 @@ func checkReplaceable(path string, stat func(string) (fs.FileInfo, error)) error
 		return fmt.Errorf("%s %w", path, ErrNotRegular)
 	}
 	return nil
+}
+
+// stat is os.Stat, but for a link to nothing, which it does not take for a free name.
+func stat(path string) (fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if link, linkErr := os.Lstat(path); linkErr == nil {
+			return link, nil
+		}
+	}
+	return info, err
 }
 
 // Discard removes the file. After Commit it does nothing.
@@ -144,7 +155,7 @@ func Copy(path string, mode os.FileMode, from string) (err error) {
 // Fill calls fill to write a file. If fill fails, the old file stays. It first removes the temporary files that killed processes
 // left for path, as far as the folder can be read.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
-	if err := checkReplaceable(path, os.Stat); err != nil { // before fill writes anything
+	if err := checkReplaceable(path, stat); err != nil { // before fill writes anything
 		return err
 	}
 	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil && !errors.Is(err, fs.ErrPermission) {

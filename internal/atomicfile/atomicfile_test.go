@@ -255,6 +255,28 @@ func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
 	}
 }
 
+func TestLinkToNothingIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "out")
+	if err := os.Symlink(filepath.Join(dir, "nothing"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Write(link, []byte("x")); !errors.Is(err, atomicfile.ErrNotRegular) {
+		t.Errorf("got %v", err)
+	}
+	f, err := atomicfile.Create(dir, ".out.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Discard()
+	if err := f.Commit(link, 0o644); !errors.Is(err, atomicfile.ErrNotRegular) {
+		t.Errorf("got %v", err)
+	}
+	if to, err := os.Readlink(link); err != nil || filepath.Base(to) != "nothing" {
+		t.Errorf("the link is gone: %s, %v", to, err)
+	}
+}
+
 func TestAFolderIsSweptWhenItsOwnerIsGone(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.MkdirTemp(dir, "x-*")

@@ -75,7 +75,7 @@ func SyncIn(dir *os.Root) error {
 // stat looks at a path, or at a name in the open folder. There it takes a symbolic link for the regular file that replaces it.
 func (f *File) stat(path string) (fs.FileInfo, error) {
 	if f.dir == nil {
-		return os.Stat(path)
+		return stat(path)
 	}
 	info, err := f.dir.Lstat(filepath.Base(path))
 	if err == nil && info.Mode().Type() == fs.ModeSymlink {

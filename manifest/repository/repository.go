@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +28,12 @@ type Repository struct {
 	path string // absolute
 	real string // the same without symbolic links
 	root *os.Root
+	// links counts the names that files with several have outside of version control.
+	links func() (map[file]uint64, error)
 }
+
+// file identifies a file whatever its name.
+type file struct{ device, inode uint64 }
 
 // Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under version
 // control or, without one, the directory that has addons. A symbolic link is never taken for the repository, because it may lead
@@ -78,6 +85,7 @@ func At(where string) (*Repository, error) {
 		return nil, fmt.Errorf("open repository: %w", err)
 	}
 	r := &Repository{path: where, root: root}
+	r.links = sync.OnceValues(r.countLinks)
 	if r.real, err = filepath.EvalSymlinks(where); err != nil {
 		return nil, errors.Join(fmt.Errorf("open repository: %w", err), root.Close())
 	}
@@ -149,7 +157,46 @@ func (r *Repository) check(f *os.File) error {
 	if slices.Contains(strings.Split(below, string(filepath.Separator)), versionControl) {
 		return fmt.Errorf("%w: it belongs to version control", ErrOutside)
 	}
+	return r.checkLinks(info)
+}
+
+// checkLinks refuses a file that has another name outside of the repository, or in what version control keeps: a hard link leads out as
+// a symbolic one does.
+func (r *Repository) checkLinks(info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Nlink < 2 {
+		return nil
+	}
+	names, err := r.links()
+	if err != nil {
+		return fmt.Errorf("look for its hard links: %w", err)
+	}
+	if names[file{stat.Dev, stat.Ino}] < stat.Nlink {
+		return fmt.Errorf("%w: it is a hard link, and its file has a name elsewhere; copy the file", ErrOutside)
+	}
 	return nil
+}
+
+func (r *Repository) countLinks() (map[file]uint64, error) {
+	names := make(map[file]uint64)
+	return names, fs.WalkDir(r.root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.Name() == versionControl && e.IsDir():
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 {
+			names[file{stat.Dev, stat.Ino}]++
+		}
+		return nil
+	})
 }
 
 // explain tells an escape, for which package os has no error value, from other failures, which name the whole path.

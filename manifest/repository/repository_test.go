@@ -102,6 +102,30 @@ func TestNothingElseIsRead(t *testing.T) {
 	}
 }
 
+// TestHardLinkDoesNotLeadOut has hard links to a file beside the repository, to one of version control, and to others of the repository.
+func TestHardLinkDoesNotLeadOut(t *testing.T) {
+	base, addOn := tree(t, true)
+	for name, to := range map[string]string{"outside": "secret", "versioned": "repo/.git/config", "inside": "repo/files/a"} {
+		if err := os.Link(filepath.Join(base, to), filepath.Join(addOn, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := repository.Of(addOn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for name, refused := range map[string]bool{"outside": true, "versioned": true, "inside": false} {
+		f, err := r.Open("addons/demo/1.0/" + name)
+		if errors.Is(err, repository.ErrOutside) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
+	}
+}
+
 func TestALinkIsNeverTakenForTheRepository(t *testing.T) {
 	base, _ := tree(t, true)
 	link(t, filepath.Join(base, "other", "demo"), filepath.Join(base, "repo", "addons", "linked"))
