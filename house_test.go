@@ -223,6 +223,34 @@ func TestOnlyTwoPackagesLinkHelm(t *testing.T) {
 	}
 }
 
+// TestTemplatesOfTenantsRunInChildren keeps templates where package sandbox bounds them. Package preflight/template parses the language of
+// text/template and executes it itself; its templates come with packages. helm/release asks Helm for lookup only.
+func TestTemplatesOfTenantsRunInChildren(t *testing.T) {
+	executors := []string{"fleet/values", "helm/engine", "helm/release", "preflight", "preflight/template"}
+	all, ours := house(t)
+	var found []string
+	for _, path := range ours {
+		if slices.ContainsFunc(all[path], func(imported string) bool {
+			return imported == "text/template" || imported == "github.com/Masterminds/sprig/v3" || imported == "helm.sh/helm/v4/pkg/engine"
+		}) {
+			found = append(found, strings.TrimPrefix(path, module))
+		}
+	}
+	if !slices.Equal(found, executors) {
+		t.Errorf("%v execute templates; %v may, and do", found, executors)
+	}
+	for _, path := range ours {
+		program := strings.TrimPrefix(path, module)
+		if !within(program, "cmd") || chain(all, path, module+"internal/sandbox") == nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(program, "main.go"))
+		if err != nil || !bytes.Contains(text, []byte("func main() {\n\tsandbox.Main(")) {
+			t.Errorf("%s may have to be a child that renders, and its main does not begin with sandbox.Main: %v", program, err)
+		}
+	}
+}
+
 // maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
 const maxNode = 54 << 20
 

@@ -27,8 +27,15 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/charts"
 )
+
+// TestMain lets this binary render charts.
+func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
+	os.Exit(m.Run())
+}
 
 const (
 	fromRegistry   = "chart hello oci://registry.example.io/charts/hello 1.2.3 --namespace=greetings\n"

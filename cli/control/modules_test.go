@@ -14,9 +14,17 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/control"
+	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/output"
 )
+
+// TestMain lets this binary render charts.
+func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
+	os.Exit(m.Run())
+}
 
 const moduleHook = `#!/bin/bash
 if [[ $1 == --config ]]; then echo '{configVersion: v1, beforeHelm: 1, kubernetes: [{name: ns, kind: ns, nameSelector: {matchNames: [default]}, jqFilter: .metadata.name, keepFullObjectsInMemory: false}]}'; exit; fi

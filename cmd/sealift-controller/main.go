@@ -9,9 +9,13 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/control"
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 func main() {
+	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	if os.Getpid() == 1 {
 		os.Exit(control.RunAsInit(os.Stderr))
 	}

@@ -11,11 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 // TestMain lets this binary be the program.
 func TestMain(m *testing.M) {
+	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	if os.Getenv("SEALIFT_TEST_MAIN") != "" {
 		main()
 		return

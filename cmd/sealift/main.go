@@ -8,9 +8,12 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 func main() {
+	sandbox.Main(engine.Tasks()...)
 	command := run
 	if filepath.Base(os.Args[0]) == keep.ChannelsName {
 		command = keep.RunChannels

@@ -10,11 +10,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/flood"
 )
 
 // TestMain lets scripts run this binary as the command sealift, and under the name of channels.
 func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
 	testscript.Main(m, map[string]func(){"sealift": main, "flood": flood.Main, keep.ChannelsName: main})
 }
 

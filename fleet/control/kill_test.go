@@ -22,7 +22,10 @@ import (
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -31,6 +34,7 @@ const hubVariable = "SEALIFT_TEST_HUB"
 
 // TestMain lets this binary be a hub, or the command of a carried cluster, that can be killed.
 func TestMain(m *testing.M) {
+	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	if os.Getenv(carriedVariable) != "" {
 		os.Exit(applyParcel())
 	}

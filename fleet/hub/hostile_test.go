@@ -32,7 +32,10 @@ import (
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/clusterapi"
@@ -44,6 +47,7 @@ import (
 const hubVariable, userVariable, heapVariable = "SEALIFT_TEST_HUB", "SEALIFT_TEST_USER", "SEALIFT_TEST_HEAP"
 
 func TestMain(m *testing.M) {
+	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	file := os.Getenv(hubVariable)
 	if file == "" {
 		os.Exit(m.Run())

@@ -49,6 +49,9 @@ type pass struct {
 	selected []release.Cluster
 	releases []caaph.HelmReleaseProxy
 
+	rendering time.Duration // how long values were rendered
+	exceeded  error         // the limit that the template exceeded, or nil
+
 	problem release.Condition // the first one, which the condition shows
 	errs    []error           // what is tried again
 	again   time.Duration

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,8 @@ func (c *clusters) list(ctx context.Context, namespace string) ([]unstructured.U
 	kind.Kind += "List"
 	list.SetGroupVersionKind(kind)
 	err = c.reader.List(ctx, list, client.InNamespace(namespace))
+	// a cache has no order, and a condition shows the first problem
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return list.Items, err
 }
 

@@ -27,7 +27,9 @@ type Helm struct {
 func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newShelf().get} }
 
 func connect(t Target) (*helmrelease.Client, error) {
-	return helmrelease.New(helmrelease.Config{Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default")})
+	return helmrelease.New(helmrelease.Config{
+		Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default"), Tenant: t.Proxy.Namespace,
+	})
 }
 
 // Read implements Provider.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,6 +36,7 @@ func TestProxies(t *testing.T) {
 		"progressive": testProgressive,
 		"unreachable": testUnreachable,
 		"admission":   testAdmission,
+		"greedy":      testGreedy,
 		"hostile":     testHostile,
 		"mirrors":     testMirrors,
 		"moved":       testMoved,
@@ -91,6 +93,26 @@ func testLife(r *room) {
 	list, err := r.helm().List(r.t.Context())
 	if err != nil || len(list) != 0 || len(r.hrps()) != 0 || r.data("chosen") != nil {
 		r.t.Errorf("left are %v, %v, %v", list, r.hrps(), err)
+	}
+}
+
+// testGreedy has a template that takes too long on each of 30 clusters. Others go on, and the condition names the template and the limit.
+func testGreedy(r *room) {
+	for i := range 30 {
+		r.cluster(fmt.Sprintf("c%d", i), "")
+	}
+	r.cluster("one", "tier: gold")
+	spec := "releaseName: %s, repoURL: \"" + r.registry + "\", version: 1.0.0, "
+	r.proxy("greedy", "", fmt.Sprintf(spec, "greedy")+"clusterSelector: {}, valuesTemplate: \"text: {{ uniq (until 40000) | len }}\"")
+	began := time.Now()
+	r.proxy("web", "", fmt.Sprintf(spec, "web")+"clusterSelector: {matchLabels: {tier: gold}}, valuesTemplate: \"text: {{ .Cluster.kind }}\"")
+	r.want("one", "Ready", "True")
+	if took := time.Since(began); r.data("web")["text"] != "Cluster" || took > 20*time.Second {
+		r.t.Errorf("after %v, the other release has %v", took, r.data("web"))
+	}
+	r.wantChart("greedy", "HelmReleaseProxySpecsUpToDate", "the valuesTemplate web-c0 exceeds its limit of 1s of processor time; make it simpler")
+	if r.data("greedy") != nil {
+		r.t.Error("the release is installed")
 	}
 }
 

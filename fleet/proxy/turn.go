@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -34,10 +36,30 @@ var (
 	readsInfraCluster = regexp.MustCompile(`\bInfraCluster\b`)
 )
 
-// render renders the values of a cluster. It reads what the cluster refers to if the template needs it.
+// longestRendering is how long one pass renders values. 2,000 clusters take about a second. A pass keeps one of a few workers that all
+// tenants share.
+const longestRendering = 30 * time.Second
+
+// render renders the values of a cluster. It reads what the cluster refers to if the template needs it. A template that exceeded a limit
+// for one cluster is not rendered for the others of this pass.
 func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
+	if p.exceeded != nil {
+		return "", p.exceeded
+	}
+	began := time.Now()
+	text, err := p.renderOne(ctx, c, object)
+	if p.rendering += time.Since(began); err == nil && p.rendering > longestRendering {
+		err = &sandbox.LimitError{Name: "the valuesTemplate of HelmChartProxy " + p.hcp.Name, Limit: longestRendering.String() + " for all clusters"}
+	}
+	if errors.Is(err, sandbox.ErrLimit) {
+		p.exceeded = err
+	}
+	return text, err
+}
+
+func (p *pass) renderOne(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
 	text := p.hcp.Spec.ValuesTemplate
-	in := values.Input{Name: p.hcp.Spec.ChartName + "-" + c.Name, Template: text, Cluster: object.DeepCopy().Object}
+	in := values.Input{Name: p.hcp.Spec.ChartName + "-" + c.Name, Tenant: p.hcp.Namespace, Template: text, Cluster: object.Object}
 	var err error
 	if readsControlPlane.MatchString(text) {
 		if in.ControlPlane, err = p.clusters.referenced(ctx, object, "controlPlaneRef"); err != nil {
@@ -49,7 +71,7 @@ func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructur
 			return "", err
 		}
 	}
-	return values.Render(in)
+	return values.Render(ctx, in)
 }
 
 // turn returns the works whose turn it is: all, or those that the rollout of the annotation starts (C-26). What the

@@ -41,7 +41,10 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/helm/engine"
 	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/charts"
 	"github.com/sealift/sealift/testgrid/clusterapi"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -128,6 +131,7 @@ const upgradeJob = "SEALIFT_TEST_UPGRADE"
 type job struct{ Kubeconfig, Namespace, Chart string }
 
 func TestMain(m *testing.M) {
+	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	text := os.Getenv(upgradeJob)
 	if text == "" {
 		os.Exit(m.Run())

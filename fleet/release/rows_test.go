@@ -2,6 +2,7 @@ package release_test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +13,14 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/cases"
 )
+
+func TestMain(m *testing.M) {
+	sandbox.Main(values.Tasks()...)
+	os.Exit(m.Run())
+}
 
 const charts = "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controller"
 
@@ -75,7 +82,7 @@ func next(t *testing.T, hcp *caaph.HelmChartProxy, object cluster, has []caaph.H
 	if c.Paused || c.Deleting {
 		return has, nil
 	}
-	text, err := values.Render(values.Input{Name: hcp.Spec.ChartName + "-" + c.Name, Template: hcp.Spec.ValuesTemplate, Cluster: object})
+	text, err := values.Render(t.Context(), values.Input{Name: hcp.Spec.ChartName + "-" + c.Name, Template: hcp.Spec.ValuesTemplate, Cluster: object})
 	if err != nil {
 		return has, err
 	}

@@ -7,6 +7,8 @@
 package template
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 const (
@@ -36,6 +39,14 @@ type Input struct {
 	Digests map[string]string
 }
 
+// maxSize bounds the manifests of an agent, in bytes. A template and a configuration have at most 1.5 MB each in the API, but every use of
+// a variable repeats its value, and every pod repeats the configuration.
+const maxSize = 16 << 20
+
+func (in Input) exceeded() error {
+	return &sandbox.LimitError{Name: "AddOnTemplate of " + in.AddOn, Limit: fmt.Sprintf("%d MiB of manifests", maxSize>>20)}
+}
+
 // Render returns the manifests of the agent. It does not change what it is given.
 func Render(in Input) ([]map[string]any, error) {
 	mirrors, err := Mirrors(in.ClusterAnnotations, in.Config.Registries)
@@ -46,6 +57,13 @@ func Render(in Input) ([]map[string]any, error) {
 	manifests, err := in.substituted(variables)
 	if err != nil {
 		return nil, err
+	}
+	config, err := json.Marshal(in.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(config)*len(manifests) > maxSize {
+		return nil, in.exceeded()
 	}
 	for i, manifest := range manifests {
 		if err := decorate(manifest, in, env); err != nil {
@@ -86,8 +104,12 @@ func Named(in Input) (images []string, err error) {
 // substituted returns copies of the template's manifests with the values of variables.
 func (in Input) substituted(variables map[string]string) ([]map[string]any, error) {
 	var manifests []map[string]any
+	s := substitution{variables: variables, left: maxSize}
 	for i, m := range in.Template.AgentSpec.Workload.Manifests {
-		o, err := substitute(runtime.DeepCopyJSONValue(m), variables)
+		o, err := s.of(runtime.DeepCopyJSONValue(m))
+		if s.left < 0 {
+			return nil, in.exceeded()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
 		}
@@ -140,26 +162,33 @@ func Variables(in Input) (env []ocm.Variable, all map[string]string) {
 	return env, all
 }
 
-// substitute replaces {{NAME}} in all texts and keys. An unknown name is empty. Values are not substituted again.
-func substitute(value any, variables map[string]string) (any, error) {
+// substitution replaces {{NAME}} in all texts and keys. An unknown name is empty. Values are not substituted again.
+type substitution struct {
+	variables map[string]string
+	left      int // bytes that texts may still have; it ends below zero
+}
+
+var errLarge = errors.New("the manifests are too large")
+
+func (s *substitution) of(value any) (any, error) {
 	switch v := value.(type) {
 	case string:
-		return replace(v, variables)
+		return s.text(v)
 	case []any:
 		for i, item := range v {
 			var err error
-			if v[i], err = substitute(item, variables); err != nil {
+			if v[i], err = s.of(item); err != nil {
 				return nil, err
 			}
 		}
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, item := range v {
-			name, err := replace(key, variables)
+			name, err := s.text(key)
 			if err != nil {
 				return nil, err
 			}
-			if out[name], err = substitute(item, variables); err != nil {
+			if out[name], err = s.of(item); err != nil {
 				return nil, err
 			}
 		}
@@ -168,19 +197,23 @@ func substitute(value any, variables map[string]string) (any, error) {
 	return value, nil
 }
 
-func replace(text string, variables map[string]string) (string, error) {
+func (s *substitution) text(text string) (string, error) {
 	var out strings.Builder
 	for rest := text; ; {
 		before, after, found := strings.Cut(rest, "{{")
 		out.WriteString(before)
-		if !found {
+		if s.left -= len(before); !found {
 			return out.String(), nil
 		}
 		name, after, found := strings.Cut(after, "}}")
 		if !found {
 			return "", fmt.Errorf("%q has {{ without }}", text)
 		}
-		out.WriteString(variables[name])
+		value := s.variables[name]
+		if s.left -= len(value); s.left < 0 {
+			return "", errLarge
+		}
+		out.WriteString(value)
 		rest = after
 	}
 }

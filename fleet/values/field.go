@@ -6,15 +6,10 @@ import (
 	"text/template/parse"
 )
 
-// Rewritten templates call these functions. Users cannot: parsing does not know them.
-const (
-	fieldFunction = "sealiftField"
-	tickFunction  = "sealiftTick"
-	showFunction  = "sealiftShow"
-)
+// fieldFunction is called by rewritten templates. Users cannot call it: parsing does not know it.
+const fieldFunction = "sealiftField"
 
-// rewrite replaces each access to a field by a call of fieldFunction, so that Go names can be looked up. What is printed goes through
-// showFunction.
+// rewrite replaces each access to a field by a call of fieldFunction, so that Go names can be looked up.
 func rewrite(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -25,9 +20,6 @@ func rewrite(node parse.Node) {
 		}
 	case *parse.ActionNode:
 		rewrite(n.Pipe)
-		if len(n.Pipe.Decl) == 0 {
-			n.Pipe.Cmds = append(n.Pipe.Cmds, command(showFunction, n.Pos))
-		}
 	case *parse.TemplateNode:
 		rewrite(n.Pipe)
 	case *parse.IfNode:
@@ -36,7 +28,6 @@ func rewrite(node parse.Node) {
 		rewriteBranch(&n.BranchNode)
 	case *parse.RangeNode:
 		rewriteBranch(&n.BranchNode)
-		tick(n.List)
 	case *parse.PipeNode:
 		if n == nil {
 			return
@@ -91,22 +82,6 @@ func lookup(base parse.Node, fields []string) parse.Node {
 	return &parse.PipeNode{NodeType: parse.NodePipe, Pos: pos, Cmds: []*parse.CommandNode{
 		{NodeType: parse.NodeCommand, Pos: pos, Args: args},
 	}}
-}
-
-// command returns the call of a function without arguments of its own.
-func command(function string, pos parse.Pos) *parse.CommandNode {
-	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: []parse.Node{parse.NewIdentifier(function).SetPos(pos)}}
-}
-
-// tick puts a call of tickFunction in front of a list, so that loops and recursion are counted.
-func tick(list *parse.ListNode) {
-	if list == nil {
-		return
-	}
-	call := &parse.PipeNode{NodeType: parse.NodePipe, Pos: list.Pos, Cmds: []*parse.CommandNode{
-		command(tickFunction, list.Pos),
-	}}
-	list.Nodes = append([]parse.Node{&parse.ActionNode{NodeType: parse.NodeAction, Pos: list.Pos, Pipe: call}}, list.Nodes...)
 }
 
 // field follows a path of fields. What is missing in a map is nil. Other values have methods and fields as in any template.

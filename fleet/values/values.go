@@ -5,78 +5,102 @@
 // types work too: .Cluster.Spec.ClusterNetwork.Pods.CIDRBlocks. They are only looked up, so range and toJson do not show
 // them, and they never hide a label or an annotation of a user.
 //
-// Rendering is bounded in time, steps and size. It reads no environment and no network.
+// Templates are of tenants: they run in a child process, within limits. They read no environment and no network.
 package values
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
 	"text/template"
 	"time"
+
+	"github.com/Masterminds/sprig/v3"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 // Input is what a template sees. ControlPlane and InfraCluster are nil if the cluster does not refer to them.
 type Input struct {
 	// Name is the name of the template in errors.
-	Name                                string
+	Name string
+	// Tenant names who wrote the template.
+	Tenant                              string
 	Template                            string
 	Cluster, ControlPlane, InfraCluster map[string]any
 }
 
-// Limits of one rendering. They are far above what charts need.
-const (
-	maxTime  = 5 * time.Second
-	maxSteps = 1_000_000
-	maxSize  = 1 << 20
-	maxCount = 100_000
-	maxMade  = 64 << 20
-)
+// limits of one rendering. They are far above what charts need.
+var limits = sandbox.Limits{CPU: time.Second, Wall: 30 * time.Second, Memory: 192 << 20, Result: 1 << 20}
 
-// ErrLimit says that a template takes too long, or becomes too large.
-var ErrLimit = errors.New("the template exceeds what one rendering may use")
-
-// Render returns the values as YAML. Errors name the template, as package text/template does.
-func Render(in Input) (string, error) {
+// Render returns the values as YAML, of at most 1 MiB. Errors name the template, as package text/template does; one about a limit is a
+// *sandbox.LimitError. The program has to serve Tasks.
+func Render(ctx context.Context, in Input) (string, error) {
 	data := make(map[string]any)
-	names := make(goNames)
 	for key, object := range map[string]map[string]any{
 		"Cluster": in.Cluster, "ControlPlane": in.ControlPlane, "InfraCluster": in.InfraCluster,
 	} {
 		if object != nil {
 			data[key] = object
-			names.learn(object)
 		}
 	}
-	g := &guard{end: time.Now().Add(maxTime)}
-	t, err := template.New(in.Name).Funcs(g.functions()).Parse(in.Template)
+	text, err := json.Marshal(data)
 	if err != nil {
 		return "", err
 	}
-	t.Funcs(template.FuncMap{
-		fieldFunction: names.field,
-		tickFunction:  func() (string, error) { return "", g.step() },
-		showFunction:  g.show,
-	})
+	return task.Run(ctx, sandbox.Request{Name: "the valuesTemplate " + in.Name, Tenant: in.Tenant, Limits: limits}, work{in.Name, in.Template, text})
+}
+
+// Tasks are the tasks that a program serves which renders values.
+func Tasks() []sandbox.Served { return []sandbox.Served{task} }
+
+var task = sandbox.Define("values", render)
+
+// work is what the child gets.
+type work struct {
+	Name, Template string
+	Data           []byte // JSON
+}
+
+// render runs in the child.
+func render(w work, _ sandbox.Ask) (string, error) {
+	var data map[string]any
+	if err := utiljson.Unmarshal(w.Data, &data); err != nil {
+		return "", err
+	}
+	names := make(goNames)
+	for _, object := range data {
+		if o, ok := object.(map[string]any); ok {
+			names.learn(o)
+		}
+	}
+	t, err := template.New(w.Name).Funcs(functions()).Parse(w.Template)
+	if err != nil {
+		return "", err
+	}
+	t.Funcs(template.FuncMap{fieldFunction: names.field})
 	for _, t := range t.Templates() {
 		if t.Tree != nil {
 			rewrite(t.Root)
-			tick(t.Root)
 		}
 	}
-	var out bytes.Buffer
-	if err := t.Execute(limited{&out}, data); err != nil {
-		return "", err
-	}
-	return out.String(), nil
+	var out strings.Builder
+	err = t.Execute(&out, data)
+	return out.String(), err
 }
 
-// limited refuses more than maxSize bytes.
-type limited struct{ *bytes.Buffer }
-
-func (l limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > maxSize {
-		return 0, fmt.Errorf("%w: more than %d bytes", ErrLimit, maxSize)
+// functions returns what templates may call: not those of sprig's that read the environment or the network.
+func functions() template.FuncMap {
+	all := maps.Clone(sprig.TxtFuncMap())
+	for _, name := range []string{"env", "expandenv", "getHostByName"} {
+		delete(all, name)
 	}
-	return l.Buffer.Write(p)
+	all["toYaml"] = func(value any) (string, error) {
+		text, err := yaml.Marshal(value)
+		return string(text), err
+	}
+	return all
 }

@@ -1,17 +1,26 @@
 package values_test
 
 import (
+	"context"
 	"errors"
-	"runtime"
+	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/cases"
 )
+
+func TestMain(m *testing.M) {
+	sandbox.Main(values.Tasks()...)
+	os.Exit(m.Run())
+}
 
 func TestGeneratedRows(t *testing.T) {
 	var file struct {
@@ -22,7 +31,7 @@ func TestGeneratedRows(t *testing.T) {
 	cases.JSON(t, "fleet/caaph/values_template_generated.json", &file)
 	for _, r := range file.Cases {
 		t.Run(r.Name, func(t *testing.T) {
-			got, err := values.Render(values.Input{Name: file.ChartName, Template: r.ValuesTemplate, Cluster: file.Cluster})
+			got, err := values.Render(t.Context(), values.Input{Name: file.ChartName, Template: r.ValuesTemplate, Cluster: file.Cluster})
 			if (err != nil) != (r.UpstreamError != "") {
 				t.Fatalf("got %v, want %s", err, r.UpstreamError)
 			}
@@ -36,7 +45,7 @@ func TestGeneratedRows(t *testing.T) {
 
 func TestUnsafeFunctionRows(t *testing.T) {
 	for _, r := range cases.Rows[struct{ ValuesTemplate string }](t, "fleet/caaph/internal__value_substitutions__TestParseValuesRejectsUnsafeTemplateFunctions.json") {
-		if got, err := values.Render(values.Input{Template: r.Case.ValuesTemplate}); err == nil {
+		if got, err := values.Render(t.Context(), values.Input{Template: r.Case.ValuesTemplate}); err == nil {
 			t.Errorf("%s renders %q", r.Name, got)
 		}
 	}
@@ -96,7 +105,7 @@ func TestRender(t *testing.T) {
 		`{{ "Jan" | (toDate "2006-01-02" "2026-01-01").Format }} {{ $.Cluster.kind }}`: "Jan Cluster",
 		`{{ .Cluster.spec.clusterNetwork.pods | toYaml | nindent 2 }}`:                 "\n  cidrBlocks:\n  - 10.0.0.0/16\n  - fd00::/48\n  ",
 	} {
-		got, err := values.Render(values.Input{
+		got, err := values.Render(t.Context(), values.Input{
 			Name: "calico-rome", Template: text, Cluster: parse(t, cluster), ControlPlane: parse(t, controlPlane),
 			InfraCluster: map[string]any{"kind": "ShipCluster", "metadata": map[string]any{"name": "rome-infra"}, "spec": map[string]any{"region": "eu"}},
 		})
@@ -117,33 +126,26 @@ func TestRenderRefuses(t *testing.T) {
 		`{{ template "missing" . }}`:       `template "missing" not defined`,
 		`{{ index .Cluster.spec.list 3 }}`: `template: calico-rome:1:3: executing "calico-rome" at <index`,
 	} {
-		_, err := values.Render(values.Input{Name: "calico-rome", Template: text, Cluster: parse(t, cluster)})
+		_, err := values.Render(t.Context(), values.Input{Name: "calico-rome", Template: text, Cluster: parse(t, cluster)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
 		}
 	}
 }
 
-// allocated returns how many bytes this process has allocated since it began.
-func allocated() uint64 {
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.TotalAlloc
-}
-
-// TestRenderIsBounded has templates without end. Each fails soon, and without much memory.
+// TestRenderIsBounded has the templates of a tenant that want too much. Each fails soon and without much memory, and another tenant goes on
+// meanwhile.
 func TestRenderIsBounded(t *testing.T) {
+	goesOn(t)
 	for _, text := range []string{
 		`{{ until 100000000 }}`,
-		`{{ range $i := until 10000 }}{{ range $j := until 10000 }}{{ end }}{{ end }}`,
-		`{{ range 100000000 }}{{ end }}`,
+		`{{ range $i := until 100000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}`,
+		`{{ range 10000000000 }}{{ end }}`,
 		`{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`,
 		`{{ repeat 100000000 "x" }}`,
 		`{{ $s := "x" }}{{ range until 100 }}{{ $s = printf "%s%s" $s $s }}{{ end }}`,
 		`{{ $s := "x" }}{{ range until 100 }}{{ $s = cat $s $s }}{{ end }}`,
 		`{{ $l := list 1 }}{{ range until 100 }}{{ $l = concat $l $l }}{{ end }}`,
-		`{{ printf "%100000000d" 1 }}`,
-		`{{ printf "%*d" 100000000 1 }}`,
 		`{{ range until 1000 }}{{ genPrivateKey "rsa" }}{{ end }}`,
 		`{{ randAlphaNum 100000000 }}`,
 		`{{ range until 100000 }}0123456789012345{{ end }}`,
@@ -154,7 +156,7 @@ func TestRenderIsBounded(t *testing.T) {
 		`{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d | toYaml }}`,
 		`{{ $d := dict }}{{ $l := list }}{{ range until 10000 }}{{ $l = append $l $d }}{{ end }}{{ $_ := set $d "a" (repeat 100000 "aaaaaaaaaa") }}{{ $l }}`,
 		`{{ $d := dict }}{{ $l := list }}{{ range until 10000 }}{{ $l = append $l $d }}{{ end }}{{ $_ := set $d "a" (repeat 100000 "aaaaaaaaaa") }}{{ $l | html }}`,
-		`{{ $x := "a" }}{{ range until 20000 }}{{ $x = list $x }}{{ end }}{{ $x | toPrettyJson }}`,
+		`{{ $x := "a" }}{{ range until 40000 }}{{ $x = list $x }}{{ end }}{{ $x | toPrettyJson }}`,
 		`{{ indent 100000 (repeat 1000000 "\n") }}`,
 		`{{ nindent 100000 (repeat 100000 "\n") }}`,
 		`{{ join (repeat 100000 "aaaaaaaaaa") (until 100000) }}`,
@@ -165,31 +167,72 @@ func TestRenderIsBounded(t *testing.T) {
 		`{{ printf (repeat 100000 "%9999d") 1 }}`,
 		`{{ split "" (repeat 100000 "aaaaaaaaaa") }}`,
 		`{{ $l := list }}{{ range until 100000 }}{{ $l = append $l (list (repeat 100000 "aaaaaaaaaa")) }}{{ end }}`,
-		strings.Repeat(`{{ $x := repeat 100000 "aaaaaaaaaa" }}`, 100),
+		`{{ uniq (until 20000) }}`,
+		`{{ without (until 30000) 1 2 3 4 | uniq }}`,
+		`{{ range until 1000 }}{{ regexMatch "(a?){900}a{900}$" (repeat 100000 "a") }}{{ end }}`,
+		`{{ regexFindAll "(x+x+)+y" (repeat 1000000 "x") -1 }}{{ range until 1000 }}{{ regexMatch "(x+x+)+y" (repeat 1000000 "x") }}{{ end }}`,
+		`{{ range until 3000 }}{{ bcrypt "a" }}{{ end }}`,
+		`{{ derivePassword 1 "long" "a" "b" "c" }}{{ range until 100000 }}{{ derivePassword 1 "long" "a" "b" "c" }}{{ end }}`,
+		`{{ $s := repeat 1000 "a" }}{{ range until 100000 }}{{ $s = sha256sum (repeat 1000 $s) }}{{ end }}`,
+		`{{ seq 1 1 300000000 }}`,
+		`{{ repeat 300000000 "x" | len }}`,
 	} {
-		began, before := time.Now(), allocated()
-		got, err := values.Render(values.Input{Template: text})
-		if made := allocated() - before; made > 1<<30 {
-			t.Errorf("%s: %d MB were allocated", text, made>>20)
+		began := time.Now()
+		got, err := values.Render(t.Context(), values.Input{Name: "calico-rome", Tenant: "mallory", Template: text})
+		took := time.Since(began).Round(time.Millisecond)
+		t.Logf("%v: %.80s: %v", took, text, err)
+		if err == nil || took > time.Minute {
+			t.Errorf("%s renders %d bytes in %v: %v", text, len(got), took, err)
+			continue
 		}
-		if err == nil || time.Since(began) > 20*time.Second {
-			t.Errorf("%s renders %d bytes in %v: %v", text, len(got), time.Since(began), err)
-		}
-		if !errors.Is(err, values.ErrLimit) && !strings.Contains(err.Error(), "exceeded maximum template depth") {
+		if !errors.Is(err, sandbox.ErrLimit) && !strings.Contains(err.Error(), "exceeded maximum template depth") && !strings.Contains(err.Error(), "encountered a cycle") {
 			t.Errorf("%s: %v", text, err)
 		}
+		if !strings.Contains(err.Error(), "calico-rome") {
+			t.Errorf("%s: the error does not name the template: %v", text, err)
+		}
 	}
+	var children syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("the largest child had %d MiB", children.Maxrss>>10); children.Maxrss > 256<<10 {
+		t.Errorf("a child had %d MiB", children.Maxrss>>10)
+	}
+}
+
+// goesOn renders for another tenant until the test ends, and fails it if one rendering waits long.
+func goesOn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() {
+		count, longest := 0, time.Duration(0)
+		for ctx.Err() == nil {
+			began := time.Now()
+			got, err := values.Render(ctx, values.Input{Name: "calico-oslo", Tenant: "alice", Template: `{{ .Cluster.kind }}`, Cluster: map[string]any{"kind": "Cluster"}})
+			if ctx.Err() == nil && (err != nil || got != "Cluster") {
+				t.Errorf("the other tenant got %q, %v", got, err)
+			}
+			count, longest = count+1, max(longest, time.Since(began))
+			time.Sleep(5 * time.Millisecond)
+		}
+		if t.Logf("the other tenant rendered %d times, in at most %v", count, longest); count == 0 || longest > 10*time.Second {
+			t.Error("the other tenant waited too long")
+		}
+	})
+	t.Cleanup(func() { cancel(); other.Wait() })
 }
 
 // TestRenderOfManyValues has more than any chart needs.
 func TestRenderOfManyValues(t *testing.T) {
 	for text, want := range map[string]string{
+		strings.Repeat(`{{ $x := repeat 100000 "aaaaaaaaaa" }}`, 100): "",
 		`{{ $d := dict }}{{ range $i := until 1000 }}{{ $_ := set $d (printf "node-%d" $i) (dict "cpu" 4 "zones" (list "a" "b")) }}{{ end }}{{ $d | toYaml | len }}`: "39890",
 		`{{ range until 1000 }}{{ $.Cluster | toYaml | nindent 8 | len | toString | trunc 0 }}{{ end }}ok`:                                                           "ok",
 		`{{ join "," (until 10000) | len }} {{ replace "a" "bbb" (repeat 1000 "a") | len }} {{ wrap 10 (repeat 10 "word ") | len }}`:                                 "48889 3000 50",
 		`{{ regexReplaceAll "a(.)" "axay" "${1}-" }} {{ printf "%[2]s-%05[1]d" 7 "a" }} {{ html "<" }}`:                                                              "x-y- a-00007 &lt;",
 	} {
-		got, err := values.Render(values.Input{Template: text, Cluster: parse(t, cluster)})
+		got, err := values.Render(t.Context(), values.Input{Template: text, Cluster: parse(t, cluster)})
 		if err != nil || got != want {
 			t.Errorf("%s\ngot  %.200q %v\nwant %q", text, got, err, want)
 		}
@@ -201,7 +244,7 @@ func FuzzRender(f *testing.F) {
 	f.Add(`{{ with $x := .Cluster }}{{ ($x.Spec).Topology.A.b | printf "%v" }}{{ else with .B }}{{ break }}{{ end }}`)
 	object := parse(f, cluster)
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := values.Render(values.Input{Template: text, Cluster: object})
+		got, err := values.Render(t.Context(), values.Input{Template: text, Cluster: object})
 		if err == nil && len(got) > 1<<20 {
 			t.Fatalf("%d bytes", len(got))
 		}

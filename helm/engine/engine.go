@@ -1,10 +1,11 @@
 // Package engine renders Helm charts as `helm template` does: without a cluster, and with nothing but the chart and its
-// values.
+// values. Templates run in child processes, within limits: a program that renders charts has to serve Tasks.
 package engine
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 // kubeVersion is the version of Kubernetes that charts are told. It is fixed, so that a chart does not change with the
@@ -34,22 +36,44 @@ var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 // Renderer renders charts. The zero value is ready, and may be used from several goroutines.
 type Renderer struct{}
 
-// Render implements helm.Renderer. It renders twice, and compares, to find out whether a template makes random values.
+// Render implements helm.Renderer. It renders twice, and compares, to find out whether a template makes random values. An error about a
+// limit is a *sandbox.LimitError.
 func (Renderer) Render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered, error) {
-	first, err := render(ctx, archive, r)
+	request := sandbox.Request{Name: "rendering the chart of release " + r.Name, Limits: limits}
+	out, err := archiveTask.Run(ctx, request, archiveWork{archive, r})
 	if err != nil {
 		return helm.Rendered{}, err
 	}
-	second, err := render(ctx, archive, r)
+	switch {
+	case out.Random != nil:
+		return helm.Rendered{}, &helm.RandomError{Object: *out.Random}
+	case out.BadValues != "":
+		return helm.Rendered{}, &helm.ValuesError{Line: out.Line, Err: errors.New(out.BadValues)}
+	}
+	return out.Rendered, json.Unmarshal(out.Values, &out.Rendered.Values)
+}
+
+// renderTwice runs in the child.
+func renderTwice(w archiveWork, _ sandbox.Ask) (out archiveResult, err error) {
+	first, err := render(context.Background(), w.Archive, w.Release)
+	if bad := new(helm.ValuesError); errors.As(err, &bad) {
+		return archiveResult{BadValues: bad.Error(), Line: bad.Line}, nil
+	}
 	if err != nil {
-		return helm.Rendered{}, err
+		return out, err
+	}
+	second, err := render(context.Background(), w.Archive, w.Release)
+	if err != nil {
+		return out, err
 	}
 	for i, o := range first.Objects {
 		if i >= len(second.Objects) || !bytes.Equal(o.YAML, second.Objects[i].YAML) {
-			return helm.Rendered{}, &helm.RandomError{Object: o}
+			return archiveResult{Random: &o}, nil
 		}
 	}
-	return first, nil
+	out.Values, err = json.Marshal(first.Values)
+	out.Rendered, out.Rendered.Values = first, nil
+	return out, err
 }
 
 func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered, error) {

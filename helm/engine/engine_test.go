@@ -4,14 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/charts"
 )
+
+func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
+	os.Exit(m.Run())
+}
 
 const deployment = `apiVersion: apps/v1
 kind: Deployment

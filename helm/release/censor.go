@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
 // Failure is why an operation failed. It shows no values that the release was given, since they may be secret.
@@ -30,7 +32,7 @@ func fail(ctx context.Context, operation, name string, err error, values map[str
 		return nil
 	}
 	f := &Failure{Operation: operation, Release: name, text: censor(err.Error(), values)}
-	for _, known := range []error{ErrNotFound, ErrPending} {
+	for _, known := range []error{ErrNotFound, ErrPending, sandbox.ErrLimit} {
 		if errors.Is(err, known) {
 			f.cause = known
 		}

@@ -38,6 +38,9 @@ func Load(path string) (Chart, error) {
 
 // ReadArchive reads a chart from the content of an archive, a .tgz file.
 func ReadArchive(content []byte) (Chart, error) {
+	if err := fit(content); err != nil {
+		return Chart{}, err
+	}
 	loaded, err := loader.LoadArchive(bytes.NewReader(content))
 	return keep("the archive", loaded, err)
 }
@@ -93,6 +96,9 @@ func (c Chart) Missing() ([]Dependency, error) {
 
 // With returns the chart with the archives of charts that it depends on.
 func (c Chart) With(archives ...[]byte) (Chart, error) {
+	if err := fit(archives...); err != nil {
+		return Chart{}, fmt.Errorf("%s with its dependencies: %w", c.Name, err)
+	}
 	files := slices.Clone(c.files)
 	for i, content := range archives {
 		files = append(files, &archive.BufferedFile{Name: fmt.Sprintf("charts/added-%d.tgz", i), Data: content})

@@ -3,6 +3,8 @@
 // Releases are those of Helm: the helm command lists, upgrades and rolls back what this package installed, and the other
 // way round. Releases that Helm 3 made keep its way of applying, and new ones get it, so that Helm 3 can go on with all.
 //
+// Templates run in child processes, within limits: a program that installs charts has to serve the tasks of package engine.
+//
 // It waits for no lock: the caller sees to it that only one operation at a time works on a release.
 package release
 
@@ -53,6 +55,8 @@ const (
 type Config struct {
 	Cluster   *rest.Config
 	Namespace string // of the releases
+	// Tenant names who may change charts and values. The templates of one tenant do not keep those of others waiting.
+	Tenant string
 	// ConfigMaps keeps releases in ConfigMaps. By default they are kept in Secrets.
 	ConfigMaps bool
 	// Log gets Helm's messages, which may quote what a chart renders to. Nil drops them.
@@ -66,6 +70,7 @@ type Config struct {
 type Client struct {
 	config     *rest.Config
 	namespace  string
+	tenant     string
 	configMaps bool
 	log        *slog.Logger
 	offerAge   time.Duration
@@ -95,7 +100,7 @@ func New(c Config) (*Client, error) {
 	}
 	kinds := memory.NewMemCacheClient(found)
 	return &Client{
-		config: config, namespace: c.Namespace, configMaps: c.ConfigMaps, log: c.Log, offerAge: cmp.Or(c.OfferAge, time.Minute),
+		config: config, namespace: c.Namespace, tenant: c.Tenant, configMaps: c.ConfigMaps, log: c.Log, offerAge: cmp.Or(c.OfferAge, time.Minute),
 		discovery: kinds, mapper: restmapper.NewDeferredDiscoveryRESTMapper(kinds),
 	}, nil
 }

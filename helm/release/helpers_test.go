@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/charts"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/short"
@@ -37,6 +39,7 @@ const upgradeJob = "SEALIFT_TEST_UPGRADE"
 type job struct{ Kubeconfig, Namespace, Chart string }
 
 func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
 	if text := os.Getenv(upgradeJob); text != "" {
 		if err := upgradeUntilKilled(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

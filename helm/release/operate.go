@@ -11,6 +11,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	helmengine "helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/postrenderer"
 	helmrelease "helm.sh/helm/v4/pkg/release"
@@ -108,6 +109,7 @@ func (o Options) install(ctx context.Context, a *action.Install) {
 	a.DisableHooks, a.DisableOpenAPIValidation = o.DisableHooks, o.DisableOpenAPIValidation
 	a.SkipCRDs, a.IncludeCRDs, a.SubNotes = o.SkipCRDs, o.IncludeCRDs, o.SubNotes
 	a.TakeOwnership, a.CreateNamespace, a.PostRenderer = o.TakeOwnership, o.CreateNamespace, o.postRenderer()
+	a.SkipSchemaValidation = true // engine.Templates does it
 }
 
 // Upgrade upgrades a release, which has to exist. It applies as the release was applied before.
@@ -123,7 +125,7 @@ func (c *Client) Upgrade(ctx context.Context, name string, to Chart, values []by
 		a.WaitForJobs, a.RollbackOnFailure, a.CleanupOnFail = o.WaitForJobs, o.Atomic, o.CleanupOnFail
 		a.DisableHooks, a.DisableOpenAPIValidation = o.DisableHooks, o.DisableOpenAPIValidation
 		a.SkipCRDs, a.SubNotes, a.TakeOwnership = o.SkipCRDs, o.SubNotes, o.TakeOwnership
-		a.ForceReplace, a.PostRenderer = o.Force, o.postRenderer()
+		a.ForceReplace, a.PostRenderer, a.SkipSchemaValidation = o.Force, o.postRenderer(), true // engine.Templates validates
 		a.ReuseValues, a.ResetThenReuseValues = o.ReuseValues, o.ResetThenReuseValues
 		a.ResetValues = o.ResetValues || !o.ReuseValues && !o.ResetThenReuseValues // no values mean none, not those of before
 		return a.Run(name, loaded, values)
@@ -175,7 +177,14 @@ func (c *Client) run(ctx context.Context, operation, name string, from Chart, va
 		return Release{}, err
 	}
 	defer s.cancel()
+	f := confine(loaded, func(whole *chart.Chart, top map[string]any) (map[string]string, error) {
+		return engine.Templates(ctx, c.tenant, whole, top, helmengine.NewLookupFunction(within(ctx, c.config)))
+	})
+	s.cfg.CustomTemplateFuncs = f.functions()
 	done, err := do(s, loaded, given)
+	if f.err != nil {
+		err = f.err
+	}
 	return plain(done), fail(ctx, operation, name, err, given)
 }
 

@@ -3,17 +3,27 @@ package lifecycle_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/kube"
 )
+
+// TestMain lets this binary render charts.
+func TestMain(m *testing.M) {
+	sandbox.Main(engine.Tasks()...)
+	os.Exit(m.Run())
+}
 
 // counter counts the requests of a client.
 type counter struct {
