@@ -167,7 +167,7 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 // join makes a cluster a member of the fleet.
 func (a commands) join(ctx context.Context, o joinOptions) error {
 	c, next := o.cluster, "on it, run: sealift fleet agent --hub-kubeconfig "+o.out
-	c.Annotations = make(map[string]string)
+	c.Annotations, c.HubNamespace = make(map[string]string), o.hub.namespace
 	if o.occasional {
 		c.Annotations[scene.Occasional] = "true"
 	}

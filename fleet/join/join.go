@@ -44,6 +44,8 @@ type Cluster struct {
 	Server string
 	// Validity is how long the agent's token is valid. Default DefaultValidity.
 	Validity time.Duration
+	// HubNamespace has the hub's own objects. No cluster has its name.
+	HubNamespace string
 	// HubKey is the key that the agent pins. Without one, the agent takes works that nobody signed.
 	HubKey *signature.PublicKey
 }
@@ -62,8 +64,12 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.keep(ctx, hub); err != nil {
+	known, err := c.keep(ctx, hub)
+	if err != nil {
 		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
+	}
+	if err := c.ownNamespace(ctx, hub, known); err != nil {
+		return nil, err
 	}
 	c.Annotations[AgentKey] = string(public.Marshal())
 	objects, err := objectsOf(c)
@@ -89,11 +95,11 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 }
 
 // keep adds the labels and Sealift's annotations that the cluster has. Without them, the apply would take those of the last join
-// away: a carried cluster would count as lost, and lose its add-ons.
-func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) error {
+// away: a carried cluster would count as lost, and lose its add-ons. It reports whether the hub knows the cluster.
+func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err error) {
 	live, err := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(ctx, c.Name, metav1.GetOptions{})
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return false, err
 	}
 	labels, annotations := make(map[string]string), make(map[string]string)
 	if err == nil {
@@ -104,6 +110,30 @@ func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) error {
 	maps.Copy(labels, c.Labels)
 	maps.Copy(annotations, c.Annotations)
 	c.Labels, c.Annotations = labels, annotations
+	return err == nil, nil
+}
+
+// ownNamespace refuses a cluster whose name is that of a namespace with another purpose: its agent could read and write there. known says
+// that the hub has the cluster.
+func (c *Cluster) ownNamespace(ctx context.Context, hub *kube.Cluster, known bool) error {
+	if c.Name == metav1.NamespaceDefault || strings.HasPrefix(c.Name, "kube-") {
+		return fmt.Errorf("cluster name %q: the namespace with this name belongs to Kubernetes, and a cluster gets a namespace of its own; choose another name", c.Name)
+	}
+	if c.Name == c.HubNamespace {
+		return fmt.Errorf("cluster name %q: the namespace with this name has the objects of the hub; choose another name", c.Name)
+	}
+	core, err := corev1client.NewForConfigAndClient(hub.Config())
+	if err != nil {
+		return err
+	}
+	live, err := core.Namespaces().Get(ctx, c.Name, metav1.GetOptions{})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for namespace %s on the hub: %w", c.Name, err)
+	}
+	if err == nil && !known && live.Labels[ocm.ClusterLabel] != c.Name {
+		return fmt.Errorf("cluster name %q: the hub has a namespace with this name already; choose another name or, if it is for this cluster, run 'kubectl label namespace %s %s=%s' on the hub",
+			c.Name, c.Name, ocm.ClusterLabel, c.Name)
+	}
 	return nil
 }
 

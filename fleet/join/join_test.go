@@ -1,13 +1,18 @@
 package join_test
 
 import (
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
@@ -39,5 +44,40 @@ func TestJoiningAgainKeepsAllElse(t *testing.T) {
 	}
 	if keys[0] == "" || keys[0] == keys[1] {
 		t.Errorf("the keys of the agent are %q", keys)
+	}
+}
+
+// TestNamespaceOfAnotherPurposeIsRefused joins clusters with the names of namespaces that have other owners.
+func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
+	t.Parallel()
+	hub, err := kube.Connect(controlplane.ForTest(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crdtest.Define(t, hub)
+	namespaces, err := corev1client.NewForConfigAndClient(hub.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, labels := range map[string]map[string]string{"fleet": nil, "shop": nil, "oslo": {ocm.ClusterLabel: "oslo"}, "rome": {ocm.ClusterLabel: "oslo"}} {
+		if _, err := namespaces.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"kube-system": "belongs to Kubernetes", "kube-node-lease": "belongs to Kubernetes", "default": "belongs to Kubernetes", "kube-of-mine": "belongs to Kubernetes",
+		"fleet": "has the objects of the hub", "shop": "run 'kubectl label namespace shop open-cluster-management.io/cluster-name=shop'", "rome": "already",
+		"oslo": "", "paris": "",
+	} {
+		_, err := join.Hub(t.Context(), hub, join.Cluster{Name: name, HubNamespace: "fleet"})
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+		if want == "" {
+			continue
+		}
+		if _, err := namespaces.ServiceAccounts(name).Get(t.Context(), registration.Account, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the account of an agent: %v", name, err)
+		}
 	}
 }
