@@ -251,6 +251,33 @@ func TestTemplatesOfTenantsRunInChildren(t *testing.T) {
 	}
 }
 
+// TestOutputOfCommandsIsPlain keeps control characters from outside away from terminals. Streams of the process belong to app.Main, which
+// escapes what goes to them, and tables are those of package plaintext.
+func TestOutputOfCommandsIsPlain(t *testing.T) {
+	owners := []string{"cli/app/app.go", "cli/control/init.go"}
+	err := filepath.WalkDir("cli", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if regexp.MustCompile(`\bos\.Std(out|err)\b|\bfmt\.Print(f|ln)?\(`).Match(text) && !slices.Contains(owners, path) {
+			t.Errorf("%s writes to the process's own streams; write to App.Out or App.Err", path)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "tabwriter.NewWriter(") && !strings.Contains(line, "plaintext.NewTable(") && !bytes.Contains(text, []byte("plaintext.Row(")) && !bytes.Contains(text, []byte("plaintext.Line(")) {
+				t.Errorf("%s has a table with cells that are not escaped: %s", path, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
 const maxNode = 54 << 20
 

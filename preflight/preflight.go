@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // Status is the status of a result.
@@ -144,12 +146,12 @@ func (r Result) String() string {
 
 // WriteTable prints the report for people: one row per result, with its hint below.
 func (r Report) WriteTable(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RESULT\tCHECK\tFOUND")
+	table := plaintext.NewTable(tabwriter.NewWriter(w, 0, 0, 2, ' ', 0))
+	table.Println("RESULT\tCHECK\tFOUND")
 	for _, result := range r.Results {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Status, result.Check, result.Message)
+		table.Printf("%s\t%s\t%s\n", result.Status, result.Check, result.Message)
 		if result.Hint != "" {
-			fmt.Fprintf(table, "\t\t→ %s\n", result.Hint)
+			table.Printf("\t\t→ %s\n", result.Hint)
 		}
 	}
 	if err := table.Flush(); err != nil {

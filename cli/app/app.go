@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/internal/trust"
 )
 
@@ -48,10 +49,13 @@ func UsageError(format string, args ...any) error {
 
 // App is what every command shares: its streams, its log, and whom it trusts.
 type App struct {
-	In  io.Reader
+	In io.Reader
+	// Out and Err are for people, and for documents in JSON and YAML. They are plaintext.Writers, which escape control characters.
 	Out io.Writer
 	Err io.Writer
-	Log *slog.Logger
+	// RawOut and RawErr pass every byte. They are for programs that take the streams over, and for content.
+	RawOut, RawErr io.Writer
+	Log            *slog.Logger
 	// CAs are those of --ca-cert. They are known when a command runs.
 	CAs trust.CAs
 }
@@ -79,7 +83,9 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	if err == nil {
 		return ExitDone
 	}
-	fmt.Fprintf(errOut, "%s: %v\n", name, err)
+	last := plaintext.NewWriter(errOut)
+	defer last.Close()
+	fmt.Fprintf(last, "%s: %v\n", name, err)
 	var exit *exitError
 	if errors.As(err, &exit) {
 		return exit.code
@@ -91,13 +97,19 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelWarn)
-	a := &App{In: in, Out: out, Err: errOut, Log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
+	plainOut, plainErr := plaintext.NewWriter(out), plaintext.NewWriter(errOut)
+	defer plainErr.Close()
+	defer plainOut.Close()
+	a := &App{
+		In: in, Out: plainOut, Err: plainErr, RawOut: out, RawErr: errOut,
+		Log: slog.New(slog.NewTextHandler(plainErr, &slog.HandlerOptions{Level: level})),
+	}
 	root := tree(a)
 	a.finishRoot(root, level, lookup)
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetOut(plainOut)
+	root.SetErr(plainErr)
 	return hinted(root.ExecuteContext(ctx))
 }
 

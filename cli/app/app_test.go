@@ -1,9 +1,12 @@
 package app
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -29,5 +32,38 @@ func TestValuesOfFlagsAreRefusedInPlainWords(t *testing.T) {
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("%s%s: %v, want %s", tt.args, tt.variable, err, tt.want)
 		}
+	}
+}
+
+// TestControlCharactersOfOthersDoNotReachTheTerminal has a command that prints what a hostile cluster says in every way that commands have.
+func TestControlCharactersOfOthersDoNotReachTheTerminal(t *testing.T) {
+	const hostile = "\x1b]0;mine\x07\x1b[2Jrome\u009b1A\u202e\x7f"
+	tree := func(a *App) *cobra.Command {
+		return &cobra.Command{Use: "look", RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(a.Out, hostile)
+			fmt.Fprintln(a.Err, hostile)
+			cmd.Println(hostile)
+			cmd.PrintErrln(hostile)
+			a.Log.Error(hostile, "cluster", hostile)
+			if err := a.PrintJSON(map[string]string{"name": hostile}); err != nil {
+				return err
+			}
+			return fmt.Errorf("cluster %s does not answer", hostile)
+		}}
+	}
+	var out, errOut bytes.Buffer
+	if code := Run(t.Context(), "sealift", tree, nil, strings.NewReader(""), &out, &errOut); code != ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	for name, text := range map[string]string{"standard output": out.String(), "standard error": errOut.String()} {
+		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && unicode.IsControl(r) || r == '\u202e' }) {
+			t.Errorf("%s has control characters: %q", name, text)
+		}
+		if !strings.Contains(text, `\u001b]0;mine\u0007\u001b[2Jrome\u009b1A\u202e\u007f`) {
+			t.Errorf("%s does not show them: %q", name, text)
+		}
+	}
+	if !strings.Contains(errOut.String(), `sealift: cluster \u001b]0;mine`) {
+		t.Errorf("the error is %q", &errOut)
 	}
 }

@@ -5,15 +5,24 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // terminal returns the terminal that the command reads from, if it is one.
 func (a *App) terminal() (*os.File, bool) {
 	f, ok := a.In.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Terminal returns the terminal that an output of an App is, if it is one. What is written to it directly is not escaped.
+func Terminal(out io.Writer) (*os.File, bool) {
+	f, ok := plaintext.Unwrap(out).(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 

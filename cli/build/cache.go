@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) cacheCommand() *cobra.Command {
@@ -114,10 +115,10 @@ func (a commands) printItems(items []cache.Item, format, what string) error {
 		}
 		return a.PrintJSON(items)
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 	var total int64
 	for _, i := range items {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", i.Used.Format(time.DateTime), i.Kind, app.FormatBytes(i.Size), i.Name)
+		t.Printf("%s\t%s\t%s\t%s\n", i.Used.Format(time.DateTime), i.Kind, app.FormatBytes(i.Size), i.Name)
 		total += i.Size
 	}
 	if err := t.Flush(); err != nil {

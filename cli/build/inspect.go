@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
 )
 
@@ -87,15 +88,15 @@ func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
-		t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
+		t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
 		for _, i := range p.Images {
-			fmt.Fprintf(t, "  image\t%s\t%s\t%s\n", i.Ref, app.FormatBytes(i.Size), i.Digest)
+			t.Printf("  image\t%s\t%s\t%s\n", i.Ref, app.FormatBytes(i.Size), i.Digest)
 		}
 		for _, as := range p.Assets {
-			fmt.Fprintf(t, "  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
+			t.Printf("  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
 		}
 		for _, h := range p.HostPackages {
-			fmt.Fprintf(t, "  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
+			t.Printf("  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -105,9 +106,9 @@ func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 		return nil
 	}
 	fmt.Fprintln(out)
-	t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
+	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
 	for _, e := range s.Entries {
-		fmt.Fprintf(t, "%04o\t%d\t%s\t%s\n", uint32(e.Mode), e.Size, e.Encoding, e.Path)
+		t.Printf("%04o\t%d\t%s\t%s\n", uint32(e.Mode), e.Size, e.Encoding, e.Path)
 	}
 	return t.Flush()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -239,13 +240,13 @@ func (a commands) printManifests(shown []shownManifest) error {
 			fmt.Fprintln(a.Out)
 		}
 		fmt.Fprintf(a.Out, "%s\n", m.Path)
-		table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+		table := plaintext.NewTable(tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0))
 		for _, d := range m.Directives {
 			from := d.From
 			if d.NoRemoteLoad {
 				from += " (not on other nodes)"
 			}
-			fmt.Fprintf(table, "  %s\t%s\t%s\n", d.Directive, d.Name, from)
+			table.Printf("  %s\t%s\t%s\n", d.Directive, d.Name, from)
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -3,23 +3,22 @@ package build
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // newTransferWatch shows transfers: as bars on a terminal, and elsewhere as one line for each finished transfer. verb is the
 // verb of these lines, such as "fetched".
 func newTransferWatch(out io.Writer, verb string) transferWatch {
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return &barWatch{out: out}
+	if terminal, ok := app.Terminal(out); ok {
+		return &barWatch{out: terminal}
 	}
 	return &lineWatch{out: out, verb: verb}
 }
@@ -77,7 +76,7 @@ func (w *barWatch) Start(name string, size int64) fetch.Transfer {
 		w.bars = mpb.New(mpb.WithOutput(w.out), mpb.WithWidth(40))
 	}
 	bar := w.bars.AddBar(max(size, 0),
-		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
+		mpb.PrependDecorators(decor.Name(plaintext.Line(name), decor.WCSyncSpaceR)),
 		mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace), decor.AverageSpeed(decor.SizeB1024(0), "% .1f", decor.WCSyncSpace)),
 		mpb.BarRemoveOnComplete(),
 	)

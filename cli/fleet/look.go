@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/view"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/kube/render"
 )
 
@@ -68,7 +69,7 @@ func (a commands) clustersCommand() *cobra.Command {
 				case c.Occasional:
 					kind = "occasional"
 				}
-				lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", c.Name, c.Available, ago(c.LastSeen), cmp.Or(c.Version, "-"), cmp.Or(c.Set, "-"), c.AddOns, kind))
+				lines = append(lines, plaintext.Row("%s\t%s\t%s\t%s\t%s\t%d\t%s", c.Name, c.Available, ago(c.LastSeen), cmp.Or(c.Version, "-"), cmp.Or(c.Set, "-"), c.AddOns, kind))
 			}
 			return a.table(lines...)
 		},
@@ -121,7 +122,7 @@ func (a commands) statusCommand() *cobra.Command {
 				if one.Paused {
 					done += ", paused"
 				}
-				lines = append(lines, fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%s", one.Name, one.Clusters, one.Available, one.Unhealthy, one.Unknown, done))
+				lines = append(lines, plaintext.Row("%s\t%d\t%d\t%d\t%d\t%s", one.Name, one.Clusters, one.Available, one.Unhealthy, one.Unknown, done))
 			}
 			return a.table(lines...)
 		},
@@ -147,7 +148,7 @@ func (a commands) printAddOn(one view.AddOn) error {
 		if r.Skipped {
 			text = fmt.Sprintf("Skip: not seen since %s; %s", r.LastSeen.UTC().Format(time.RFC3339), cmp.Or(text, "at work"))
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.Cluster, r.Status, cmp.Or(r.Wave, "-"), r.Available, ago(r.LastSeen), text))
+		lines = append(lines, plaintext.Row("%s\t%s\t%s\t%s\t%s\t%s", r.Cluster, r.Status, cmp.Or(r.Wave, "-"), r.Available, ago(r.LastSeen), text))
 	}
 	return a.table(lines...)
 }

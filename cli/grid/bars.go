@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/testgrid/report"
 )
 
@@ -20,8 +20,8 @@ const barPoll = 500 * time.Millisecond
 
 // watch shows a run: bars on a terminal, one line per event elsewhere. Call the returned function when the run has ended.
 func watch(ctx context.Context, out io.Writer, folder report.Folder) (line func(string), end func()) {
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return watchBars(ctx, out, folder)
+	if terminal, ok := app.Terminal(out); ok {
+		return watchBars(ctx, terminal, folder)
 	}
 	var mu sync.Mutex
 	return func(text string) {
@@ -96,7 +96,7 @@ func (b *bars) update(results []report.Result) {
 			if b.running[name] == nil {
 				test := &runningTest{}
 				test.bar = b.progress.New(0, mpb.SpinnerStyle(), mpb.BarRemoveOnComplete(),
-					mpb.AppendDecorators(decor.Name(" "+name+": "), decor.Any(test.show)))
+					mpb.AppendDecorators(decor.Name(" "+plaintext.Line(name)+": "), decor.Any(test.show)))
 				b.running[name] = test
 			}
 			if len(r.Steps) > 0 {

@@ -38,7 +38,7 @@ command.`,
 				return err
 			}
 			shell := exec.CommandContext(cmd.Context(), m.Enter[0], m.Enter[1:]...)
-			shell.Stdin, shell.Stdout, shell.Stderr = a.In, a.Out, a.Err
+			shell.Stdin, shell.Stdout, shell.Stderr = a.In, a.RawOut, a.RawErr
 			err = shell.Run()
 			var failed *exec.ExitError
 			if errors.As(err, &failed) && failed.ExitCode() > 0 {

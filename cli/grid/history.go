@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/report"
@@ -76,8 +77,8 @@ s3://bucket/prefix.`,
 }
 
 func (a commands) printHistory(list []remembered) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TEST\tSYSTEM\tRUNS\tSTATE")
+	w := plaintext.NewTable(tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0))
+	w.Println("TEST\tSYSTEM\tRUNS\tSTATE")
 	for _, r := range list {
 		var signs strings.Builder
 		for _, e := range r.Runs {
@@ -87,7 +88,7 @@ func (a commands) printHistory(list []remembered) error {
 		if r.Broke != nil {
 			state = r.Broke.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Test, r.System, signs.String(), state)
+		w.Printf("%s\t%s\t%s\t%s\n", r.Test, r.System, signs.String(), state)
 	}
 	return w.Flush()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -225,10 +226,10 @@ as --NAME VALUE. Every other option is set with KEY.OPTION=VALUE, such as flanne
 			if format == "json" {
 				return a.PrintJSON(spec.Flags())
 			}
-			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "FLAG\tSETS\tTO")
+			t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+			t.Println("FLAG\tSETS\tTO")
 			for _, f := range spec.Flags() {
-				fmt.Fprintf(t, "%s\t%s.%s\t%s\n", f.Name, f.Key, f.Option, cmp.Or(f.Value, "true"))
+				t.Printf("%s\t%s.%s\t%s\n", f.Name, f.Key, f.Option, cmp.Or(f.Value, "true"))
 			}
 			return t.Flush()
 		},

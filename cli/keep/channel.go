@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
 	clusterconfig "github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) channelCommand() *cobra.Command {
@@ -198,7 +199,11 @@ func dash(s string) string {
 func printTable(w io.Writer, rows [][]string) error {
 	tabs := tabwriter.NewWriter(w, 0, 8, 1, '\t', tabwriter.TabIndent)
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(tabs, strings.Join(row, "\t")); err != nil {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plaintext.Line(cell)
+		}
+		if _, err := fmt.Fprintln(tabs, strings.Join(cells, "\t")); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/grid"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -213,7 +214,7 @@ func (a commands) labEnterCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c := host.Command{Args: args[1:], Stdin: a.In, Stdout: a.Out, Stderr: a.Err, Terminal: a.CanAsk()}
+			c := host.Command{Args: args[1:], Stdin: a.In, Stdout: a.RawOut, Stderr: a.RawErr, Terminal: a.CanAsk()}
 			if name := os.Getenv("TERM"); c.Terminal && name != "" {
 				c.Env = []string{"TERM=" + name}
 			}
@@ -273,10 +274,10 @@ func (a commands) labListCommand() *cobra.Command {
 }
 
 func (a commands) printHosts(list []labHost) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSYSTEM\tADDRESS\tSTATE\tCREATED\tKEPT")
+	w := plaintext.NewTable(tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0))
+	w.Println("NAME\tSYSTEM\tADDRESS\tSTATE\tCREATED\tKEPT")
 	for _, h := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%t\n", h.Name, h.OS, h.Address, h.State, h.Created, h.Kept)
+		w.Printf("%s\t%s\t%s\t%s\t%s\t%t\n", h.Name, h.OS, h.Address, h.State, h.Created, h.Kept)
 	}
 	return w.Flush()
 }

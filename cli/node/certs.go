@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/renewal"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) certsCommand() *cobra.Command {
@@ -136,14 +137,14 @@ func (a commands) printCertificates(all []pki.Entry) error {
 	if len(all) == 0 {
 		fmt.Fprintln(a.Err, "this host has no certificates of a cluster; run the command on a node")
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FILE\tKIND\tSUBJECT\tISSUER\tEND\tDAYS\tRENEWED\tUSED BY\tPROBLEM")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("FILE\tKIND\tSUBJECT\tISSUER\tEND\tDAYS\tRENEWED\tUSED BY\tPROBLEM")
 	for _, e := range all {
 		end, days := "-", "-"
 		if e.End != nil {
 			end, days = e.End.UTC().Format(time.DateOnly), strconv.Itoa(*e.Days)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), firstLine(e.Problem))
+		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), firstLine(e.Problem))
 	}
 	return t.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cis"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) cisCommand() *cobra.Command {
@@ -64,10 +65,10 @@ func (a commands) compare(ctx context.Context, format string) error {
 }
 
 func (a commands) printReport(r cis.Report) error {
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CHECK\tSTATUS\tWANTED\tFOUND\tREASON")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("CHECK\tSTATUS\tWANTED\tFOUND\tREASON")
 	for _, one := range r.Results {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.ID, one.Status, one.Title, strings.ReplaceAll(one.Found, "\n", " "), one.Reason)
+		t.Printf("%s\t%s\t%s\t%s\t%s\n", one.ID, one.Status, one.Title, strings.ReplaceAll(one.Found, "\n", " "), one.Reason)
 	}
 	if err := t.Flush(); err != nil {
 		return err

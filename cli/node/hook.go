@@ -23,7 +23,7 @@ There are ` + strings.Join(kurlbin.Names(), ", ") + `.`,
 		Args:               cobra.MinimumNArgs(1),
 		DisableFlagParsing: true, // they are the program's
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := kurlbin.Run(cmd.Context(), args[0], args[1:], kurlbin.Streams{In: a.In, Out: a.Out, Err: a.Err})
+			err := kurlbin.Run(cmd.Context(), args[0], args[1:], kurlbin.Streams{In: a.In, Out: a.RawOut, Err: a.RawErr})
 			if errors.Is(err, kurlbin.ErrUsage) {
 				return app.UsageError("%v", err)
 			}

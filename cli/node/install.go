@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -254,14 +255,14 @@ func (a commands) printPlan(ctx context.Context, in *install.Install, o installO
 		return err
 	}
 	fmt.Fprintln(a.Out)
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PHASE\tSTEP\tSTATE\tWHAT")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("PHASE\tSTEP\tSTATE\tWHAT")
 	for _, s := range steps {
 		state := "to do"
 		if s.Done {
 			state = "done"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Phase, s.ID, state, s.Title)
+		t.Printf("%s\t%s\t%s\t%s\n", s.Phase, s.ID, state, s.Title)
 	}
 	if err := t.Flush(); err != nil {
 		return err

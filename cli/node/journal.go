@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) journalCommand() *cobra.Command {
@@ -48,8 +49,8 @@ another step failed. The command hides the values that hooks have left, because 
 }
 
 func (a commands) printJournal(records []lifecycle.Record) error {
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tOPERATION\tPHASE\tSTEP\tOUTCOME\tTOOK")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("TIME\tOPERATION\tPHASE\tSTEP\tOUTCOME\tTOOK")
 	for _, r := range records {
 		took := ""
 		if r.Outcome != lifecycle.Started {
@@ -59,7 +60,7 @@ func (a commands) printJournal(records []lifecycle.Record) error {
 		if operation == "" { // in a journal of an earlier sealift
 			operation = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), operation, r.Phase, r.Step, r.Outcome, took)
+		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), operation, r.Phase, r.Step, r.Outcome, took)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/reset"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 type resetOptions struct {
@@ -135,10 +136,10 @@ func (a commands) printResetPlan(r *reset.Reset, format string) error {
 
 // printSteps lists what a plan does, in order.
 func (a commands) printSteps(plan lifecycle.Plan) error {
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STEP\tWHAT")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("STEP\tWHAT")
 	for _, s := range plan {
-		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
+		t.Printf("%s\t%s\n", s.ID, s.Title)
 	}
 	return t.Flush()
 }
@@ -153,10 +154,10 @@ func (a commands) printLeft(left []baseline.Left, format string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "LEFT\tWHY")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("LEFT\tWHY")
 	for _, l := range left {
-		fmt.Fprintf(t, "%s\t%s\n", l.What, l.Why)
+		t.Printf("%s\t%s\n", l.What, l.Why)
 	}
 	return t.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
 )
 
@@ -186,10 +187,10 @@ func (a commands) snapshotListCommand() *cobra.Command {
 }
 
 func (a commands) printSnapshots(all []snapshot.Kept) error {
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tCLUSTER\tNODE\tSIZE\tFILE")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("TIME\tCLUSTER\tNODE\tSIZE\tFILE")
 	for _, k := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.Time.Format(time.RFC3339), k.Cluster, k.Node, app.FormatBytes(k.Size), k.File)
+		t.Printf("%s\t%s\t%s\t%s\t%s\n", k.Time.Format(time.RFC3339), k.Cluster, k.Node, app.FormatBytes(k.Size), k.File)
 	}
 	return t.Flush()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // snapshotPassphrase has the passphrase of a snapshot.
@@ -143,17 +144,17 @@ The command reads only the beginning. Use 'sealift snapshot verify' to check all
 }
 
 func (a commands) printSnapshot(s saved) error {
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "snapshot\t%s\ntime\t%s\nnode\t%s\ncluster\t%s\nkubernetes\t%s\n", s.File, s.Time.Format(time.RFC3339), s.Node, s.Cluster, s.Kubernetes)
-	fmt.Fprintf(t, "etcd\tup to revision %d, %s\n", s.Etcd.Revision, app.FormatBytes(s.Etcd.Size))
-	fmt.Fprintln(t, "\nFILE\tMODE\tSIZE")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Printf("snapshot\t%s\ntime\t%s\nnode\t%s\ncluster\t%s\nkubernetes\t%s\n", s.File, s.Time.Format(time.RFC3339), s.Node, s.Cluster, s.Kubernetes)
+	t.Printf("etcd\tup to revision %d, %s\n", s.Etcd.Revision, app.FormatBytes(s.Etcd.Size))
+	t.Println("\nFILE\tMODE\tSIZE")
 	for _, f := range s.Files {
-		fmt.Fprintf(t, "/%s\t%04o\t%s\n", f.Name, f.Mode, app.FormatBytes(f.Size))
+		t.Printf("/%s\t%04o\t%s\n", f.Name, f.Mode, app.FormatBytes(f.Size))
 	}
 	if len(s.Volumes) > 0 {
-		fmt.Fprintln(t, "\nVOLUME\tCLAIM\tFOLDER")
+		t.Println("\nVOLUME\tCLAIM\tFOLDER")
 		for _, v := range s.Volumes {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, v.Claim, v.Path)
+			t.Printf("%s\t%s\t%s\n", v.Name, v.Claim, v.Path)
 		}
 	}
 	err := t.Flush()

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/status"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) statusCommand() *cobra.Command {
@@ -144,25 +145,25 @@ func (a commands) printStatus(s status.Status) error {
 	if s.Sees == "node" {
 		fmt.Fprintln(a.Out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 	if len(s.AddOns) > 0 {
-		fmt.Fprintln(t, "\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")
+		t.Println("\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")
 	}
 	for _, one := range s.AddOns {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.Name, one.Version, one.State, one.Health, firstLine(one.Why))
+		t.Printf("%s\t%s\t%s\t%s\t%s\n", one.Name, one.Version, one.State, one.Health, firstLine(one.Why))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if len(s.Nodes) > 0 {
-		fmt.Fprintln(t, "\nNODE\tREADY\tROLES\tVERSION\tADDRESS\tWHY")
+		t.Println("\nNODE\tREADY\tROLES\tVERSION\tADDRESS\tWHY")
 	}
 	for _, n := range s.Nodes {
 		ready := "no"
 		if n.Ready {
 			ready = "yes"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
+		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
 	}
 	return t.Flush()
 }

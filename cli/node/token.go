@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.
@@ -119,8 +120,8 @@ func (a commands) tokenListCommand() *cobra.Command {
 			if format == "json" {
 				return a.PrintJSON(list)
 			}
-			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "TOKEN\tEXPIRES\tJOINS\tFOR")
+			t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+			t.Println("TOKEN\tEXPIRES\tJOINS\tFOR")
 			for _, one := range list {
 				expires, joins := "never", "no"
 				if !one.Expires.IsZero() {
@@ -129,7 +130,7 @@ func (a commands) tokenListCommand() *cobra.Command {
 				if one.Usable {
 					joins = "yes"
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
+				t.Printf("%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
 			}
 			return t.Flush()
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/upgrade"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -229,15 +230,15 @@ func (a commands) printUpgrade(s upgrade.State, paused bool) error {
 		fmt.Fprint(a.Out, ", paused")
 	}
 	fmt.Fprintln(a.Out)
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSTAGE\tTOOK\tAWAY\tERROR")
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("NODE\tSTAGE\tTOOK\tAWAY\tERROR")
 	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
 		n := s.Nodes[name]
 		stage := n.Stage
 		if stage == upgrade.Waiting {
 			stage = "waiting"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.0f s\t%.0f s\t%s\n", name, stage, n.Took, n.Away, n.Error)
+		t.Printf("%s\t%s\t%.0f s\t%.0f s\t%s\n", name, stage, n.Took, n.Away, n.Error)
 	}
 	if err := t.Flush(); err != nil {
 		return err
