@@ -42,7 +42,15 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	if out := worker.must("sealift status"); !strings.Contains(out, "cluster  answers") || !strings.Contains(out, "run 'sealift status' on a control plane") {
 		t.Errorf("a worker's status:\n%s", out)
 	}
+	tokenGainsNothing(first, worker, joinToken(first.joinCommand("")))
 	workerLeaves(first, worker, bare)
+}
+
+// joinToken is the token in a command for workers.
+func joinToken(command string) string {
+	_, rest, _ := strings.Cut(command, "echo '")
+	token, _, _ := strings.Cut(rest, "'")
+	return token
 }
 
 // workerCommand is the command for workers in the output of an install.
@@ -96,9 +104,7 @@ func publicKey(t *testing.T) string {
 // joinRefusals looks at what must stop a join before it changes anything.
 func joinRefusals(first, worker node) {
 	command := first.joinCommand("")
-	_, rest, _ := strings.Cut(command, "&& echo '")
-	_, rest, _ = strings.Cut(rest, "&& echo '")
-	token, _, _ := strings.Cut(rest, "'")
+	token := joinToken(command)
 	worker.refuses(strings.ReplaceAll(command, token, token[:7]+"0123456789abcdef"), 1, "does not know the token")
 	worker.refuses(command+" control-plane", 1, "key of the cluster's certificates")
 	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
