@@ -5,6 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -341,6 +344,66 @@ func TestFilesStayReadable(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// hostFiles are where the installer may still use package os, and atomicfile, to change files, and why.
+var hostFiles = map[string]string{
+	"installer/host/files":           "it is the way",
+	"installer/host/state.go":        "writes to the kernel's settings in /proc/sys",
+	"installer/restore/sandbox.go":   "writes to /proc",
+	"installer/hook/verbs.go":        "hooks name pipes as files to be read",
+	"installer/kurlbin":              "reads what hooks name, which may be a pipe, and /proc",
+	"installer/host/proc":            "reads /proc",
+	"installer/host/network":         "reads /proc",
+	"installer/host/facts.go":        "reads /proc",
+	"installer/host/containers.go":   "reads /proc",
+	"installer/baseline/baseline.go": "opens folders and files to sync their file systems",
+}
+
+// changesFiles are the functions of package os that follow the symbolic links of others, or wait for their pipes.
+var changesFiles = []string{"Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "Lchown", "Link", "Mkdir", "MkdirAll", "MkdirTemp", "Open", "OpenFile", "OpenInRoot",
+	"OpenRoot", "ReadFile", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile"}
+
+// TestInstallerTouchesFilesOneWay keeps what runs as root from following links that users of a host have put into their folders.
+func TestInstallerTouchesFilesOneWay(t *testing.T) {
+	used := map[string]bool{}
+	err := filepath.WalkDir("installer", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			of, ok := call.X.(*ast.Ident)
+			if !ok || of.Name != "atomicfile" && !(of.Name == "os" && slices.Contains(changesFiles, call.Sel.Name)) || of.Name == "atomicfile" && slices.Contains([]string{"File", "Folder"}, call.Sel.Name) {
+				return true
+			}
+			for _, allowed := range []string{path, filepath.Dir(path)} {
+				if _, ok := hostFiles[allowed]; ok {
+					used[allowed] = true
+					return true
+				}
+			}
+			t.Errorf("%s: %s.%s; use installer/host/files, or internal/regularfile for reading", fset.Position(call.Pos()), of.Name, call.Sel.Name)
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range hostFiles {
+		if !used[path] {
+			t.Errorf("%s needs no exception any more", path)
+		}
 	}
 }
 

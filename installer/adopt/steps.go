@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -13,11 +12,11 @@ import (
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -47,7 +46,7 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 			return nil, err
 		}
 		add("node/installer", "keep kURL's Installer", lifecycle.Digest(string(text)), func(context.Context) error {
-			return atomicfile.WriteMode(node.InstallerFile(a.options.Root), 0o600, text) // it may have secrets
+			return files.WriteMode(node.InstallerFile(a.options.Root), 0o600, text) // it may have secrets
 		})
 	}
 	if a.First() {
@@ -65,10 +64,10 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 }
 
 func (a *Adoption) keepBinary(context.Context) error {
-	if err := os.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
+	if err := files.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
 		return err
 	}
-	return atomicfile.Copy(node.Binary, 0o755, a.options.Binary)
+	return files.Copy(node.Binary, 0o755, a.options.Binary)
 }
 
 // own records in the cluster that the installer keeps the add-ons that kURL applied. One that a channel keeps stays with it.

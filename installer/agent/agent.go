@@ -30,12 +30,12 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/endpoint"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // How often an answer is repeated that the API did not take, and how long that goes on.
@@ -289,7 +289,7 @@ func program(root, digest string, fetch func(io.Writer) error) (path string, err
 	if hasDigest(path, digest) {
 		return path, nil
 	}
-	err = atomicfile.Fill(path, 0o755, func(f *os.File) error {
+	err = files.Fill(path, 0o755, func(f *os.File) error {
 		sum := sha256.New()
 		if err := fetch(io.MultiWriter(f, sum)); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -21,7 +22,6 @@ import (
 	"github.com/sealift/sealift/installer/revert"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // How often an armed control plane asks the one that leads, how long that may take to answer, and how long the agent waits before it
@@ -122,7 +122,7 @@ func (a *Agent) follows(set undo.Set, o undo.Order) error {
 func fetchEtcd(ctx context.Context, client *share.Client, set undo.Set, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	return atomicfile.Fill(set.Etcd(), 0o600, func(f *os.File) error {
+	return files.Fill(set.Etcd(), 0o600, func(f *os.File) error {
 		sum := sha256.New()
 		if err := client.Etcd(ctx, io.MultiWriter(f, sum)); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/endpoint"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -113,7 +114,7 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		}
 	}, lifecycle.Phase(in.Operation))
 	if err == nil && in.Operation == intent.Prepare && binary != node.Binary {
-		err = os.Remove(binary)
+		err = files.Remove(binary)
 	}
 	return prepared.LogFile(), err
 }

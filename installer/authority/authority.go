@@ -12,15 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -121,14 +120,10 @@ func Read(rootfs string) (s State, ok bool, err error) {
 // Remove ends what a control plane knows of a rotation.
 func Remove(rootfs string) error {
 	file := filepath.Join("/", rootfs, File)
-	err := os.Remove(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := files.Remove(file); err != nil {
 		return err
 	}
-	return atomicfile.SyncDir(filepath.Dir(file))
+	return files.SyncDir(filepath.Dir(file))
 }
 
 // Encode writes a State as Parse reads it.

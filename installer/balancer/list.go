@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -64,7 +64,7 @@ func ReadList(name string) ([]string, error) {
 
 // WriteList keeps the list for the next start.
 func WriteList(name string, addresses []string) error {
-	return atomicfile.Write(name, []byte(strings.Join(addresses, "\n")+"\n"))
+	return files.Write(name, []byte(strings.Join(addresses, "\n")+"\n"))
 }
 
 // Follow keeps the servers as discover gives them, and the file too, until ctx ends. While discover fails they stay.

@@ -288,7 +288,7 @@ func (r *Record) sync() error {
 		if path != r.dir {
 			name = filepath.Join(r.options.Root, path)
 		}
-		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would block
+		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a folder, or a file; a pipe would block
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -176,7 +175,7 @@ func putFolder(parent *files.Folder, name string, f File, now *File) error {
 }
 
 func putContent(folder *files.Folder, name string, f File, content io.Reader) error {
-	file, err := folder.Create(name)
+	file, err := folder.Create("." + name + ".*")
 	if err != nil {
 		return err
 	}
@@ -189,8 +188,7 @@ func putContent(folder *files.Folder, name string, f File, content io.Reader) er
 		return fmt.Errorf("what was kept of it has sha256 %s, not %s", got, f.SHA256)
 	}
 	// by the open file: somebody else may have its name by now
-	times := []unix.Timespec{unix.NsecToTimespec(f.Modified), unix.NsecToTimespec(f.Modified)}
-	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), times, 0)); err != nil {
+	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), files.SetModified(file.File, time.Unix(0, f.Modified))); err != nil {
 		return err
 	}
 	return file.Commit(name, f.Mode)

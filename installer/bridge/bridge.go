@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -131,10 +131,10 @@ func (b Bridge) left(ctx context.Context, p *pair) (bool, error) {
 // start starts the second server, and waits until it is ready.
 func (b Bridge) start(ctx context.Context, p *pair, unit string) (err error) {
 	const pattern = "sealift-apiserver.*"
-	if err := atomicfile.Sweep(b.Folder, pattern); err != nil {
+	if err := files.Sweep(b.Folder, pattern); err != nil {
 		return err
 	}
-	folder, err := atomicfile.MkdirTemp(b.Folder, pattern)
+	folder, err := files.TempFolder(b.Folder, pattern)
 	if err != nil {
 		return err
 	}

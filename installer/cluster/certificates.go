@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // UploadCertificates puts the certificates of the cluster, encrypted, into a Secret that expires after two hours, for the
@@ -20,12 +23,13 @@ func UploadCertificates(ctx context.Context, version, address string) (key strin
 	key = hex.EncodeToString(secret)
 	// in a file: others can read a command line. The version keeps kubeadm from asking a server for one, and the
 	// address from looking for a default route.
-	f, err := os.CreateTemp("", "sealift-kubeadm-*.yaml")
+	dir, err := files.MkdirTemp(os.TempDir(), "sealift-kubeadm-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = fmt.Fprintf(f, `apiVersion: kubeadm.k8s.io/v1beta4
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 certificateKey: %s
 localAPIEndpoint:
@@ -35,8 +39,8 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: v%s
 `, key, address, version)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := files.WriteMode(config, 0o600, []byte(text)); err != nil {
 		return "", err
 	}
-	return key, run(ctx, io.Discard, "kubeadm", "init", "phase", "upload-certs", "--upload-certs", "--config", f.Name())
+	return key, run(ctx, io.Discard, "kubeadm", "init", "phase", "upload-certs", "--upload-certs", "--config", config)
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
@@ -123,7 +123,7 @@ func removeUnpaired(folder string) error {
 		if paired, err := anyThere(pair+".crt", pair+".pub"); err != nil || paired {
 			return err
 		}
-		return os.Remove(name)
+		return files.Remove(name)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -166,7 +166,7 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 // render puts base and patches of init or join together, and variables in.
 func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Unstructured, error) {
 	dir := filepath.Join(k.Work, kind)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := files.RemoveAll(dir); err != nil {
 		return nil, err
 	}
 	if _, err := k.copyDocuments(filepath.Join(k.Base, kind), filepath.Join(dir, "base")); err != nil {
@@ -192,7 +192,7 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), data, 0o600); err != nil {
+	if err := files.WriteMode(filepath.Join(dir, "kustomization.yaml"), 0o600, data); err != nil {
 		return nil, err
 	}
 	objects, err := render.Build(dir)
@@ -205,7 +205,7 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 // copyDocuments copies YAML files beside the kustomization, which may read nothing outside its folder, and names them in order.
 // Those of kubeadm are written as they are merged; what that leaves out is told.
 func (k Kubeadm) copyDocuments(from, to string) (names []string, err error) {
-	if err := os.MkdirAll(to, 0o700); err != nil {
+	if err := files.MkdirAll(to, 0o700); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(from)
@@ -237,7 +237,7 @@ func (k Kubeadm) writeMergeable(name string, data []byte) error {
 	for _, note := range notes {
 		fmt.Fprintf(k.Output, "note: kubeadm patch %s: %s\n", filepath.Base(name), note)
 	}
-	return os.WriteFile(name, merged, 0o600)
+	return files.WriteMode(name, 0o600, merged)
 }
 
 var variable = regexp.MustCompile(`\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
@@ -277,7 +277,7 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 
 // writeDocuments writes what kubeadm reads, which may have secrets in it.
 func writeDocuments(name string, objects []*unstructured.Unstructured) error {
-	return atomicfile.Fill(name, 0o600, func(f *os.File) error {
+	return files.Fill(name, 0o600, func(f *os.File) error {
 		for _, object := range objects {
 			data, err := yaml.Marshal(object.Object)
 			if err != nil {

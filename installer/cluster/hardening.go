@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // compliance is the variable by which the Installer asks for all settings of the CIS benchmark that it can have
@@ -76,7 +76,7 @@ func secureFiles() error {
 			return err
 		}
 		for _, name := range names {
-			if err := os.Chmod(name, 0o600); err != nil {
+			if err := files.Chmod(name, 0o600); err != nil {
 				return err
 			}
 		}

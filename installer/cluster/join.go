@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -50,7 +50,7 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 		err = secureFiles()
 	}
 	// it has the token and the key of the certificates
-	return errors.Join(err, os.Remove(config))
+	return errors.Join(err, files.Remove(config))
 }
 
 func (k Kubeadm) joinConfig() string { return filepath.Join(k.Work, "kubeadm-join.yaml") }
@@ -59,7 +59,7 @@ func (k Kubeadm) joinConfig() string { return filepath.Join(k.Work, "kubeadm-joi
 // becomes a patch.
 func (k Kubeadm) writeJoinConfig(name string) error {
 	patches := filepath.Join(k.Work, "patches")
-	if err := os.MkdirAll(patches, 0o700); err != nil {
+	if err := files.MkdirAll(patches, 0o700); err != nil {
 		return err
 	}
 	objects, err := k.render("join", map[string]string{patchesVariable: patches})
@@ -76,7 +76,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.Write(filepath.Join(patches, "kubeletconfiguration+merge.yaml"), patch); err != nil {
+		if err := files.Write(filepath.Join(patches, "kubeletconfiguration+merge.yaml"), patch); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 // finishJoin does the work that follows kubeadm, and the part of kubeadm's work that was not reached.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
 	for _, secret := range []string{BootstrapKubeconfig, k.joinConfig()} {
-		if err := os.Remove(secret); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := files.Remove(secret); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/addon"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -40,14 +40,14 @@ func (a AddOn) remember(objects []*unstructured.Unstructured, whole bool) error 
 	if a.Memory == "" {
 		return nil
 	}
-	if err := atomicfile.MkdirAll(a.Memory, 0o700); err != nil {
+	if err := files.MkdirAll(a.Memory, 0o700); err != nil {
 		return err
 	}
 	text, err := json.Marshal(remembered{a.Applied, whole, objects})
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(filepath.Join(a.Memory, a.Name+newSuffix), 0o600, text)
+	return files.WriteMode(filepath.Join(a.Memory, a.Name+newSuffix), 0o600, text)
 }
 
 // Remember notes that all that was applied is well. From now on that is what GoBack goes back to.
@@ -60,7 +60,7 @@ func Remember(memory string) error {
 }
 
 func prove(memory, name string) error {
-	return os.Rename(filepath.Join(memory, name+newSuffix), filepath.Join(memory, name+memorySuffix))
+	return files.Rename(filepath.Join(memory, name+newSuffix), filepath.Join(memory, name+memorySuffix))
 }
 
 func read(file string) (r remembered, err error) {
@@ -172,7 +172,7 @@ func (m *applier) restore(ctx context.Context, memory, name string, output io.Wr
 		return err
 	})
 	if err == nil {
-		err = os.Remove(filepath.Join(memory, name+newSuffix))
+		err = files.Remove(filepath.Join(memory, name+newSuffix))
 	}
 	if err == nil {
 		err = waitFor(ctx, m.engine, before.Objects, backTime, output)

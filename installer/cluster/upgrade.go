@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // kubeadmPath is where the kubeadm of this node lies.
@@ -23,7 +23,7 @@ const kubeadmPath = "/usr/local/bin/kubeadm"
 // and the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself
 // stays as it is. Upgrade may be repeated.
 func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
-	if err := atomicfile.Copy(kubeadmPath, 0o755, program); err != nil {
+	if err := files.Copy(kubeadmPath, 0o755, program); err != nil {
 		return fmt.Errorf("kubeadm %s: %w", version, err)
 	}
 	args := []string{"upgrade", "node"}

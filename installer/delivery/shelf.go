@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // put puts an archive on the shelf, alone. Of a folder, the shelf has a link. The images of a packed archive are unpacked there.
@@ -16,7 +16,7 @@ func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 	if err := empty(shelf); err != nil { // of a run that was killed
 		return err
 	}
-	if err := os.MkdirAll(shelf, 0o700); err != nil {
+	if err := files.MkdirAll(shelf, 0o700); err != nil {
 		return err
 	}
 	place := filepath.Join(shelf, a.Digest)
@@ -32,17 +32,17 @@ func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 		if err != nil {
 			return err
 		}
-		return os.Symlink(folder, place)
+		return files.Symlink(folder, place)
 	}
 	return unpack(ctx, a, place)
 }
 
 // unpack writes the images of an archive, and at last its index: without one, the folder is no bundle.
 func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	if err := files.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(folder)
+	root, err := files.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
 		return err
 	}
 	index, _ := a.Raw()
-	return atomicfile.Write(filepath.Join(folder, bundle.IndexName), index)
+	return files.Write(filepath.Join(folder, bundle.IndexName), index)
 }
 
 // empty removes everything from a shelf. What links lead to stays.
@@ -61,7 +61,7 @@ func empty(shelf string) error {
 		return nil
 	}
 	for _, n := range names {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(shelf, n.Name())))
+		err = errors.Join(err, files.RemoveAll(filepath.Join(shelf, n.Name())))
 	}
 	return err
 }

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -166,10 +166,10 @@ func (h host) write(c Config) error {
 
 func (h host) writeText(text []byte) error {
 	path := h.path(cluster.EncryptionFile)
-	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := files.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(path, 0o600, text)
+	return files.WriteMode(path, 0o600, text)
 }
 
 // Make makes the first key of a cluster, unless this host has keys.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -92,7 +92,7 @@ func (h host) enable() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(h.path(cluster.APIServerManifest), text)
+	return files.Replace(h.path(cluster.APIServerManifest), text)
 }
 
 // remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +16,9 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -92,11 +91,7 @@ func (h host) edits(m intent.Move) (map[string]string, error) {
 // write writes files. It may be interrupted and repeated.
 func (h host) write(edits map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(edits)) {
-		path, err := filepath.EvalSymlinks(h.path(name))
-		if err == nil {
-			err = atomicfile.Replace(path, []byte(edits[name]))
-		}
-		if err != nil {
+		if err := files.Replace(h.path(name), []byte(edits[name])); err != nil {
 			return fmt.Errorf("write the new load balancer to %s: %w", name, err)
 		}
 	}
@@ -110,10 +105,10 @@ func (h host) mark(m intent.Move) error {
 		return err
 	}
 	file := h.path(node.LoadBalancerFile(h.root))
-	if err := atomicfile.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	if err := files.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(file, 0o600, text)
+	return files.WriteMode(file, 0o600, text)
 }
 
 // marked is a change that was interrupted here; nil if there is none.
@@ -134,14 +129,10 @@ func (h host) marked() (*intent.Move, error) {
 
 func (h host) unmark() error {
 	file := h.path(node.LoadBalancerFile(h.root))
-	err := os.Remove(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := files.Remove(file); err != nil {
 		return err
 	}
-	return atomicfile.SyncDir(filepath.Dir(file))
+	return files.SyncDir(filepath.Dir(file))
 }
 
 // refuseOwn says what to do in a cluster without a load balancer.

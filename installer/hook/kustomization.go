@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
@@ -84,7 +84,7 @@ func editYAML(name string, edit func(root *yaml.Node) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return atomicfile.Replace(name, edited)
+	return files.Replace(name, edited)
 }
 
 func editText(text []byte, edit func(root *yaml.Node) error) ([]byte, error) {
@@ -130,7 +130,7 @@ func kustomizationFix(_ context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
-	return atomicfile.Replace(args[0], fixed)
+	return files.Replace(args[0], fixed)
 }
 
 func fixKustomization(text []byte) ([]byte, error) {

@@ -16,10 +16,11 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Authority is the cluster's CA with its private key, as control planes have it.
@@ -149,7 +150,7 @@ func ReadCA(name string) (*x509.Certificate, error) {
 
 // ReadCAs reads the certificates of a PEM file: more than one while CAs are rotated.
 func ReadCAs(name string) (all []*x509.Certificate, err error) {
-	text, err := os.ReadFile(name)
+	text, err := regularfile.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,9 +12,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -35,7 +34,7 @@ func (c containerdConfig) dropIn() string { return filepath.Join(c.dir, "conf.d"
 
 // withdraw removes what settle wrote, before an add-on configures containerd again: kURL's looks whether its own settings hold.
 func (c containerdConfig) withdraw() error {
-	if err := os.Remove(c.dropIn()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := files.Remove(c.dropIn()); err != nil {
 		return err
 	}
 	return nil
@@ -128,7 +127,7 @@ func (c containerdConfig) settle(ctx context.Context, w wishes) (changed, hold b
 
 // writeDropIn writes settings into a file that config.toml imports.
 func (c containerdConfig) writeDropIn(own, settings map[string]any) error {
-	if err := os.MkdirAll(filepath.Dir(c.dropIn()), 0o755); err != nil {
+	if err := files.MkdirAll(filepath.Dir(c.dropIn()), 0o755); err != nil {
 		return err
 	}
 	imports, _ := own["imports"].([]any)
@@ -162,7 +161,7 @@ func writeConfig(name string, config map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return atomicfile.WriteMode(name, 0o600, text) // it may have passwords of registries
+	return files.WriteMode(name, 0o600, text) // it may have passwords of registries
 }
 
 // settled runs the hook that installs containerd, and sees to the settings that Kubernetes needs of it.

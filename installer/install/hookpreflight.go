@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 )
@@ -32,11 +32,11 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	if len(asked) == 0 {
 		return nil, nil, nil
 	}
-	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
+	dir, err := files.MkdirTemp(i.temporary(), ".sealift-preflight-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make room for the checks of add-ons: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
 	if err := i.extractTexts(ctx, dir, asked); err != nil {
 		return nil, nil, fmt.Errorf("take the checks of add-ons out of the bundle: %w", err)
 	}
@@ -71,7 +71,7 @@ func refusal(err error) string {
 }
 
 func (i *Install) extractTexts(ctx context.Context, dir string, addOns []addOn) error {
-	root, err := os.OpenRoot(dir)
+	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -71,7 +71,7 @@ func (i *Install) setSELinux(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(selinuxConfig, selinuxMode.ReplaceAll(text, []byte("SELINUX="+mode))); err != nil {
+	if err := files.Write(selinuxConfig, selinuxMode.ReplaceAll(text, []byte("SELINUX="+mode))); err != nil {
 		return err
 	}
 	_, err = os.Stat("/sys/fs/selinux/enforce")

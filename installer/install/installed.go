@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -30,7 +31,7 @@ func openInstalled(ctx context.Context, root, socket string) (*Installed, error)
 	if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); err != nil {
 		return nil, fmt.Errorf("the bundle that is installed on this node: %w", err)
 	}
-	dir, err := os.OpenRoot(root)
+	dir, err := files.OpenRoot(root)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // extractKubernetes extracts the files of Kubernetes, and puts some of them where kURL has its package of Kubernetes: its
@@ -20,21 +20,21 @@ func (i *Install) extractKubernetes(k addOn) func(context.Context) (lifecycle.St
 			return nil, err
 		}
 		folder := filepath.Join(i.options.Root, "packages", "kubernetes", k.info.Version)
-		if err := os.MkdirAll(filepath.Join(folder, "images"), 0o755); err != nil {
+		if err := files.MkdirAll(filepath.Join(folder, "images"), 0o755); err != nil {
 			return nil, err
 		}
 		text, err := i.archive.ReadFile(path.Join(k.info.Dir(), "Manifest"), maxScriptSize)
 		if err != nil {
 			return nil, err
 		}
-		if err := atomicfile.WriteMode(filepath.Join(folder, "Manifest"), 0o644, text); err != nil {
+		if err := files.WriteMode(filepath.Join(folder, "Manifest"), 0o644, text); err != nil {
 			return nil, err
 		}
 		ref := k.sandboxImage()
 		if ref == "" {
 			return state, nil
 		}
-		err = atomicfile.Fill(filepath.Join(folder, "images", sandboxID+".tar.gz"), 0o644, func(w *os.File) error {
+		err = files.Fill(filepath.Join(folder, "images", sandboxID+".tar.gz"), 0o644, func(w *os.File) error {
 			return k.layout.Export(ctx, ref, w)
 		})
 		if err != nil {

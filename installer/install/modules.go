@@ -16,8 +16,8 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube/render"
 )
@@ -80,7 +80,7 @@ func (i *Install) giveModules(_ context.Context, args []string, _ io.Writer) err
 		}
 		text = append(append(text, "---\n"...), one...)
 	}
-	return atomicfile.WriteMode(args[3], 0o600, text) // options may be secrets
+	return files.WriteMode(args[3], 0o600, text) // options may be secrets
 }
 
 // allowDefinitions is a patch of a ClusterRole, which may update the CustomResourceDefinitions of the modules and no others.

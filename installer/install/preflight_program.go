@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -31,12 +31,12 @@ func (i *Install) program(ctx context.Context) (string, error) {
 			return safe, nil
 		}
 	}
-	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
+	dir, err := files.MkdirTemp(i.temporary(), ".sealift-preflight-")
 	if err != nil {
 		return "", fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
 	}
 	if err := i.extractProgram(ctx, dir); err != nil {
-		return "", errors.Join(fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err), os.RemoveAll(dir))
+		return "", errors.Join(fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err), files.RemoveAll(dir))
 	}
 	i.taken = dir
 	return filepath.Join(dir, bundle.PreflightName), nil
@@ -66,7 +66,7 @@ func noProgram(refused error) preflight.Result {
 }
 
 func (i *Install) extractProgram(ctx context.Context, dir string) error {
-	root, err := os.OpenRoot(dir)
+	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (i *Install) dropProgram() error {
 	if i.taken == "" {
 		return nil
 	}
-	return os.RemoveAll(i.taken)
+	return files.RemoveAll(i.taken)
 }
 
 // keepProgram leaves sealift-preflight on the node, for support bundles and for hosts that join.
@@ -90,10 +90,10 @@ func (i *Install) keepProgram(ctx context.Context) error {
 	if i.taken == "" {
 		return i.extractProgram(ctx, i.options.Root)
 	}
-	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+	if err := files.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
 	}
-	return atomicfile.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
+	return files.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
 }
 
 // programNames are where a sealift-preflight may lie that is not in a bundle.

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // checkProxy refuses an address that no program would understand, before anything is changed.
@@ -60,21 +58,21 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(exceptions))
 	}
-	if err := atomicfile.WriteMode(file, 0o600, []byte(text.String())); err != nil {
+	if err := files.WriteMode(file, 0o600, []byte(text.String())); err != nil {
 		return nil, err
 	}
 	for _, unit := range []string{"containerd", "kubelet"} {
 		name := filepath.Join("/etc/systemd/system", unit+".service.d", "sealift-proxy.conf")
 		if address == "" {
-			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := files.Remove(name); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := atomicfile.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		if err := files.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(name, []byte("[Service]\nEnvironmentFile=-"+strings.ReplaceAll(file, "%", "%%")+"\n")); err != nil {
+		if err := files.Write(name, []byte("[Service]\nEnvironmentFile=-"+strings.ReplaceAll(file, "%", "%%")+"\n")); err != nil {
 			return nil, err
 		}
 	}

@@ -3,15 +3,14 @@ package install
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // balancer adds the step for the API on this host, unless the cluster has a load balancer.
@@ -55,7 +54,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 			continue
 		}
 		// an Installer may have secrets
-		if err := atomicfile.WriteMode(filepath.Join(i.options.Root, name), 0o600, data); err != nil {
+		if err := files.WriteMode(filepath.Join(i.options.Root, name), 0o600, data); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +66,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 
 // extractRoot brings what lies at the root of the bundle and goes with its index.
 func (i *Install) extractRoot(ctx context.Context) error {
-	root, err := os.OpenRoot(i.options.Root)
+	root, err := files.OpenRoot(i.options.Root)
 	if err != nil {
 		return err
 	}

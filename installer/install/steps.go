@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,11 +12,11 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.
@@ -25,10 +24,10 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 	if err := i.keepProgram(ctx); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
+	if err := files.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
 		return nil, err
 	}
-	return nil, atomicfile.Copy(node.Binary, 0o755, i.options.Binary)
+	return nil, files.Copy(node.Binary, 0o755, i.options.Binary)
 }
 
 // onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
@@ -50,7 +49,7 @@ func (i *Install) onNode(a addOn, e bundle.Entry) bool {
 
 func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		root, err := os.OpenRoot(i.options.Root)
+		root, err := files.OpenRoot(i.options.Root)
 		if err != nil {
 			return nil, err
 		}
@@ -66,19 +65,19 @@ func (i *Install) installPackages(names []string) func(context.Context) (lifecyc
 	return func(ctx context.Context) (_ lifecycle.State, err error) {
 		packages := packages.Manager{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
 		fresh := filepath.Join(packages.Dir, "repositories")
-		if err := os.RemoveAll(fresh); err != nil {
+		if err := files.RemoveAll(fresh); err != nil {
 			return nil, err
 		}
-		if err := os.MkdirAll(fresh, 0o700); err != nil {
+		if err := files.MkdirAll(fresh, 0o700); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
-		root, err := os.OpenRoot(fresh)
+		defer func() { err = errors.Join(err, files.RemoveAll(fresh)) }()
+		root, err := files.OpenRoot(fresh)
 		if err != nil {
 			return nil, err
 		}
 		defer root.Close()
-		from, err := os.OpenRoot(i.options.Root)
+		from, err := files.OpenRoot(i.options.Root)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -69,5 +69,5 @@ func htpasswd(_ context.Context, args []string, s Streams) error {
 			kept.WriteString(strings.TrimSuffix(other, "\n") + "\n")
 		}
 	}
-	return atomicfile.WriteMode(*file, 0o600, []byte(kept.String()+line))
+	return files.WriteMode(*file, 0o600, []byte(kept.String()+line))
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // maxConfig bounds the files that are merged or edited.
@@ -33,7 +33,7 @@ func mergeTOML(_ context.Context, args []string, s Streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *basefile, err)
 	}
-	return atomicfile.Replace(*basefile, text)
+	return files.Replace(*basefile, text)
 }
 
 func readTOML(name string) (map[string]any, error) {

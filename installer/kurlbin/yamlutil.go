@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
@@ -61,7 +61,7 @@ func changed(s Streams, file string, text []byte, change func(root *yaml.Node) e
 		return err
 	}
 	if file != "" {
-		return atomicfile.Replace(file, out)
+		return files.Replace(file, out)
 	}
 	_, err = s.Out.Write(out)
 	return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -90,7 +89,7 @@ func (h host) exchangePart(p authority.Part, stage authority.Stage, entries []En
 func (h host) keep(name string, mode fs.FileMode, content []byte) error {
 	is, err := regularfile.ReadFile(h.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return atomicfile.WriteMode(h.path(name), mode, content)
+		return files.WriteMode(h.path(name), mode, content)
 	}
 	if err != nil {
 		return err
@@ -159,7 +158,7 @@ func (h host) exchangeKubeconfigs(bundle []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.Replace(path, text); err != nil {
+		if err := files.Replace(path, text); err != nil {
 			return err
 		}
 	}
@@ -194,7 +193,7 @@ func (h host) dropServing(old *x509.Certificate) error {
 	if e.cert == nil || e.cert.CheckSignatureFrom(old) != nil {
 		return nil //nolint:nilerr // the new CA signed it, or nobody that counts
 	}
-	return os.Remove(h.path(kubeletRotated))
+	return files.Remove(h.path(kubeletRotated))
 }
 
 // hasOld says whether the kubelet of this host shows the API a certificate of the old CA.

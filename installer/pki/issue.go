@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -150,7 +150,7 @@ func (h host) write(e Entry, change func(text []byte) []byte) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(path, text)
+	return files.Replace(path, text)
 }
 
 // replace writes a file unless it has that content.
@@ -158,7 +158,7 @@ func replace(path string, is, content []byte) error {
 	if bytes.Equal(is, content) {
 		return nil
 	}
-	return atomicfile.Replace(path, content)
+	return files.Replace(path, content)
 }
 
 // replaceFirst replaces the first certificate of a PEM, and keeps the rest, such as a key.

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -75,7 +75,7 @@ func (h host) restart(pod, generation string, edit ...func(manifest map[string]a
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(h.path(manifestOf(pod)), text)
+	return files.Replace(h.path(manifestOf(pod)), text)
 }
 
 func manifestOf(pod string) string { return filepath.Join(manifestFolder, pod+".yaml") }

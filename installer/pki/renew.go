@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/service"
@@ -198,7 +199,7 @@ func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error 
 // has none.
 func (r *Renewal) restartKubelet(ctx context.Context) error {
 	for _, name := range KubeletServing() {
-		if err := os.Remove(r.host.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := files.Remove(r.host.path(name)); err != nil {
 			return err
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -68,7 +68,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 	} else if ok && known.After(s) {
 		return fmt.Errorf("this node is at the stage %q of the rotation already, which is after %q: run the command on the control plane that brought it there", known.Stage, s.Stage)
 	}
-	if err := atomicfile.WriteMode(r.host.path(authority.File), 0o600, s.Encode()); err != nil {
+	if err := files.WriteMode(r.host.path(authority.File), 0o600, s.Encode()); err != nil {
 		return err
 	}
 	pods, err := Exchange(r.host.rootfs, s, time.Now())
@@ -89,7 +89,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 		return err
 	}
 	if s.Stage == authority.Forget {
-		if err := remove(r.host.path(authority.SignerFile)); err != nil {
+		if err := files.Remove(r.host.path(authority.SignerFile)); err != nil {
 			return err
 		}
 	}
@@ -226,12 +226,4 @@ func (h host) clientKey(e Entry) ([]byte, error) {
 		return user.ClientKeyData, nil
 	}
 	return regularfile.ReadFile(h.path(user.ClientKey))
-}
-
-func remove(path string) error {
-	err := os.Remove(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -16,8 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // checkTime bounds one question to the API.
@@ -91,7 +89,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 		case <-time.After(pollPause):
 		}
 	}
-	if err := os.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := files.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil {
 		return err
 	}
 	if err := cluster.WaitNode(ctx, r.node, r.log); err != nil {
@@ -152,7 +150,7 @@ func (h host) writeBootstrap(token string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(h.path(cluster.BootstrapKubeconfig), 0o600, text)
+	return files.WriteMode(h.path(cluster.BootstrapKubeconfig), 0o600, text)
 }
 
 // checkToken asks the API, before anything is changed, whether the token may ask for a certificate.

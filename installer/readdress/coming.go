@@ -9,17 +9,16 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -44,10 +43,10 @@ func (r *Readdress) Expect() error {
 		return err
 	}
 	file := comingFile(r.options.Root)
-	if err := atomicfile.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	if err := files.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(file, 0o600, text)
+	return files.WriteMode(file, 0o600, text)
 }
 
 // expected reads the address that a host is about to get. The error is fs.ErrNotExist if there is none.
@@ -63,13 +62,7 @@ func expected(root string) (c coming, err error) {
 }
 
 // Forget removes the note of an address that the host was about to get.
-func Forget(root string) error {
-	err := os.Remove(comingFile(root))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+func Forget(root string) error { return files.Remove(comingFile(root)) }
 
 // Watch waits until an interface has the expected address, and changes that of the node then, until ctx ends. A change that fails is
 // not tried again.

@@ -15,9 +15,9 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -191,17 +191,13 @@ func (h host) edits(c Change) (all []Edit, err error) {
 // write writes the files. It may be interrupted and repeated with new edits.
 func (h host) write(all []Edit) error {
 	for _, e := range all {
-		path, err := filepath.EvalSymlinks(h.path(e.File))
-		if err == nil {
-			err = atomicfile.Replace(path, []byte(e.text))
-		}
-		if err != nil {
+		if err := files.Replace(h.path(e.File), []byte(e.text)); err != nil {
 			return fmt.Errorf("write the new address to %s: %w", e.File, err)
 		}
 	}
 	// the kubelet makes a new one when it starts, if it signs that itself
 	for _, name := range pki.KubeletServing() {
-		if err := os.Remove(h.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := files.Remove(h.path(name)); err != nil {
 			return err
 		}
 	}

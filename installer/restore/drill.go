@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // DrillOptions say how a drill is done.
@@ -80,10 +80,10 @@ func RunDrill(ctx context.Context, o DrillOptions, from *snapshot.Content) (d Dr
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
-	if err := atomicfile.Sweep(o.Dir, drillPattern); err != nil {
+	if err := files.Sweep(o.Dir, drillPattern); err != nil {
 		return Drill{}, err
 	}
-	folder, err := atomicfile.MkdirTemp(o.Dir, drillPattern)
+	folder, err := files.TempFolder(o.Dir, drillPattern)
 	if err != nil {
 		return Drill{}, err
 	}
@@ -263,7 +263,7 @@ func internal(key string) bool {
 // programs takes the programs out of the images that the snapshot's own manifests name.
 func (s *sandbox) programs(ctx context.Context, program func(ctx context.Context, image, path, to string) error) error {
 	for _, folder := range []string{"bin", "pki"} {
-		if err := os.Mkdir(s.file(folder), 0o700); err != nil {
+		if err := files.MkdirAll(s.file(folder), 0o700); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	hostinfo "github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
@@ -89,18 +88,18 @@ func (d dataFolder) hasRoom(database *os.File) error {
 // make makes data of a member of a database. Unless that is a snapshot, it has no digest at its end. A make that was
 // interrupted begins again.
 func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isSnapshot bool) (err error) {
-	if err := os.RemoveAll(d.made()); err != nil {
+	if err := files.RemoveAll(d.made()); err != nil {
 		return err
 	}
 	if err := d.hasRoom(database); err != nil {
 		return err
 	}
-	if err := atomicfile.MkdirAll(d.path, 0o700); err != nil {
+	if err := files.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(d.made()))
+			err = errors.Join(err, files.RemoveAll(d.made()))
 		}
 	}()
 	args := []string{"snapshot", "restore", "/proc/self/fd/3", "--data-dir", d.made(), "--name", by.member.Name,
@@ -121,10 +120,10 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 		return fmt.Errorf("etcdutl cannot make data for etcd in %s: %w\n%s", d.path, err, said.String())
 	}
 	mark := filepath.Join(d.made(), memberFolder, markName)
-	if err := os.WriteFile(mark, []byte(d.generation), 0o600); err != nil {
+	if err := files.WriteMode(mark, 0o600, []byte(d.generation)); err != nil {
 		return err
 	}
-	return atomicfile.SyncAll(d.path)
+	return files.SyncAll(d.path)
 }
 
 // exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.
@@ -134,21 +133,21 @@ func (d dataFolder) exchange() error {
 			return fmt.Errorf("%s is gone, the data that was made for etcd; nothing was moved; run the same command again", d.made())
 		}
 		if exists(d.member()) {
-			if err := os.Mkdir(d.old(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			if err := files.MkdirAll(d.old(), 0o700); err != nil {
 				return err
 			}
-			if err := os.Rename(d.member(), d.free()); err != nil {
+			if err := files.Rename(d.member(), d.free()); err != nil {
 				return err
 			}
 		}
-		if err := os.Rename(filepath.Join(d.made(), memberFolder), d.member()); err != nil {
+		if err := files.Rename(filepath.Join(d.made(), memberFolder), d.member()); err != nil {
 			return err
 		}
 	}
-	if err := os.RemoveAll(d.made()); err != nil {
+	if err := files.RemoveAll(d.made()); err != nil {
 		return err
 	}
-	return atomicfile.SyncAll(d.path)
+	return files.SyncAll(d.path)
 }
 
 // free is a name for the old data. An exchange that lost power in its middle has taken the first one, and etcd began without

@@ -15,9 +15,9 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -184,10 +184,10 @@ func (h host) write(from *snapshot.Content, names []string) error {
 			}
 		}
 		path := h.path(f.Name)
-		if err := atomicfile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := files.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := atomicfile.WriteMode(path, f.Mode, content); err != nil {
+		if err := files.WriteMode(path, f.Mode, content); err != nil {
 			return fmt.Errorf("restore /%s: %w", f.Name, err)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/volume"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // NewHost is a bare host that takes the place of the control plane of a snapshot.
@@ -103,10 +103,10 @@ func (h host) writeKeys(from *snapshot.Content) error {
 		return nil
 	}
 	path := h.path(cluster.EncryptionFile)
-	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := files.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(path, 0o600, keys)
+	return files.WriteMode(path, 0o600, keys)
 }
 
 // Check refuses a new host while a control plane of the snapshot lives.

@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
@@ -183,7 +183,7 @@ func (s *sandbox) startServer(ctx context.Context) error {
 		"--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook", "--endpoint-reconciler-type=none",
 	}, s.server.arguments...)
 	if _, keys, ok := s.from.Encryption(); ok {
-		if err := atomicfile.WriteMode(s.file("pki/encryption.yaml"), 0o600, keys); err != nil {
+		if err := files.WriteMode(s.file("pki/encryption.yaml"), 0o600, keys); err != nil {
 			return err
 		}
 		args = append(args, "--encryption-provider-config="+s.file("pki/encryption.yaml"))
@@ -217,14 +217,14 @@ func (s *sandbox) writeKeys() (token string, err error) {
 		if !ok {
 			return "", fmt.Errorf("the snapshot lacks %s/%s", cluster.PKI, name)
 		}
-		if err := atomicfile.WriteMode(s.file("pki/"+name), 0o600, text); err != nil {
+		if err := files.WriteMode(s.file("pki/"+name), 0o600, text); err != nil {
 			return "", err
 		}
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // it never fails
 	token = hex.EncodeToString(secret)
-	return token, atomicfile.WriteMode(s.file("pki/tokens"), 0o600, []byte(token+",drill,drill,\"system:masters\"\n"))
+	return token, files.WriteMode(s.file("pki/tokens"), 0o600, []byte(token+",drill,drill,\"system:masters\"\n"))
 }
 
 // dialIn connects in the network of another process. A socket stays in the network in which it was made.

@@ -16,11 +16,11 @@ import (
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -108,10 +108,10 @@ func (r *Restore) makeData(ctx context.Context) error {
 // makeData uses the tool in etcd's own image: it has the version of the etcd that will read the data.
 func makeData(ctx context.Context, root string, d dataFolder, m member, output io.Writer, database *os.File, isSnapshot bool) (err error) {
 	const pattern = "sealift-restore.*"
-	if err := atomicfile.Sweep(node.StateDir(root), pattern); err != nil {
+	if err := files.Sweep(node.StateDir(root), pattern); err != nil {
 		return err
 	}
-	folder, err := atomicfile.MkdirTemp(node.StateDir(root), pattern)
+	folder, err := files.TempFolder(node.StateDir(root), pattern)
 	if err != nil {
 		return err
 	}

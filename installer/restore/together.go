@@ -3,11 +3,11 @@ package restore
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
@@ -82,5 +82,5 @@ func Disarm(token string) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(dataFolder{path: h.path(m.Data), generation: token}.made())
+	return files.RemoveAll(dataFolder{path: h.path(m.Data), generation: token}.made())
 }

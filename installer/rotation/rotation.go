@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -216,7 +216,7 @@ func (r *Rotation) record(ctx context.Context) error {
 }
 
 func (r *Rotation) save() error {
-	return atomicfile.WriteMode(filepath.Join("/", r.rootfs, authority.File), 0o600, r.state.Encode())
+	return files.WriteMode(filepath.Join("/", r.rootfs, authority.File), 0o600, r.state.Encode())
 }
 
 func (r *Rotation) trust(ctx context.Context) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 
@@ -17,6 +16,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Program copies a program out of an image that containerd has. name is its path in the image. Nothing is mounted and no
@@ -110,7 +111,7 @@ func copyProgram(blob io.Reader, name, to string) (done bool, err error) {
 }
 
 func writeProgram(r io.Reader, to string) (err error) {
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	f, err := files.Create(to, 0o700)
 	if err != nil {
 		return err
 	}

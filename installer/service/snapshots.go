@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Snapshots says how a control plane saves snapshots by itself.
@@ -87,7 +87,7 @@ WantedBy=timers.target
 // Start installs the units and starts the timer, now and with every boot.
 func (s Snapshots) Start(ctx context.Context, root string, output io.Writer) error {
 	units := s.Units(root)
-	if err := atomicfile.Write(filepath.Join(unitFolder, units[0].Name), []byte(units[0].Text)); err != nil {
+	if err := files.Write(filepath.Join(unitFolder, units[0].Name), []byte(units[0].Text)); err != nil {
 		return err
 	}
 	return units[1].Start(ctx, output)
@@ -102,7 +102,7 @@ func StopSnapshots(ctx context.Context, output io.Writer) error {
 		return err
 	}
 	for _, name := range []string{snapshotTimer, snapshotService} {
-		if err := os.Remove(filepath.Join(unitFolder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := files.Remove(filepath.Join(unitFolder, name)); err != nil {
 			return err
 		}
 	}

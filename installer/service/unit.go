@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Unit is a service of sealift itself.
@@ -38,7 +38,7 @@ func Agent(root string) Unit {
 
 // Start installs a service, and starts it with every boot and now. output receives what systemctl prints.
 func (u Unit) Start(ctx context.Context, output io.Writer) error {
-	if err := atomicfile.Write(filepath.Join("/etc/systemd/system", u.Name), []byte(u.Text)); err != nil {
+	if err := files.Write(filepath.Join("/etc/systemd/system", u.Name), []byte(u.Text)); err != nil {
 		return err
 	}
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Name}, {"restart", u.Name}} {

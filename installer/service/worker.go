@@ -6,7 +6,6 @@ import (
 	"crypto/cipher"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -60,7 +60,7 @@ func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
 		return true, nil
 	}
 	name := path.Join(bundle.AddOnDir(a.Name, a.Version), "install.sh")
-	f, err := os.OpenInRoot(root, filepath.FromSlash(name))
+	f, err := regularfile.Open(filepath.Join(root, filepath.FromSlash(name)))
 	if err != nil {
 		return false, fmt.Errorf("the hooks of %s: %w", a.Name, err)
 	}

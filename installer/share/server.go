@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -309,7 +310,7 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 
 // openFile opens the first of these entries that is a file of a folder. It returns nil if none is.
 func openFile(folder string, entries []bundle.Entry) (Blob, error) {
-	root, err := os.OpenRoot(folder)
+	root, err := files.OpenRoot(folder)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Content is a snapshot that was verified to its last byte. The host's files are in memory, and etcd's database is in a file
@@ -79,13 +80,4 @@ func EncryptionFile(manifest []byte) string {
 func (c *Content) Close() error { return c.Etcd.Close() }
 
 // nameless creates a file on a disk that is gone when this process ends, however that comes.
-func nameless() (*os.File, error) {
-	f, err := os.CreateTemp(stagingDir, "sealift-snapshot-*")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
+func nameless() (*os.File, error) { return files.Nameless(stagingDir) }

@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -37,7 +37,7 @@ func saveEtcd(ctx context.Context, from cluster.EtcdAddress, path string) (saved
 		return Etcd{}, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	err = atomicfile.Fill(path, 0o600, func(f *os.File) error {
+	err = files.Fill(path, 0o600, func(f *os.File) error {
 		_, err := io.Copy(f, s)
 		return err
 	})

@@ -15,7 +15,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/store"
 )
 
@@ -75,14 +75,16 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 }
 
 func (p *Place) write(ctx context.Context, open *opened, path string, to []age.Recipient) (size int64, err error) {
-	if err := atomicfile.MkdirAll(p.folder, 0o700); err != nil {
+	folder, err := files.MakeFolder(p.folder, 0o700)
+	if err != nil {
 		return 0, err
 	}
+	defer folder.Close()
 	pattern := ".snapshot-" + open.index.Node + ".*" // the same for all saves of this host: each removes what a killed one left
-	if err := atomicfile.Sweep(p.folder, pattern); err != nil {
+	if err := files.Sweep(p.folder, pattern); err != nil {
 		return 0, err
 	}
-	f, err := atomicfile.Create(p.folder, pattern)
+	f, err := folder.Create(pattern)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +95,7 @@ func (p *Place) write(ctx context.Context, open *opened, path string, to []age.R
 	if size, err = f.Seek(0, io.SeekCurrent); err != nil {
 		return 0, err
 	}
-	return size, f.Commit(path, 0o600)
+	return size, f.Commit(filepath.Base(path), 0o600)
 }
 
 // send sends a snapshot to a server, which must be told its size and digest before. The encrypted copy has no name.

@@ -54,8 +54,8 @@ func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {
 		listed := func(what string, want ...string) {
 			t.Helper()
 			all, err := place.List(t.Context())
-			if err != nil || !slices.Equal(files(all), want) {
-				t.Errorf("%s, %s: %v, want %v, %v", location, what, files(all), want, err)
+			if err != nil || !slices.Equal(placed(all), want) {
+				t.Errorf("%s, %s: %v, want %v, %v", location, what, placed(all), want, err)
 			}
 		}
 		listed("before", foreign, lost, old[0], old[1], old[2], kept.File)
@@ -63,8 +63,8 @@ func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {
 			t.Error("all may be removed")
 		}
 		removed, err := place.Prune(t.Context(), 2)
-		if want := old[:2]; err != nil || !slices.Equal(slices.Sorted(slices.Values(files(removed))), want) {
-			t.Errorf("%s: removed %v, want %v, %v", location, files(removed), want, err)
+		if want := old[:2]; err != nil || !slices.Equal(slices.Sorted(slices.Values(placed(removed))), want) {
+			t.Errorf("%s: removed %v, want %v, %v", location, placed(removed), want, err)
 		}
 		listed("after", foreign, lost, old[2], kept.File)
 		values, err := store.Open(location)
@@ -114,11 +114,11 @@ func TestSnapshotsOfAWrongClockPushOutNoOthers(t *testing.T) {
 		wrong = append(wrong, put(now.AddDate(0, 14, day)))
 	}
 	removed, err := place.Prune(t.Context(), 2)
-	if err != nil || !slices.Equal(files(removed), []string{old}) {
-		t.Errorf("removed %v, want %s, %v", files(removed), old, err)
+	if err != nil || !slices.Equal(placed(removed), []string{old}) {
+		t.Errorf("removed %v, want %s, %v", placed(removed), old, err)
 	}
-	if all, err := place.List(t.Context()); err != nil || !slices.Equal(files(all), append(recent, wrong...)) {
-		t.Errorf("left are %v, %v", files(all), err)
+	if all, err := place.List(t.Context()); err != nil || !slices.Equal(placed(all), append(recent, wrong...)) {
+		t.Errorf("left are %v, %v", placed(all), err)
 	}
 	if _, _, err := place.Open(t.Context(), ""); err == nil || !strings.Contains(err.Error(), wrong[2]) || !strings.Contains(err.Error(), "set the clock") {
 		t.Errorf("the newest: %v", err)
@@ -163,7 +163,7 @@ func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if all, err := place.List(t.Context()); err != nil || !slices.Equal(all, before) {
-			t.Errorf("%s: the store has %v, %v", what, files(all), err)
+			t.Errorf("%s: the store has %v, %v", what, placed(all), err)
 		}
 		if _, err := s.Save(t.Context(), filepath.Join(t.TempDir(), "snapshot"), to...); err != nil {
 			t.Errorf("%s: as a file: %v", what, err)
@@ -194,7 +194,7 @@ func TestAMemberWithoutALeaderIsRefused(t *testing.T) {
 	}
 }
 
-func files(all []Kept) (names []string) {
+func placed(all []Kept) (names []string) {
 	for _, k := range all {
 		names = append(names, k.File)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // ErrWrongKey says that a snapshot was encrypted to another key or passphrase.
@@ -71,15 +71,15 @@ func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err err
 	}
 	dir = filepath.Clean(dir)
 	pattern := "." + filepath.Base(dir) + ".*"
-	if err := atomicfile.Sweep(filepath.Dir(dir), pattern); err != nil {
+	if err := files.Sweep(filepath.Dir(dir), pattern); err != nil {
 		return Index{}, err
 	}
-	folder, err := atomicfile.MkdirTemp(filepath.Dir(dir), pattern)
+	folder, err := files.TempFolder(filepath.Dir(dir), pattern)
 	if err != nil {
 		return Index{}, err
 	}
 	defer func() { err = errors.Join(err, folder.Remove()) }()
-	root, err := os.OpenRoot(folder.Path)
+	root, err := files.OpenRoot(folder.Path)
 	if err != nil {
 		return Index{}, err
 	}
@@ -93,13 +93,13 @@ func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err err
 	if err != nil {
 		return Index{}, fmt.Errorf("unpack into %s: %w", dir, err)
 	}
-	if err := atomicfile.SyncAll(folder.Path); err != nil {
+	if err := files.SyncAll(folder.Path); err != nil {
 		return Index{}, err
 	}
-	if err := os.Rename(folder.Path, dir); err != nil {
+	if err := files.Rename(folder.Path, dir); err != nil {
 		return Index{}, err
 	}
-	return index, atomicfile.SyncDir(filepath.Dir(dir))
+	return index, files.SyncDir(filepath.Dir(dir))
 }
 
 // unpack decrypts and decompresses a snapshot. rest has what follows the archive.

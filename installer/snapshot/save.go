@@ -21,10 +21,10 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/volume"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -54,7 +54,7 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 		return Index{}, err
 	}
 	defer open.Close()
-	err = atomicfile.Fill(path, 0o600, func(f *os.File) error { return open.write(ctx, f, to) })
+	err = files.Fill(path, 0o600, func(f *os.File) error { return open.write(ctx, f, to) })
 	if err != nil {
 		return Index{}, fmt.Errorf("save a snapshot as %s: %w", path, err)
 	}

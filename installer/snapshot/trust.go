@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -50,7 +50,7 @@ func (s Source) trust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(file, 0o600, text)
+	return files.WriteMode(file, 0o600, text)
 }
 
 // readSeen takes a file that is damaged for none: the next save writes it again.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -28,7 +29,7 @@ func (c *collection) finish() {
 // pack writes the collected files as a compressed tar below one folder, and counts them. It redacts each file on the way, those
 // of Troubleshoot by our rules for the first time. It leaves out the links that Troubleshoot makes to its own files.
 func (c *collection) pack(w io.Writer, top string) (err error) {
-	scratch, err := os.CreateTemp(c.dir, ".masked-")
+	scratch, err := files.Nameless(c.dir)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (c *collection) pack(w io.Writer, top string) (err error) {
 	packed := gzip.NewWriter(w)
 	archive := tar.NewWriter(packed)
 	err = filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || name == scratch.Name() {
+		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		below, err := filepath.Rel(c.dir, name)

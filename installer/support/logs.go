@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 
 // podLogs collects the logs of containers, which are there when no API server answers.
 func (c *collection) podLogs(dir string) {
-	root, err := os.OpenRoot(dir)
+	root, err := files.OpenRoot(dir)
 	if err != nil {
 		c.failed(dir, err)
 		return
@@ -49,7 +51,7 @@ func (c *collection) podLogs(dir string) {
 
 // tree collects the newest files below a folder of the host.
 func (c *collection) tree(into, dir string) {
-	root, err := os.OpenRoot(dir)
+	root, err := files.OpenRoot(dir)
 	if err != nil {
 		c.failed(dir, err)
 		return
@@ -93,7 +95,7 @@ func openLog(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 		if linkErr != nil || !isDocker {
 			return nil, nil, err
 		}
-		docker, err := os.OpenRoot(dockerLogs)
+		docker, err := files.OpenRoot(dockerLogs)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/redact"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -75,11 +75,14 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	if err != nil {
 		return summary, err
 	}
-	dir, err := os.MkdirTemp(beside, ".support-bundle-")
+	dir, err := files.MkdirTemp(beside, ".support-bundle-")
+	if errors.Is(err, files.ErrUnsafe) { // such as the home of who calls sudo
+		dir, err = files.MkdirTemp("/var/tmp", "sealift-support-bundle-")
+	}
 	if err != nil {
 		return summary, fmt.Errorf("make room beside %s: %w", name, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
 	c := &collection{Options: o, dir: dir, redactor: redact.New(), summary: Summary{File: name, Errors: []string{}, Results: []preflight.Result{}}}
 	c.sealift()
 	c.files()
@@ -90,7 +93,7 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 		return summary, err
 	}
 	c.finish()
-	err = atomicfile.Fill(name, 0o600, func(f *os.File) error {
+	err = files.Fill(name, 0o600, func(f *os.File) error {
 		if err := c.pack(f, strings.TrimSuffix(filepath.Base(name), ".tar.gz")); err != nil {
 			return err
 		}
@@ -132,10 +135,10 @@ func (c *collection) failed(what string, err error) {
 // put writes one file of the bundle, masked.
 func (c *collection) put(name string, from io.Reader) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name))
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	err := files.MkdirAll(filepath.Dir(path), 0o700)
 	var f *os.File
 	if err == nil {
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		f, err = files.Create(path, 0o600)
 	}
 	if err == nil {
 		err = errors.Join(c.redactor.Copy(f, from), f.Close())

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // linkOf reads where a symbolic link leads. Other files lead nowhere.
@@ -26,34 +26,19 @@ func (f File) link(name string) (file string, err error) {
 	if now, err := linkOf(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	} else if now != f.Link {
-		if err := replaceByLink(name, f.Link); err != nil {
+		if err := files.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return "", err
+		}
+		if err := files.Symlink(f.Link, name); err != nil {
 			return "", err
 		}
 	}
-	file, err = filepath.EvalSymlinks(name)
+	file, err = files.Resolve(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return file, err
 	}
-	if filepath.IsAbs(f.Link) {
+	if filepath.IsAbs(f.Link) { // its folder is missing, too
 		return f.Link, nil
 	}
 	return filepath.Join(filepath.Dir(name), f.Link), nil
-}
-
-func replaceByLink(name, link string) error {
-	folder := filepath.Dir(name)
-	if err := atomicfile.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	temporary := filepath.Join(folder, "."+filepath.Base(name)+".link")
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed
-		return err
-	}
-	if err := os.Symlink(link, temporary); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, name); err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return atomicfile.SyncDir(folder)
 }

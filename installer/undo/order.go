@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -136,18 +135,14 @@ func (s Set) Order() (o Order, ok bool, err error) {
 }
 
 // WriteOrder keeps an order about this set.
-func (s Set) WriteOrder(o Order) error { return atomicfile.WriteMode(s.order(), 0o600, o.Encode()) }
+func (s Set) WriteOrder(o Order) error { return files.WriteMode(s.order(), 0o600, o.Encode()) }
 
 // DropOrder removes the order about this set. It must not be Going or later.
 func (s Set) DropOrder() error {
-	err := os.Remove(s.order())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := files.Remove(s.order()); err != nil {
 		return err
 	}
-	return atomicfile.SyncDir(s.dir)
+	return files.SyncDir(s.dir)
 }
 
 func (s Set) order() string { return filepath.Join(s.dir, orderName) }

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -115,7 +115,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	if err := set.Remove(); err != nil {
 		return set, err
 	}
-	if err := atomicfile.MkdirAll(filepath.Join(set.dir, filesName), 0o700); err != nil {
+	if err := files.MkdirAll(filepath.Join(set.dir, filesName), 0o700); err != nil {
 		return set, err
 	}
 	defer func() {
@@ -137,7 +137,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	if err != nil {
 		return set, err
 	}
-	return set, atomicfile.WriteMode(filepath.Join(set.dir, recordName), 0o600, text)
+	return set, files.WriteMode(filepath.Join(set.dir, recordName), 0o600, text)
 }
 
 // find lists the files to keep that are there.
@@ -198,7 +198,7 @@ func (s Store) copy(f *File, to string) error {
 	}
 	sum := sha256.New()
 	f.Mode = info.Mode().Perm()
-	err = atomicfile.Fill(to, 0o600, func(w *os.File) (err error) {
+	err = files.Fill(to, 0o600, func(w *os.File) (err error) {
 		f.Size, err = io.Copy(w, io.TeeReader(src, sum))
 		return err
 	})
@@ -233,7 +233,7 @@ func (s Store) sweep() error {
 	all, err := filepath.Glob(filepath.Join(s.folder(), "*"))
 	for _, dir := range all {
 		if _, none := os.Stat(filepath.Join(dir, recordName)); errors.Is(none, fs.ErrNotExist) {
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, files.RemoveAll(dir))
 		}
 	}
 	return err
@@ -266,14 +266,14 @@ func (s Store) Of(upgrade string) (Set, error) {
 
 // Remove gives the set up. Its record goes first: a set without it is none, and its rest is swept when the next one is kept.
 func (s Set) Remove() error {
-	err := os.Remove(filepath.Join(s.dir, recordName))
+	err := files.Remove(filepath.Join(s.dir, recordName))
 	if err == nil {
-		err = atomicfile.SyncDir(s.dir)
+		err = files.SyncDir(s.dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(s.dir)
+	return files.RemoveAll(s.dir)
 }
 
 // copyOf is where the copy of a file lies, by its number.
@@ -345,7 +345,7 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 		} else if link != "" && !set.Links {
 			continue
 		}
-		if err := os.Remove(s.onDisk(f)); err != nil {
+		if err := files.Remove(s.onDisk(f)); err != nil {
 			return changed, err
 		}
 		changed = append(changed, f.Path)
@@ -366,10 +366,10 @@ func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 	if to, err = f.link(to); err != nil {
 		return false, fmt.Errorf("put %s back: %w", f.Path, err)
 	}
-	if err := atomicfile.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := files.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return false, err
 	}
-	if err := atomicfile.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
+	if err := files.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
 		return false, fmt.Errorf("put %s back: %w", f.Path, err)
 	}
 	return true, nil

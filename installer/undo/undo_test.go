@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // host is a host with a kubelet and an install root.
@@ -199,6 +201,25 @@ func TestADamagedCopyIsNotPutBack(t *testing.T) {
 }
 
 // TestKubernetesOfAPackageRunsAgain has a host whose kubelet came with a package, over which the upgrade puts another.
+// TestPutBackFollowsNoLinkOfUser has a user who owns a folder of the host lead the files in it elsewhere.
+func TestPutBackFollowsNoLinkOfUser(t *testing.T) {
+	short.AsRoot(t, "a folder of another user")
+	h := newHost(t)
+	set := h.keep(first)
+	h.upgraded()
+	folder, victim := filepath.Join(h.Rootfs, "/var/lib/kubelet"), filepath.Join(h.Rootfs, "/victim")
+	place(t, filepath.Join(victim, "config.yaml"), "of root", 0o600)
+	if err := errors.Join(os.Chmod(filepath.Dir(folder), 0o777), os.RemoveAll(folder), os.Symlink(victim, folder)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.PutBack(set, false); !errors.Is(err, files.ErrUnsafe) {
+		t.Errorf("got %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(victim, "config.yaml")); err != nil || string(text) != "of root" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestKubernetesOfAPackageRunsAgain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

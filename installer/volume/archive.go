@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"time"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -23,9 +23,11 @@ const unfinished = ".sealift-unfinished"
 // Source: https://www.gnu.org/software/tar/manual/html_section/Synopsis.html
 const tarDiffers = 1
 
-// program is the tar of the host: it knows ACLs, extended attributes, holes and what else a file system has.
-func program(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "tar", append([]string{"--directory=" + dir, "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*"}, args...)...)
+// program is the tar of the host: it knows ACLs, extended attributes, holes and what else a file system has. It works in an open
+// folder, which its owner may have moved meanwhile.
+func program(ctx context.Context, folder *os.File, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "tar", append([]string{"--directory=/proc/self/fd/3", "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*"}, args...)...)
+	cmd.ExtraFiles = []*os.File{folder}
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TAR_OPTIONS=")
 	return cmd
 }
@@ -33,7 +35,17 @@ func program(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // Pack writes the content of a folder. It leaves out other file systems below it, and sockets. changed says whether files changed while
 // they were read, so that the copy of one may be half old and half new.
 func Pack(ctx context.Context, dir string, w io.Writer) (changed bool, err error) {
-	cmd := program(ctx, dir, "--create", "--file=-", "--format=posix", "--sparse", "--one-file-system", "--exclude=./"+unfinished, "--anchored", "--exclude=./lost+found", ".")
+	folder, err := files.OpenFolder(dir)
+	if err != nil {
+		return false, err
+	}
+	defer folder.Close()
+	self, err := folder.Self()
+	if err != nil {
+		return false, err
+	}
+	defer self.Close()
+	cmd := program(ctx, self, "--create", "--file=-", "--format=posix", "--sparse", "--one-file-system", "--exclude=./"+unfinished, "--anchored", "--exclude=./lost+found", ".")
 	var said tail.Buffer
 	cmd.Stderr = &said
 	from, err := cmd.StdoutPipe()
@@ -61,61 +73,98 @@ func Pack(ctx context.Context, dir string, w io.Writer) (changed bool, err error
 
 // Lacks says whether a host lacks the content of a folder: it is not there, or empty, or was not written to its end.
 func Lacks(dir string) (bool, error) {
-	entries, err := os.ReadDir(dir)
+	folder, err := files.OpenFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == unfinished }) {
-		return true, nil
-	}
-	return len(without(entries)) == 0, nil
+	defer folder.Close()
+	names, err := contentOf(folder)
+	return len(names) == 0 || slices.Contains(names, unfinished), err
 }
 
-// without leaves out what belongs to the file system and not to a volume.
-func without(entries []fs.DirEntry) []fs.DirEntry {
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" })
+// contentOf lists a folder without what belongs to the file system and not to a volume.
+func contentOf(folder *files.Folder) ([]string, error) {
+	names, err := folder.Names()
+	return slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" }), err
 }
 
 // Writer writes the content of a folder that the host lacks.
 type Writer struct {
-	dir  string
-	tar  *exec.Cmd
-	to   io.WriteCloser
-	said tail.Buffer
+	folder *files.Folder
+	self   *os.File // the folder
+	tar    *exec.Cmd
+	to     io.WriteCloser
+	said   tail.Buffer
 }
 
 // Write opens a folder that Lacks says the host lacks. What a writer before left unfinished is removed. Until Close, Lacks says so again.
-func Write(ctx context.Context, dir string) (*Writer, error) {
+// While it is being written nobody but root can enter the folder: its owner could have a link lead root elsewhere.
+func Write(ctx context.Context, dir string) (_ *Writer, err error) {
 	if lacks, err := Lacks(dir); err != nil || !lacks {
 		return nil, errors.Join(err, fmt.Errorf("%s has content, which is not replaced", dir))
 	}
-	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
+	w := &Writer{}
+	if w.folder, err = files.MakeFolder(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteMode(filepath.Join(dir, unfinished), 0o600, nil); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range without(entries) {
-		if e.Name() == unfinished {
-			continue
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.release())
 		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return nil, err
-		}
+	}()
+	if w.self, err = w.folder.Self(); err != nil {
+		return nil, err
 	}
-	w := &Writer{dir: dir, tar: program(ctx, dir, "--extract", "--file=-", "--same-owner", "--preserve-permissions", "--delay-directory-restore")}
+	if err := w.empty(); err != nil {
+		return nil, err
+	}
+	w.tar = program(ctx, w.self, "--extract", "--file=-", "--same-owner", "--preserve-permissions", "--delay-directory-restore")
 	w.tar.Stderr = &w.said
 	if w.to, err = w.tar.StdinPipe(); err != nil {
 		return nil, err
 	}
 	return w, w.tar.Start()
+}
+
+// empty takes the folder from its owner, and removes what a writer before has left there.
+func (w *Writer) empty() error {
+	was, err := w.folder.Stat()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(w.self.Chown(os.Geteuid(), os.Getegid()), w.self.Chmod(0o700)); err != nil {
+		return err
+	}
+	names, err := contentOf(w.folder)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 && !slices.Contains(names, unfinished) { // somebody was faster
+		uid, gid := files.Owner(was)
+		return errors.Join(fmt.Errorf("%s has content, which is not replaced", w.folder.Path()), w.self.Chown(int(uid), int(gid)), w.self.Chmod(was.Mode()))
+	}
+	if err := w.folder.Fill(unfinished, 0o600, func(*os.File) error { return nil }); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == unfinished {
+			continue
+		}
+		if err := w.folder.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Writer) release() error {
+	if w.self == nil {
+		return w.folder.Close()
+	}
+	return errors.Join(w.self.Close(), w.folder.Close())
 }
 
 func (w *Writer) Write(p []byte) (int, error) {
@@ -129,7 +178,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 func (w *Writer) end() error {
 	_ = w.to.Close()
 	if err := w.tar.Wait(); err != nil {
-		return fmt.Errorf("tar into %s: %w: %s", w.dir, err, w.said.String())
+		return fmt.Errorf("tar into %s: %w: %s", w.folder.Path(), err, w.said.String())
 	}
 	return nil
 }
@@ -138,22 +187,24 @@ func (w *Writer) end() error {
 func (w *Writer) Discard() {
 	_ = w.tar.Process.Kill()
 	_ = w.end()
+	_ = w.release()
 }
 
 // Close ends a folder that was written whole, when it is on the disk.
-func (w *Writer) Close() error {
+func (w *Writer) Close() (err error) {
+	defer func() { err = errors.Join(err, w.release()) }()
 	if err := w.end(); err != nil {
 		return err
 	}
-	if err := atomicfile.SyncAll(w.dir); err != nil {
+	if err := unix.Syncfs(int(w.self.Fd())); err != nil {
 		return err
 	}
-	folder, err := os.Stat(w.dir)
+	folder, err := w.folder.Stat()
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(w.dir, unfinished)); err != nil {
+	if err := w.folder.Remove(unfinished); err != nil {
 		return err
 	}
-	return errors.Join(os.Chtimes(w.dir, time.Time{}, folder.ModTime()), atomicfile.SyncDir(w.dir))
+	return errors.Join(files.SetModified(w.self, folder.ModTime()), w.self.Sync())
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -19,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -46,13 +45,13 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 	}
 	if err == nil {
 		if !onNode(live, from, to) {
-			return remove(memory)
+			return files.Remove(memory)
 		}
 		text, err := json.Marshal(live)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(atomicfile.MkdirAll(filepath.Dir(memory), 0o700), atomicfile.WriteMode(memory, 0o600, text)); err != nil {
+		if err := errors.Join(files.MkdirAll(filepath.Dir(memory), 0o700), files.WriteMode(memory, 0o600, text)); err != nil {
 			return err
 		}
 		if err := all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}}); err != nil && !apierrors.IsNotFound(err) {
@@ -92,7 +91,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 		return err
 	}
 	fmt.Fprintf(output, "volume %s is one of node %s now\n", name, to)
-	return remove(memory)
+	return files.Remove(memory)
 }
 
 // onNode gives a volume to another node, in memory. It says whether it was one of the first.
@@ -110,11 +109,4 @@ func onNode(pv *corev1.PersistentVolume, from, to string) (changed bool) {
 		}
 	}
 	return changed
-}
-
-func remove(name string) error {
-	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

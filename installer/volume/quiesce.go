@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -117,7 +117,7 @@ var ErrBusy = errors.New("another 'sealift snapshot save' reads volumes of this 
 
 // lock takes the lock of the file, which ends with the process.
 func (q Quiescence) lock() (release func(), err error) {
-	f, err := os.OpenFile(q.File+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := files.Append(q.File + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (q Quiescence) remember(wakes []hook) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(q.File, 0o600, text)
+	return files.WriteMode(q.File, 0o600, text)
 }
 
 // Wake runs the hooks that are to run after volumes were read, and that a process which was killed has left. It leaves those of one that
@@ -200,10 +200,16 @@ func (q Quiescence) wake(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("which pods are quiesced, in %s: %w", q.File, err)
 	}
+	var asleep []hook
 	for _, h := range wakes {
-		if failed := h.run(ctx, q.Execute, q.Output); !errors.Is(failed, fs.ErrNotExist) { // a container that was started again is not quiesced
-			err = errors.Join(err, failed)
+		failed := h.run(ctx, q.Execute, q.Output)
+		if failed == nil || errors.Is(failed, fs.ErrNotExist) { // a container that was started again is not quiesced
+			continue
 		}
+		err, asleep = errors.Join(err, failed), append(asleep, h)
 	}
-	return errors.Join(err, os.Remove(q.File))
+	if len(asleep) > 0 {
+		return errors.Join(fmt.Errorf("pods stay quiesced, and the next save wakes them first: %w", err), q.remember(asleep))
+	}
+	return files.Remove(q.File)
 }

@@ -124,8 +124,25 @@ func TestPodsAreQuiescedWhileTheirVolumesAreRead(t *testing.T) {
 		if !strings.Contains(said.String(), row.said) {
 			t.Errorf("%s: said %q", name, said.String())
 		}
-		if _, err := os.Stat(q.File); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: a record stays: %v", name, err)
+		if _, err := os.Stat(q.File); errors.Is(err, fs.ErrNotExist) == (name == "a hook after fails") {
+			t.Errorf("%s: the record of pods that are quiesced: %v", name, err)
+		}
+	}
+}
+
+func TestPodThatStaysQuiescedIsWokenByTheNextSave(t *testing.T) {
+	r := &recorder{fails: map[string]error{"main-of-db thaw": errors.New("no")}}
+	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
+	if err := q.During(t.Context(), quieted(t), func() error { return nil }); err == nil || !strings.Contains(err.Error(), "pods stay quiesced") {
+		t.Errorf("got %v", err)
+	}
+	for _, row := range []struct {
+		fails error
+		want  string // what ran
+	}{{errors.New("no"), "main-of-db thaw"}, {nil, "main-of-db thaw"}, {nil, ""}} {
+		r.ran, r.fails = nil, map[string]error{"main-of-db thaw": row.fails}
+		if err := q.Wake(t.Context()); (err == nil) != (row.fails == nil) || strings.Join(r.ran, ", ") != row.want {
+			t.Errorf("ran %q, want %q, %v", r.ran, row.want, err)
 		}
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 
 	"github.com/sealift/sealift/installer/host/command"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // trustStore is where a distribution has certificates that an administrator adds, and what makes programs see them.
@@ -45,15 +44,15 @@ func (s trustStore) trust(ctx context.Context, output io.Writer, certificates []
 		return err
 	}
 	for _, name := range old {
-		if err := os.Remove(name); err != nil {
+		if err := files.Remove(name); err != nil {
 			return fmt.Errorf("trust CAs: %w", err)
 		}
 	}
-	if err := atomicfile.MkdirAll(s.folder, 0o755); err != nil {
+	if err := files.MkdirAll(s.folder, 0o755); err != nil {
 		return fmt.Errorf("trust CAs: %w", err)
 	}
 	for n, certificate := range certificates {
-		if err := atomicfile.Write(filepath.Join(s.folder, "sealift-"+strconv.Itoa(n+1)+s.extension), certificate); err != nil {
+		if err := files.Write(filepath.Join(s.folder, "sealift-"+strconv.Itoa(n+1)+s.extension), certificate); err != nil {
 			return fmt.Errorf("trust CAs: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -168,10 +169,11 @@ func (f *Folder) Mkdir(name string, mode fs.FileMode) error {
 	return f.at(name, f.root.Mkdir(name, mode))
 }
 
-// Create starts a file that replaces the one with a name when it is committed by that name.
-func (f *Folder) Create(name string) (*atomicfile.File, error) {
-	file, err := atomicfile.CreateIn(f.root, "."+name+".*")
-	return file, f.at(name, err)
+// Create starts a temporary file with a name made from pattern, as atomicfile.CreateIn does. It gets its own name, in this folder,
+// when it is committed.
+func (f *Folder) Create(pattern string) (*atomicfile.File, error) {
+	file, err := atomicfile.CreateIn(f.root, pattern)
+	return file, f.at(pattern, err)
 }
 
 // Fill writes a file, as atomicfile.Fill does. A symbolic link of that name is replaced.
@@ -216,3 +218,12 @@ func (f *Folder) Remove(name string) error {
 
 // RemoveAll removes what has a name, with everything in it. It may be gone already.
 func (f *Folder) RemoveAll(name string) error { return f.at(name, f.root.RemoveAll(name)) }
+
+// SetModified sets the time of the last change of an open file or folder.
+func SetModified(f *os.File, modified time.Time) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modified.UnixNano())}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), times, 0); err != nil {
+		return fmt.Errorf("set the time of %s: %w", f.Name(), err)
+	}
+	return nil
+}

@@ -2,13 +2,10 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,145 +13,6 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
-
-// maxLinks is how many symbolic links a path may lead through, as in Linux.
-const maxLinks = 40
-
-// walk is a path that is being opened. Its folders are open, from / on, because ".." in a link means the folder before.
-type walk struct {
-	folders []*Folder
-	links   int
-	mkdir   fs.FileMode // of folders that are missing; 0 makes none
-}
-
-func begin(mkdir fs.FileMode) (*walk, error) {
-	root, err := os.OpenRoot("/")
-	if err != nil {
-		return nil, err
-	}
-	f := &Folder{root: root}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	f.trusted, f.shared = trust(info)
-	return &walk{folders: []*Folder{f}, mkdir: mkdir}, nil
-}
-
-func (w *walk) last() *Folder { return w.folders[len(w.folders)-1] }
-
-// leave closes the folders from a number on.
-func (w *walk) leave(from int) {
-	for _, f := range w.folders[from:] {
-		_ = f.Close()
-	}
-	w.folders = w.folders[:from]
-}
-
-// split returns the names in a path. An absolute one begins with "/".
-func split(path string) (names []string) {
-	if filepath.IsAbs(path) {
-		names = []string{"/"}
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if name != "" && name != "." {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// enter opens the folders of a path. With final, the last name stays: it is returned, and followed only with follow, if it is a
-// symbolic link.
-func (w *walk) enter(names []string, final, follow bool) (name string, err error) {
-	for len(names) > 0 {
-		name, names = names[0], names[1:]
-		at, last := w.last(), final && len(names) == 0
-		switch {
-		case name == "/":
-			w.leave(1)
-			continue
-		case name == "..":
-			w.leave(max(1, len(w.folders)-1))
-			continue
-		case last && !follow:
-			return name, nil
-		}
-		info, err := at.Lstat(name)
-		switch {
-		case last && (errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Type() != fs.ModeSymlink):
-			return name, nil
-		case errors.Is(err, fs.ErrNotExist) && w.mkdir != 0:
-			info, err = at.mkdir(name, w.mkdir)
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode().Type() == fs.ModeSymlink {
-			target, err := w.link(at, name, info)
-			if err != nil {
-				return "", err
-			}
-			names = slices.Concat(target, names)
-			continue
-		}
-		next, err := at.Folder(name)
-		if err != nil {
-			return "", err
-		}
-		w.folders = append(w.folders, next)
-	}
-	if final {
-		return "", fmt.Errorf("%s is a folder: %w", w.last().Path(), syscall.EISDIR)
-	}
-	return "", nil
-}
-
-func (w *walk) link(at *Folder, name string, info fs.FileInfo) ([]string, error) {
-	if !at.trusts(info) {
-		return nil, at.unsafe(name, "is a symbolic link")
-	}
-	if w.links++; w.links > maxLinks {
-		return nil, at.at(name, &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP})
-	}
-	target, err := at.Readlink(name)
-	return split(target), err
-}
-
-func (f *Folder) mkdir(name string, mode fs.FileMode) (fs.FileInfo, error) {
-	if err := f.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	if err := atomicfile.SyncIn(f.root); err != nil {
-		return nil, err
-	}
-	return f.Lstat(name)
-}
-
-// locate opens the folder of a path, and returns the name there. Close must be called.
-func locate(path string, follow bool) (*Folder, string, error) {
-	return find(path, true, follow, 0)
-}
-
-func find(path string, final, follow bool, mkdir fs.FileMode) (*Folder, string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, "", err
-	}
-	w, err := begin(mkdir)
-	if err != nil {
-		return nil, "", err
-	}
-	name, err := w.enter(split(path), final, follow)
-	if err != nil {
-		w.leave(0)
-		return nil, "", err
-	}
-	f := w.last()
-	w.folders = w.folders[:len(w.folders)-1]
-	w.leave(0)
-	return f, name, nil
-}
 
 // OpenFolder opens a folder by its path.
 func OpenFolder(path string) (*Folder, error) {
@@ -205,28 +63,18 @@ func within(path string, do func(dir *os.Root) error) error {
 	return errors.Join(do(f.root), f.Close())
 }
 
-// CheckOwn refuses a path that somebody who is not root could lead elsewhere, or whose content is not root's to decide. What
-// passes may be used by its path.
-func CheckOwn(path string) error {
-	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		f, err := OpenFolder(at)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		info, err := f.Stat()
-		if err == nil && !f.trusted {
-			err = fmt.Errorf("%s belongs to user %d with mode %v, or lies in a folder of others: give it to root, who alone may write to it, or name another folder", at, owner(info), info.Mode())
-		}
-		return errors.Join(err, f.Close())
+// SyncAll syncs the whole file system of a folder, which is faster than to sync thousands of files.
+func SyncAll(path string) error {
+	f, err := OpenFolder(path)
+	if err != nil {
+		return err
 	}
-}
-
-func owner(info fs.FileInfo) uint32 {
-	uid, _ := Owner(info)
-	return uid
+	defer f.Close()
+	self, err := f.Self()
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(self.Fd())), self.Close())
 }
 
 // in does something with a name in the folder of a path. A symbolic link of that name is not followed.
@@ -261,6 +109,15 @@ func Append(path string) (file *os.File, err error) {
 		if errors.Is(err, fs.ErrExist) {
 			file, _, err = f.open(name, os.O_WRONLY|os.O_APPEND)
 		}
+		return f.at(name, err)
+	})
+	return file, err
+}
+
+// Create makes a file and opens it for writing. There must be none.
+func Create(path string, mode fs.FileMode) (file *os.File, err error) {
+	err = in(path, func(f *Folder, name string) error {
+		file, err = f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 		return f.at(name, err)
 	})
 	return file, err

@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/testgrid/short"
 )
 
@@ -69,5 +71,24 @@ func TestEmptyLeavesWhatOthersMounted(t *testing.T) {
 	}
 	if _, err := Empty(dir, false); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+func TestEmptyFollowsNoLinkOfUser(t *testing.T) {
+	short.AsRoot(t, "a folder of another user")
+	root := t.TempDir()
+	for _, name := range []string{"app", "victim/data"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chown(filepath.Join(root, "app"), 4242, 4242), os.Symlink("../victim", filepath.Join(root, "app/link"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Empty(filepath.Join(root, "app/link/data"), false); !errors.Is(err, files.ErrUnsafe) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "victim/data")); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // APT installs packages from repositories in folders with the host's own apt-get. The host's own sources are not asked:
@@ -48,7 +49,7 @@ func (a APT) Install(ctx context.Context, names []string) error {
 // prepare makes the folders of the lists and the cache, and names the repositories.
 func (a APT) prepare() error {
 	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(a.Dir, sub), 0o755); err != nil {
+		if err := files.MkdirAll(filepath.Join(a.Dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
@@ -57,7 +58,7 @@ func (a APT) prepare() error {
 		fmt.Fprintf(&sources, "deb [trusted=yes] file:%s ./\n", r)
 	}
 	list := filepath.Join(a.Dir, "sources.list")
-	return os.WriteFile(list, []byte(sources.String()), 0o644)
+	return files.Write(list, []byte(sources.String()))
 }
 
 // lockPause is the time between two looks at whether another package manager has ended.

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // DNF installs packages from repositories in folders with the host's own dnf or yum.
@@ -59,11 +58,11 @@ func (d DNF) Install(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
+	if err := files.MkdirAll(d.Dir, 0o755); err != nil {
 		return err
 	}
 	file := filepath.Join(d.Dir, "dnf.conf")
-	if err := atomicfile.Write(file, []byte(conf)); err != nil {
+	if err := files.Write(file, []byte(conf)); err != nil {
 		return err
 	}
 	options := []string{"--config", file, "--assumeyes", "--noplugins"}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -38,7 +38,7 @@ func (f Files) Install(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(f.Dir, AptIndex), index); err != nil {
+	if err := files.Write(filepath.Join(f.Dir, AptIndex), index); err != nil {
 		return err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(carried, name) })

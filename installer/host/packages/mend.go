@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // mend completes what an install left half done that was killed or lost its power, without which apt-get refuses to work:
@@ -84,7 +86,7 @@ func removeEmpty(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, os.Remove(name)
+	return true, files.Remove(name)
 }
 
 // carried is the file of a package in the repositories, "" for one that they do not have in this version. File names leave the

@@ -1,0 +1,100 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// CheckOwn refuses a path whose content others than root can decide, or lead elsewhere. It may be missing.
+func CheckOwn(path string) error {
+	f, err := OpenFolder(path)
+	for ; errors.Is(err, fs.ErrNotExist); f, err = OpenFolder(path) {
+		path = filepath.Dir(path)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if f.shared {
+		return f.notOwn()
+	}
+	return f.checkOwn()
+}
+
+// checkOwn refuses a folder in which others can replace what root makes.
+func (f *Folder) checkOwn() error {
+	if f.trusted {
+		return nil
+	}
+	return f.notOwn()
+}
+
+func (f *Folder) notOwn() error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	uid, _ := Owner(info)
+	return fmt.Errorf("%s belongs to user %d with mode %v, or lies in a folder of others: what is in it %w; let root alone write to it, or name another folder", f.Path(), uid, info.Mode(), ErrUnsafe)
+}
+
+// TempFolder makes a temporary folder, as atomicfile.MkdirTemp does, where nobody else can replace it. So its path is safe.
+func TempFolder(dir, pattern string) (made *atomicfile.Folder, err error) {
+	err = temporary(dir, func(dir string) error {
+		made, err = atomicfile.MkdirTemp(dir, pattern)
+		return err
+	})
+	return made, err
+}
+
+// MkdirTemp is os.MkdirTemp where nobody else can replace the folder. So its path is safe.
+func MkdirTemp(dir, pattern string) (made string, err error) {
+	err = temporary(dir, func(dir string) error {
+		made, err = os.MkdirTemp(dir, pattern)
+		return err
+	})
+	return made, err
+}
+
+func temporary(dir string, do func(dir string) error) error {
+	f, err := OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.checkOwn(); err != nil {
+		return err
+	}
+	return do(f.Path())
+}
+
+// Nameless makes a file in a folder that is gone when this process ends, however that comes.
+func Nameless(dir string) (*os.File, error) {
+	f, err := OpenFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	file, err := f.Create(".sealift-nameless.*")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Remove(filepath.Base(file.Name())); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file.File, nil
+}
+
+// OpenRoot is os.OpenRoot of a folder.
+func OpenRoot(path string) (*os.Root, error) {
+	f, err := OpenFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.root, nil
+}
