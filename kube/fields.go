@@ -78,6 +78,22 @@ func mergeManagers(entries []metav1.ManagedFieldsEntry, manager string, takeOver
 	return append(merged, *ours), true, nil
 }
 
+// Owned returns the fields that a manager has applied to an object. Those of subresources are not among them.
+func Owned(o metav1.Object, manager string) (*fieldpath.Set, error) {
+	all := &fieldpath.Set{}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager != manager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields fieldpath.Set
+		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, fmt.Errorf("read the fields of manager %s: %w", manager, err)
+		}
+		all = all.Union(&fields)
+	}
+	return all, nil
+}
+
 // conflictIn reads the fields and their managers out of a server's refusal, or gives nil when err is none.
 func conflictIn(err error) *ConflictError {
 	var status apierrors.APIStatus

@@ -143,9 +143,9 @@ func chartMistakes(own string) (list []mistake) {
 	}
 	for name, row := range map[string][3]string{
 		"half-a-template":  {`valuesTemplate: "a: {{"`, "", "failed to parse values on cluster"},
-		"endless-template": {`valuesTemplate: "{{ range until 100000000 }}x{{ end }}"`, "", "exceeds what one rendering may use"},
-		"wide-template":    {`valuesTemplate: '{{ printf "%999999999d" 1 }}'`, "", "exceeds what one rendering may use"},
-		"long-template":    {`valuesTemplate: '{{ repeat 999999999 "x" }}'`, "", "exceeds what one rendering may use"},
+		"endless-template": {`valuesTemplate: "{{ range until 100000000 }}x{{ end }}"`, "", "exceeds its limit of"},
+		"wide-template":    {`valuesTemplate: '{{ printf "%999999d" 1 | repeat 999 }}'`, "", "exceeds its limit of"},
+		"long-template":    {`valuesTemplate: '{{ repeat 999999999 "x" }}'`, "", "exceeds its limit of"},
 		"reads-the-hub":    {`valuesTemplate: '{{ env "HOME" }}'`, "", "not defined"},
 		"reads-a-secret":   {`valuesTemplate: '{{ .ControlPlane }}'`, "", "refers to a kind outside of"},
 		"rolls-oddly":      {"", `fleet.sealift.dev/rollout: "{"`, "annotation fleet.sealift.dev/rollout"},

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
@@ -77,7 +78,9 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 		return nil, err
 	}
 	set := kube.Set{Name: "fleet-join-" + c.Name, Namespace: c.Name}
-	if _, err := kube.New(hub, kube.Options{}).Apply(ctx, set, objects, kube.ApplyOptions{FailFast: true}); err != nil {
+	// what kubectl or another hub wrote stays, such as annotations, finalizers and client configurations of a ManagedCluster
+	engine := kube.New(hub, kube.Options{TakeOver: []string{}})
+	if _, err := engine.Apply(ctx, set, objects, kube.ApplyOptions{FailFast: true}); err != nil {
 		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
 	}
 	core, err := corev1client.NewForConfigAndClient(hub.Config())
@@ -94,8 +97,8 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	return kubeconfig(hub, c, token.Status.Token, key)
 }
 
-// keep adds the labels and Sealift's annotations that the cluster has. Without them, the apply would take those of the last join
-// away: a carried cluster would count as lost, and lose its add-ons. It reports whether the hub knows the cluster.
+// keep adds the labels and annotations that earlier joins gave the cluster. Without them, the apply would take them away: a carried cluster
+// would count as lost, and lose its add-ons. Those of others stay theirs. It reports whether the hub knows the cluster.
 func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err error) {
 	live, err := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(ctx, c.Name, metav1.GetOptions{})
 	if client.IgnoreNotFound(err) != nil {
@@ -103,9 +106,20 @@ func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err 
 	}
 	labels, annotations := make(map[string]string), make(map[string]string)
 	if err == nil {
-		maps.Copy(labels, live.GetLabels())
-		maps.Copy(annotations, live.GetAnnotations())
-		maps.DeleteFunc(annotations, func(name, _ string) bool { return !strings.HasPrefix(name, annotationPrefix) })
+		ours, err := kube.Owned(live, kube.Manager)
+		if err != nil {
+			return false, err
+		}
+		for name, value := range live.GetLabels() {
+			if ours.Has(fieldpath.MakePathOrDie("metadata", "labels", name)) {
+				labels[name] = value
+			}
+		}
+		for name, value := range live.GetAnnotations() {
+			if ours.Has(fieldpath.MakePathOrDie("metadata", "annotations", name)) {
+				annotations[name] = value
+			}
+		}
 	}
 	maps.Copy(labels, c.Labels)
 	maps.Copy(annotations, c.Annotations)

@@ -1,12 +1,16 @@
 package join_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sealift/sealift/fleet/crd/crdtest"
@@ -79,5 +83,61 @@ func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 		if _, err := namespaces.ServiceAccounts(name).Get(t.Context(), registration.Account, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: the account of an agent: %v", name, err)
 		}
+	}
+}
+
+// TestJoinKeepsWhatOthersWrote joins a ManagedCluster that was made by client-side kubectl apply, as a hub of Open Cluster Management has it.
+func TestJoinKeepsWhatOthersWrote(t *testing.T) {
+	t.Parallel()
+	hub, err := kube.Connect(controlplane.ForTest(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crdtest.Define(t, hub)
+	clusters := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters"))
+	const kubectl = "kubectl-client-side-apply"
+	made := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": ocm.ClusterVersion.String(), "kind": "ManagedCluster",
+		"metadata": map[string]any{
+			"name": "ship", "labels": map[string]any{"region": "north"}, "finalizers": []any{"example.org/inventory"},
+			"annotations": map[string]any{"example.org/owner": "alice", "fleet.sealift.dev/occasional": "true"},
+		},
+		"spec": map[string]any{
+			"hubAcceptsClient": true, "leaseDurationSeconds": int64(120),
+			"managedClusterClientConfigs": []any{map[string]any{"url": "https://ship.example.org:6443"}},
+		},
+	}}
+	if _, err := clusters.Create(t.Context(), made, metav1.CreateOptions{FieldManager: kubectl}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := join.Hub(t.Context(), hub, join.Cluster{Name: "ship", Labels: map[string]string{"tier": "1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live, err := clusters.Get(t.Context(), "ship", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(live.Object["spec"], made.Object["spec"]) || !slices.Contains(live.GetFinalizers(), "example.org/inventory") {
+		t.Errorf("the spec is %v, the finalizers are %v", live.Object["spec"], live.GetFinalizers())
+	}
+	l, a := live.GetLabels(), live.GetAnnotations()
+	if l["region"] != "north" || l["tier"] != "1" || a["example.org/owner"] != "alice" || a["fleet.sealift.dev/occasional"] != "true" {
+		t.Errorf("labels %v, annotations %v", l, a)
+	}
+	// what others wrote goes when they remove it
+	patch := []byte(`{"metadata": {"labels": {"region": null}, "annotations": {"fleet.sealift.dev/occasional": null}}}`)
+	if _, err := clusters.Patch(t.Context(), "ship", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubectl}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := join.Hub(t.Context(), hub, join.Cluster{Name: "ship"}); err != nil {
+		t.Fatal(err)
+	}
+	if live, err = clusters.Get(t.Context(), "ship", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if l, a := live.GetLabels(), live.GetAnnotations(); l["region"] != "" || l["tier"] != "1" || a["fleet.sealift.dev/occasional"] != "" {
+		t.Errorf("afterwards, labels %v, annotations %v", l, a)
 	}
 }

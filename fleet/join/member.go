@@ -13,10 +13,7 @@ import (
 )
 
 // AgentKey is the annotation of a ManagedCluster with the public key of its agent, as PEM.
-const AgentKey = annotationPrefix + "agent-key"
-
-// annotationPrefix begins the names of Sealift's annotations of a ManagedCluster.
-const annotationPrefix = "fleet.sealift.dev/"
+const AgentKey = "fleet.sealift.dev/agent-key"
 
 // extensionName names what Sealift adds to the kubeconfig of an agent.
 const extensionName = "fleet.sealift.dev"
