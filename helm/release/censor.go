@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/sealift/sealift/internal/sandbox"
 )
@@ -44,10 +46,11 @@ func fail(ctx context.Context, operation, name string, err error, values map[str
 	return f
 }
 
-// shortest is how long a value is at least that is looked for in an error. Shorter ones are part of ordinary words.
+// shortest is how long a value is at least that is looked for everywhere in an error. Shorter ones are part of ordinary words, so they are
+// looked for as whole words only.
 const shortest = 6
 
-// censor replaces values by their names.
+// censor replaces secret values by their names.
 func censor(text string, values map[string]any) string {
 	var leaves []leaf
 	collect("", values, &leaves)
@@ -55,15 +58,21 @@ func censor(text string, values map[string]any) string {
 	slices.SortFunc(leaves, func(a, b leaf) int { return len(b.value) - len(a.value) })
 	for _, l := range leaves {
 		name := "<value " + l.name + ">"
-		text = strings.ReplaceAll(text, l.value, name)
-		text = strings.ReplaceAll(text, strings.Trim(strconv.Quote(l.value), `"`), name)
-		text = strings.ReplaceAll(text, base64.StdEncoding.EncodeToString([]byte(l.value)), name)
+		for _, form := range []string{l.value, strings.Trim(strconv.Quote(l.value), `"`), base64.StdEncoding.EncodeToString([]byte(l.value))} {
+			if len(form) >= shortest {
+				text = strings.ReplaceAll(text, form, name)
+				continue
+			}
+			word := regexp.MustCompile(`(^|[^\pL\pN])` + regexp.QuoteMeta(form) + `($|[^\pL\pN])`)
+			text = word.ReplaceAllString(text, "${1}"+strings.ReplaceAll(name, "$", "$$")+"${2}")
+		}
 	}
 	return text
 }
 
 type leaf struct{ name, value string }
 
+// collect lists the secrets among values.
 func collect(name string, value any, into *[]leaf) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -75,16 +84,45 @@ func collect(name string, value any, into *[]leaf) {
 			collect(fmt.Sprintf("%s[%d]", name, i), item, into)
 		}
 	case string:
-		if len(v) >= shortest || len(v) > 0 && secretName(name) {
+		if v != "" && (secretName(name) || secretText(v)) {
 			*into = append(*into, leaf{name, v})
 		}
 	}
 }
 
-// secretName says whether a value is secret by its name, however short it is.
+// secretName says whether a value is secret by its name, however short it is. Names of Secrets are not.
 func secretName(name string) bool {
 	name = strings.ToLower(name[strings.LastIndex(name, ".")+1:])
+	if strings.HasSuffix(name, "name") || strings.HasSuffix(name, "ref") || strings.HasPrefix(name, "existing") {
+		return false
+	}
 	return slices.ContainsFunc([]string{"password", "passwd", "secret", "token", "credential", "key", "pin"}, func(word string) bool {
 		return strings.Contains(name, word)
+	})
+}
+
+var (
+	// plainWord is what names, modes, paths, versions, images and addresses of charts look like.
+	plainWord = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/:@-]*[A-Za-z0-9])?$`)
+	// userInfo is a password in a URL.
+	userInfo  = regexp.MustCompile(`://[^/@]+@`)
+	separator = regexp.MustCompile(`[._/:@-]+`)
+	// inWord is a digit between letters, as in s3cr3t, and apiVersion what has one without being secret.
+	inWord     = regexp.MustCompile(`[A-Za-z][0-9]+[A-Za-z]`)
+	apiVersion = regexp.MustCompile(`^v[0-9]+(alpha|beta)[0-9]+$`)
+)
+
+// secretText says whether a value may be secret by what it is: a text that is not a plain word, or one with a part that looks random.
+func secretText(value string) bool {
+	if len(value) < shortest {
+		return false
+	}
+	if !plainWord.MatchString(value) || userInfo.MatchString(value) {
+		return true
+	}
+	return slices.ContainsFunc(separator.Split(value, -1), func(part string) bool {
+		const long = 16
+		digits := strings.ContainsAny(part, "0123456789")
+		return len(part) >= shortest && inWord.MatchString(part) && !apiVersion.MatchString(part) || len(part) >= long && digits && strings.ContainsFunc(part, unicode.IsLetter)
 	})
 }
