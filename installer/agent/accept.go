@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -80,7 +80,7 @@ func (a *Agent) accept(text string) (in intent.Intent, err error) {
 	}
 	record, err := json.Marshal(this)
 	if err == nil {
-		err = atomicfile.WriteMode(node.AcceptedFile(a.Root), 0o600, record)
+		err = files.WriteMode(node.AcceptedFile(a.Root), 0o600, record)
 	}
 	if err != nil {
 		return in, fmt.Errorf("note the request of %s: %w", by, err)

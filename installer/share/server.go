@@ -205,7 +205,7 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error 
 }
 
 func (s *Server) program(w http.ResponseWriter, r *http.Request, _ client) error {
-	f, err := os.Open(s.Binary)
+	f, err := regularfile.Open(s.Binary)
 	if err != nil {
 		return err
 	}
