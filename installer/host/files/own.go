@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -86,6 +88,10 @@ func Nameless(dir string) (*os.File, error) {
 	}
 	if err := f.Remove(filepath.Base(file.Name())); err != nil {
 		return nil, errors.Join(err, file.Close())
+	}
+	// The lock protected the name, which is gone. Databases lock the file themselves, by another descriptor.
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_UN); err != nil {
+		return nil, errors.Join(fmt.Errorf("unlock a temporary file in %s: %w", dir, err), file.Close())
 	}
 	return file.File, nil
 }
