@@ -77,8 +77,9 @@ soak: build deps ## all tests five times in a row on a busy machine: hours
 	SIDE_BY_SIDE=$(SIDE_BY_SIDE) testgrid/soak.sh
 
 .PHONY: lint
-lint: ## static checks; the floors of the house are a test
+lint: ## static checks, and known vulnerabilities in what the programs call; the floors of the house are a test
 	go run $(GOLANGCI_LINT) run
+	testgrid/vulncheck.sh
 
 .PHONY: bench
 bench: build deps ## measure against the peers, side by side
