@@ -68,7 +68,7 @@ the API server restart. Run the command on each control plane. It waits while an
 works; with certificates that have ended, or without an API that answers, nobody takes turns: run it on one after the other then.
 
 On a worker that was off for so long that the certificate of its kubelet has ended, the command needs a token of the cluster:
-'sealift token create --renew' on a control plane prints the whole command.
+'sealift token create --renew NODE' on a control plane prints the whole command.
 
 The command also works when all certificates have ended. If it is interrupted, run it again: it resumes where it stopped. The
 nodes run it by themselves four months before certificates end.`,

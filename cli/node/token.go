@@ -33,9 +33,9 @@ func (a commands) tokenCommand() *cobra.Command {
 }
 
 func (a commands) tokenCreateCommand() *cobra.Command {
-	var controlPlane, renew bool
+	var controlPlane bool
 	var ttl time.Duration
-	var description, from string
+	var description, from, renew string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token, and print the command that joins a host",
@@ -45,8 +45,9 @@ host. The host needs nothing else.
 With --control-plane, the host becomes an additional control plane node. Run the command within two hours then. With
 --from, the host downloads its files from a server instead of this control plane.
 
-With --renew, print the command that brings a worker back that was off for longer than its certificate was valid.`,
-		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234\n  sealift token create --renew --ttl 1h",
+With --renew NODE, print the command that brings a worker back that was off for longer than its certificate was valid.
+The token is good for that node and for nothing else.`,
+		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234\n  sealift token create --renew worker-1 --ttl 1h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if controlPlane && !cmd.Flags().Changed("ttl") {
@@ -62,8 +63,8 @@ With --renew, print the command that brings a worker back that was off for longe
 			if err != nil {
 				return err
 			}
-			if renew {
-				whole, err := token.Create(cmd.Context(), admin.Client, ttl, description)
+			if renew != "" {
+				whole, err := admin.RenewToken(cmd.Context(), ttl, description, renew)
 				if err == nil {
 					fmt.Fprintln(a.Out, "sudo sealift certs renew --token "+whole)
 				}
@@ -78,7 +79,7 @@ With --renew, print the command that brings a worker back that was off for longe
 		},
 	}
 	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "create a token for an additional control plane")
-	cmd.Flags().BoolVar(&renew, "renew", false, "create a token for a node whose certificate has ended")
+	cmd.Flags().StringVar(&renew, "renew", "", "create a token for the worker of this name, whose certificate has ended")
 	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
 	cmd.Flags().StringVar(&from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
 	cmd.Flags().StringVar(&description, "description", "", "description for the list of tokens")

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -59,6 +60,11 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 		unit("node/share", "serve hosts that join", service.Sharer(a.options.Root))
 	}
 	unit("node/agent", "take part in upgrades; from the first one on, renew certificates", service.Agent(a.options.Root))
+	if f.Host.ControlPlane {
+		add(node.ApprovalStep, "let agents approve certificates of nodes, and not the cluster itself", lifecycle.Digest(node.ApprovalStep), func(ctx context.Context) error {
+			return cluster.LetAgentsApprove(ctx, a.log)
+		})
+	}
 	records := install.Adopted{First: a.First(), Kubernetes: f.Cluster.Version, AddOns: f.AddOns(), Pods: f.Cluster.Pods, Services: f.Cluster.Services}
 	return append(plan, records.Records()...), nil
 }

@@ -109,7 +109,10 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err := run(ctx, k.Output, "kubeadm", args...); err != nil {
 		return err
 	}
-	return secureFiles()
+	if err := secureFiles(); err != nil {
+		return err
+	}
+	return LetAgentsApprove(ctx, k.Output)
 }
 
 // removeUnpaired removes keys from a folder whose certificate or public key kubeadm had not yet written when it was killed: it would

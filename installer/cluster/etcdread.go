@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +23,29 @@ type EtcdContent struct {
 type EtcdMember struct {
 	Name  string   `json:"name"`
 	Peers []string `json:"peers"` // URLs
+}
+
+// EtcdMembers lists the members of the etcd of this control plane, as their majority knows them. The list is empty if etcd runs
+// elsewhere.
+func EtcdMembers(ctx context.Context) (all []EtcdMember, err error) {
+	e, err := openEtcd(ctx, ownEtcd())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	defer cancel()
+	list, err := e.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the members of etcd: %w", err)
+	}
+	for _, m := range list.Members {
+		all = append(all, EtcdMember{m.Name, m.PeerURLs})
+	}
+	return all, nil
 }
 
 // SystemNamespace is etcd's key of the namespace kube-system. Its UID tells one cluster from the next on the same host.

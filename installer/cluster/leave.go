@@ -204,7 +204,8 @@ func (m *Member) evict(ctx context.Context, pod unstructured.Unstructured) error
 	return err
 }
 
-// Forget removes the node from the cluster's list, when nothing runs on it any more: from an API server that is not on it.
+// Forget removes the node from the cluster's list, when nothing runs on it any more: from an API server that is not on it. A control
+// plane also records that it is removed, so that its certificate is not good any more.
 func (m *Member) Forget(ctx context.Context) error {
 	if !m.known {
 		return nil
@@ -213,7 +214,7 @@ func (m *Member) Forget(ctx context.Context) error {
 	config, _ := m.cluster.Config()
 	for _, host := range append([]string{config.Host}, m.servers...) {
 		config.Host = host
-		err := forget(ctx, config, m.Node)
+		err := forget(ctx, config, m.Node, !m.worker)
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -225,10 +226,19 @@ func (m *Member) Forget(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func forget(ctx context.Context, config *rest.Config, node string) error {
+func forget(ctx context.Context, config *rest.Config, node string, note bool) error {
 	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		return err
+	}
+	if note {
+		typed, err := typedClient(cluster)
+		if err == nil {
+			err = NoteRemoved(ctx, typed, node)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	nodes, err := cluster.Objects(ctx, nodeKind)
 	if err != nil {

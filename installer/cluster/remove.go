@@ -211,13 +211,16 @@ func (r *Remains) reports(ctx context.Context) (bool, error) {
 }
 
 // Remove removes the node from the cluster, its member of etcd first: while that member counts, the loss of another one could
-// stop the cluster. It prints each step. If it is repeated, it does what is left.
+// stop the cluster. It prints each step. If it is repeated, it does what is left. The node's certificate is not good any more.
 func (r *Remains) Remove(ctx context.Context, say func(string)) error {
 	if r.Member != "" {
 		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd()); err != nil {
 			return err
 		}
 		say("etcd goes on without " + r.Member)
+	}
+	if err := NoteRemoved(ctx, r.client, r.Node); err != nil {
+		return err
 	}
 	if r.Known {
 		if err := r.client.CoreV1().Nodes().Delete(ctx, r.Node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

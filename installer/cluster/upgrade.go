@@ -52,7 +52,7 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
 		return err
 	}
-	return secureFiles()
+	return secureFiles() // what kubeadm gives the cluster again, the agent takes away: see KeepAutomaticApprovalOff
 }
 
 // upgradeIgnores names the checks of kubeadm that do not stop an upgrade.

@@ -124,6 +124,21 @@ func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, e
 	return script.Command(whole, key)
 }
 
+// RenewToken makes a token with which one worker gets a certificate again. A control plane renews its own.
+func (a Administrator) RenewToken(ctx context.Context, ttl time.Duration, description, node string) (string, error) {
+	n, err := a.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("the cluster has no node %s; 'kubectl get nodes' lists all, and 'sealift token create' lets a new host join", node)
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, controlPlane := n.Labels[cluster.ControlPlaneLabel]; controlPlane {
+		return "", fmt.Errorf("node %s is a control plane: run 'sealift certs renew' there", node)
+	}
+	return token.CreateToRenew(ctx, a.Client, ttl, description, node)
+}
+
 // configuration is kubeadm's of the cluster.
 type configuration struct {
 	KubernetesVersion, ClusterName, ControlPlaneEndpoint string
@@ -167,21 +182,17 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	if err == nil {
 		c.Registry = registry.Spec.ClusterIP
 	}
-	c.Ready, err = a.readyNodes(ctx)
-	return c, err
-}
-
-func (a Administrator) readyNodes(ctx context.Context) (names []string, err error) {
 	nodes, err := a.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("the nodes of the cluster: %w", err)
+		return c, fmt.Errorf("the nodes of the cluster: %w", err)
 	}
 	for _, n := range nodes.Items {
+		c.Nodes = append(c.Nodes, n.Name)
 		if cluster.NodeReady(&n) {
-			names = append(names, n.Name)
+			c.Ready = append(c.Ready, n.Name)
 		}
 	}
-	return names, nil
+	return c, nil
 }
 
 // Remains are what the cluster has of another node.

@@ -47,8 +47,10 @@ const (
 
 // The rights at the approver of kubelets' certificates.
 const (
-	NewWorker     Right = "approver: client certificate for the name of a new node"
-	RenewClient   Right = "approver: client certificate for its own name"
+	NewWorker   Right = "approver: client certificate for the name of a new node"
+	RenewClient Right = "approver: client certificate for its own name"
+	// RenewEnded takes a token that an administrator made for this one node ('sealift token create --renew NODE').
+	RenewEnded    Right = "approver: client certificate for a worker that was off too long, with the token made for it"
 	ServeOwn      Right = "approver: serving certificate for its own name and addresses"
 	AnotherNode   Right = "approver: client certificate for the name of another node"
 	ServeAPI      Right = "approver: serving certificate for a name or address of the API"
@@ -71,6 +73,7 @@ var rights = map[Right][]Party{
 
 	NewWorker:     {Token, Invited},
 	RenewClient:   {Worker},
+	RenewEnded:    {Token},
 	ServeOwn:      {Worker},
 	AnotherNode:   {},
 	ServeAPI:      {},
@@ -81,7 +84,7 @@ var rights = map[Right][]Party{
 func Rights() []Right {
 	return []Right{
 		ReadScript, ReadCluster, ReadBundle, ReadImages, ReadInstaller, ReadKeys, ReadCAKeys, ReadUndo,
-		AskWorker, AskControlPlane, NewWorker, RenewClient, ServeOwn, AnotherNode, ServeAPI, ServeAsMember,
+		AskWorker, AskControlPlane, NewWorker, RenewClient, RenewEnded, ServeOwn, AnotherNode, ServeAPI, ServeAsMember,
 	}
 }
 

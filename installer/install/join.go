@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/sealift/sealift/installer/approver"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -81,6 +83,9 @@ func (i *Install) checkJoin() error {
 	if slices.Contains(c.Ready, i.facts.Hostname) {
 		return fmt.Errorf("the cluster has a node %s already, which is Ready; give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname)
 	}
+	if slices.Contains(c.Nodes, i.facts.Hostname) {
+		return i.nameTaken()
+	}
 	used, err := i.used()
 	if err != nil {
 		return err
@@ -143,11 +148,35 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 	if err := i.takeKeys(ctx); err != nil {
 		return nil, err
 	}
-	if err := kubeadm.Join(ctx, i.facts.Hostname, i.options.Join.ControlPlane); err != nil {
+	if err := i.joinApproved(ctx, kubeadm); err != nil {
 		return nil, err
 	}
 	// A rotation that began before this host was a node has not given it the new keys.
 	return lifecycle.State{versionState: k.info.Version}, i.takeKeys(ctx)
+}
+
+// joinApproved has kubeadm join the host. A control plane approves what its own kubelet asks for; a worker waits for one.
+func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) error {
+	join := i.options.Join
+	if !join.ControlPlane {
+		err := kubeadm.Join(ctx, i.facts.Hostname, false)
+		if err != nil && ctx.Err() == nil && slices.Contains(join.Cluster.Nodes, i.facts.Hostname) {
+			return fmt.Errorf("%w\n%w", err, i.nameTaken())
+		}
+		return err
+	}
+	own, stop := context.WithCancel(ctx)
+	var approves sync.WaitGroup
+	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, i.log) })
+	defer approves.Wait()
+	defer stop()
+	return kubeadm.Join(ctx, i.facts.Hostname, true)
+}
+
+// nameTaken says that the cluster has a node with the name of this host, which a token does not replace.
+func (i *Install) nameTaken() error {
+	return fmt.Errorf("the cluster has a node %s already; if that was this host, or one that is gone, run 'sealift node remove %s' on a control plane and then this command again; otherwise give this host a name of its own with 'hostnamectl set-hostname NAME'",
+		i.facts.Hostname, i.facts.Hostname)
 }
 
 // takeKeys takes the keys for Secrets from the control plane, if this host becomes one, too.

@@ -95,6 +95,7 @@ func (p *planner) upgrade() {
 	p.made = true
 	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})
+	p.approval()
 	p.kubelet(k)
 	if p.options.Upgrade.Leads && p.options.Upgrade.Stop == "" {
 		p.labels(lifecycle.Install)
@@ -152,6 +153,18 @@ func (p *planner) agent() {
 		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
 			return nil, unit.Start(ctx, p.log)
 		}})
+}
+
+// approval adds the step after which the cluster does not approve certificates of nodes itself, as one of an earlier Sealift does. It
+// comes after the snapshot for an undo: agents of an earlier Sealift do not approve.
+func (p *planner) approval() {
+	if !p.ControlPlane() {
+		return
+	}
+	p.add(lifecycle.Step{ID: node.ApprovalStep, Phase: lifecycle.Upgrade, Title: "let agents approve certificates of nodes, and not the cluster itself", Timeout: shortTime,
+		Inputs: lifecycle.Digest(node.ApprovalStep), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
+			return nil, cluster.LetAgentsApprove(ctx, p.log)
+		})})
 }
 
 func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {

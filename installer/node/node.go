@@ -107,9 +107,10 @@ func Folders() []string {
 
 // The IDs of the steps that others than their own code look for in the journal.
 const (
-	InitStep     = "kubernetes/init"    // makes the cluster
-	JoinStep     = "kubernetes/join"    // makes the host a node of one
-	KubeletStep  = "kubernetes/kubelet" // runs another version on the host, in an upgrade
+	InitStep     = "kubernetes/init"     // makes the cluster
+	JoinStep     = "kubernetes/join"     // makes the host a node of one
+	KubeletStep  = "kubernetes/kubelet"  // runs another version on the host, in an upgrade
+	ApprovalStep = "kubernetes/approval" // agents approve certificates of nodes
 	ReadyStep    = "cluster/ready"
 	NetworkStep  = "node/network"
 	FirewallStep = "node/firewall"

@@ -3,15 +3,43 @@ package pki
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // serverCertificate is the one that an API server shows.
 const serverCertificate = cluster.PKI + "/apiserver.crt"
+
+// ServerNames lists the names and addresses in the certificates with which this host serves the API and etcd. A host that serves
+// neither has none. rootfs is the folder with the host's files; empty means /.
+func ServerNames(rootfs string) (names []string, err error) {
+	h := host{rootfs}
+	for _, file := range []string{serverCertificate, cluster.PKI + "/etcd/server.crt", cluster.PKI + "/etcd/peer.crt"} {
+		text, err := regularfile.ReadFile(h.path(file))
+		if errors.Is(err, fs.ErrNotExist) { // etcd may run elsewhere
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		names = append(names, c.DNSNames...)
+		for _, ip := range c.IPAddresses {
+			names = append(names, ip.String())
+		}
+	}
+	return names, nil
+}
 
 // NewServerNames gives the certificate of this host's API server another name or address, and takes one from it. Either may be empty.
 // It changes nothing, and finds nothing to do if the certificate is right. An API server reads a changed certificate by itself, within

@@ -55,7 +55,7 @@ func TestAWorkerNeedsATokenOnlyAfterItsCertificateHasEnded(t *testing.T) {
 	}{
 		{"nothing to do", "", "nothing to renew", false, 0, nil},
 		{"its kubelet signs its serving certificate", "", "", true, 0, []string{kubeletStep, LastStep}},
-		{"off for too long", "", "'sealift token create --renew'", true, 400, nil},
+		{"off for too long", "", "'sealift token create --renew host-1'", true, 400, nil},
 		{"off for too long, with a token", token, "", true, 400, []string{bootstrapStep, kubeletStep, LastStep}},
 		{"interrupted after the kubelet had its certificate", token, "", false, 0, []string{kubeletStep, LastStep}},
 	} {

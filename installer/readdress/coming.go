@@ -61,6 +61,18 @@ func expected(root string) (c coming, err error) {
 	return c, nil
 }
 
+// Expected returns the address that the host is about to get; "" if there is none.
+func Expected(root string) (string, error) {
+	c, err := expected(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return c.To.String(), nil
+}
+
 // Forget removes the note of an address that the host was about to get.
 func Forget(root string) error { return files.Remove(comingFile(root)) }
 

@@ -5,7 +5,8 @@
 // middle of a renewal is restarted at once and resumes it.
 //
 // A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it one after the other,
-// under the Lease that upgrades take, too; a person who renews by hand takes turns with them. An Approver approves what kubelets ask for.
+// under the Lease that upgrades take, too; a person who renews by hand takes turns with them. Package approver approves what kubelets
+// ask for.
 package renewal
 
 import (
@@ -19,12 +20,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/installer/approver"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/exclusion"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/readdress"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -56,10 +60,28 @@ func Run(ctx context.Context, root string, log *slog.Logger) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if k.Cluster != nil {
-		beside.Go(func() { (&Approver{Log: log}).Run(ctx, cluster.AdminKubeconfig) })
+		name, err := host.Name()
+		if err != nil {
+			return err
+		}
+		approves := &approver.Approver{Log: log, Node: name, Own: func() ([]string, error) { return ownNames(root) }, Members: cluster.EtcdMembers}
+		beside.Go(func() { approves.Run(ctx, cluster.AdminKubeconfig) })
 	}
 	k.Run(ctx)
 	return nil
+}
+
+// ownNames lists the names and addresses by which this control plane serves, and the address that it is about to get.
+func ownNames(root string) ([]string, error) {
+	names, err := pki.ServerNames("")
+	if err != nil {
+		return nil, err
+	}
+	coming, err := readdress.Expected(root)
+	if coming != "" {
+		names = append(names, coming)
+	}
+	return names, err
 }
 
 // New makes a Keeper for this host. A node that was adopted keeps its certificates until its first upgrade: a renewal restarts pods.

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // node is a node with one certificate and a clock.
@@ -67,7 +68,7 @@ func TestACertificateIsRenewedMonthsBeforeItsEnd(t *testing.T) {
 
 // TestControlPlanesRenewOneAfterTheOther has three of them look at the same time.
 func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
-	config := server(t)
+	config := controlplane.ForTest(t)
 	var working, together atomic.Int32
 	var all sync.WaitGroup
 	var nodes []*node
@@ -103,7 +104,7 @@ func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
 }
 
 func TestAControlPlaneWaitsForAClusterThatIsNotSettledButNotForEver(t *testing.T) {
-	config := server(t)
+	config := controlplane.ForTest(t)
 	n := newNode(t)
 	n.Cluster = func() (*kube.Cluster, error) { return kube.Connect(config, nil) }
 	down := errors.New("control plane b is not ready")
@@ -130,7 +131,7 @@ func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
 
 // TestAPersonWaitsForTheTurn: two people renew on two control planes while a third one renews by itself.
 func TestAPersonWaitsForTheTurn(t *testing.T) {
-	config := server(t)
+	config := controlplane.ForTest(t)
 	var working, together, done atomic.Int32
 	work := func(context.Context) error {
 		if working.Add(1) > 1 {

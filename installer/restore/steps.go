@@ -65,7 +65,7 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 	steps = append(steps,
 		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
 		step{"restore/start", "start the kubelet", shortTime, r.start},
-		step{"restore/api", "wait for the Kubernetes API", 2 * shortTime, func(ctx context.Context) error { return cluster.WaitAPI(ctx, r.log) }})
+		step{"restore/api", "wait for the Kubernetes API", 2 * shortTime, r.waitAPI})
 	if len(r.others) > 0 {
 		steps = append(steps, step{"restore/others", "remove " + strings.Join(r.Others(), ", "), shortTime, r.removeOthers})
 	}
@@ -129,6 +129,15 @@ func makeData(ctx context.Context, root string, d dataFolder, m member, output i
 }
 
 func (r *Restore) stop(ctx context.Context) error { return StopControlPlane(ctx, r.log) }
+
+// waitAPI waits for the API. A snapshot from before Sealift approved certificates of nodes brings back what approved them then. An undo
+// leaves that: it goes back to agents that do not approve.
+func (r *Restore) waitAPI(ctx context.Context) error {
+	if err := cluster.WaitAPI(ctx, r.log); err != nil || r.besides != nil {
+		return err
+	}
+	return cluster.LetAgentsApprove(ctx, r.log)
+}
 
 // StopControlPlane ends the static pods of this host. It ends the kubelet first, which would start them again.
 func StopControlPlane(ctx context.Context, output io.Writer) error {

@@ -54,7 +54,9 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			}
 			return err
 		},
-		Node:    func(ctx context.Context, name string, _ time.Time) error { return isNode(ctx, admin.Client, name) },
+		Node: func(ctx context.Context, name string, since time.Time) error {
+			return isNode(ctx, admin.Client, name, since)
+		},
 		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
 		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
 			c, err := admin.Cluster(ctx)

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8s "k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/installer/share"
@@ -102,11 +104,19 @@ func opens(key string, sealed []byte) bool {
 	return err == nil
 }
 
-// isNode checks that the cluster has a node. Its role is not asked for: see package identity.
-func isNode(ctx context.Context, client k8s.Interface, name string) error {
+// isNode checks that the cluster has a node, to which a certificate belongs that is valid since a time. The node's role is not asked
+// for: see package identity.
+func isNode(ctx context.Context, client k8s.Interface, name string, since time.Time) error {
 	_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return share.ErrMember
+	}
+	if err != nil {
+		return err
+	}
+	removed, err := cluster.RemovedNodes(ctx, client)
+	if err == nil && !removed[name].Takes(since) {
+		err = fmt.Errorf("%w: it was removed, and the certificate is from before", share.ErrMember)
 	}
 	return err
 }

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/share"
 )
 
@@ -99,11 +101,31 @@ func TestOnlyTheKeyOfTheCertificatesMakesAControlPlane(t *testing.T) {
 }
 
 func TestOnlyNodesOfTheClusterAreServed(t *testing.T) {
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-2"}})
-	if err := isNode(t.Context(), client, "host-2"); err != nil {
-		t.Error(err)
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-2"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-4"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-5"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: cluster.RemovedConfig}, Data: map[string]string{
+			"host-4": `{"removed":"2026-03-01T12:00:00Z"}`, "host-5": `{"removed":"2026-03-01T12:00:00Z","joined":"2026-03-01T14:00:00Z"}`}})
+	at := func(clock string) time.Time {
+		since, err := time.Parse(time.RFC3339, "2026-03-01T"+clock+"Z")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return since
 	}
-	if err := isNode(t.Context(), client, "host-3"); !errors.Is(err, share.ErrMember) {
-		t.Errorf("a node that was removed: %v", err)
+	for why, row := range map[string]struct {
+		node   string
+		since  time.Time
+		served bool
+	}{
+		"a node":                                   {"host-2", at("00:00:00"), true},
+		"a node that the cluster lacks":            {"host-3", at("00:00:00"), false},
+		"a removed node that is there again":       {"host-4", at("13:00:00"), false},
+		"the old certificate of a node's name":     {"host-5", at("11:00:00"), false},
+		"the certificate with which it came again": {"host-5", at("13:55:01"), true}, // the cluster dates them back by five minutes
+		"a later one":                              {"host-5", at("15:00:00"), true},
+	} {
+		if err := isNode(t.Context(), client, row.node, row.since); (err == nil) != row.served || err != nil && !errors.Is(err, share.ErrMember) {
+			t.Errorf("%s: %v", why, err)
+		}
 	}
 }

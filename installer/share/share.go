@@ -39,6 +39,8 @@ type Cluster struct {
 	APIServers []string `json:"apiServers"`
 	// Ready are the names of the nodes that report. No other host may have one of them.
 	Ready []string `json:"ready,omitempty"`
+	// Nodes are the names of all nodes. A token does not replace one of them.
+	Nodes []string `json:"nodes,omitempty"`
 	// Installer is the one that the cluster was made with: whole for a control plane, and what a join needs for a worker.
 	Installer string `json:"installer,omitempty"`
 	// Encryption is the file with the keys of the API servers, for a control plane: see package encryption.

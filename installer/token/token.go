@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,6 @@ import (
 	"k8s.io/cluster-bootstrap/util/secrets"
 	"k8s.io/cluster-bootstrap/util/tokens"
 )
-
-// nodeGroup is the group that kubeadm lets become nodes.
-const nodeGroup = "system:bootstrappers:kubeadm:default-node-token"
 
 // Token is what may be known of a token: not its secret.
 type Token struct {
@@ -39,6 +37,15 @@ var ErrUnknown = errors.New("unknown, expired or revoked")
 
 // Create makes a token that expires after ttl, and returns it whole, for the only time.
 func Create(ctx context.Context, client kubernetes.Interface, ttl time.Duration, description string) (string, error) {
+	return create(ctx, client, ttl, description, "")
+}
+
+// CreateToRenew makes a token that is good for one thing: to give a node whose certificate has ended another one. No host joins with it.
+func CreateToRenew(ctx context.Context, client kubernetes.Interface, ttl time.Duration, description, node string) (string, error) {
+	return create(ctx, client, ttl, description, node)
+}
+
+func create(ctx context.Context, client kubernetes.Interface, ttl time.Duration, description, renews string) (string, error) {
 	whole, err := util.GenerateBootstrapToken()
 	if err != nil {
 		return "", err
@@ -47,15 +54,19 @@ func Create(ctx context.Context, client kubernetes.Interface, ttl time.Duration,
 	if err != nil {
 		return "", err
 	}
+	var annotations map[string]string
+	if renews != "" {
+		annotations = map[string]string{renewsAnnotation: renews}
+	}
 	_, err = client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: util.BootstrapTokenSecretName(id)},
+		ObjectMeta: metav1.ObjectMeta{Name: util.BootstrapTokenSecretName(id), Annotations: annotations},
 		Type:       api.SecretTypeBootstrapToken,
 		StringData: map[string]string{
 			api.BootstrapTokenIDKey: id, api.BootstrapTokenSecretKey: secret, api.BootstrapTokenDescriptionKey: description,
 			api.BootstrapTokenExpirationKey:       time.Now().Add(ttl).UTC().Format(time.RFC3339),
-			api.BootstrapTokenUsageSigningKey:     "true",
+			api.BootstrapTokenUsageSigningKey:     strconv.FormatBool(renews == ""), // without it, no host joins
 			api.BootstrapTokenUsageAuthentication: "true",
-			api.BootstrapTokenExtraGroupsKey:      nodeGroup,
+			api.BootstrapTokenExtraGroupsKey:      NodeGroup,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -81,9 +92,15 @@ func List(ctx context.Context, client kubernetes.Interface) ([]Token, error) {
 	return list, nil
 }
 
+// usable reports whether a host can join with a token.
 func usable(s *corev1.Secret) bool {
+	return authenticates(s) && secrets.GetData(s, api.BootstrapTokenUsageSigningKey) == "true"
+}
+
+// authenticates reports whether the API server takes a token.
+func authenticates(s *corev1.Secret) bool {
 	return s.Type == api.SecretTypeBootstrapToken && s.DeletionTimestamp == nil && !secrets.HasExpired(s, time.Now()) &&
-		secrets.GetData(s, api.BootstrapTokenUsageAuthentication) == "true" && secrets.GetData(s, api.BootstrapTokenUsageSigningKey) == "true"
+		secrets.GetData(s, api.BootstrapTokenUsageAuthentication) == "true"
 }
 
 // Revoke removes a token, given by its id or whole.

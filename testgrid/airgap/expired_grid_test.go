@@ -150,9 +150,9 @@ func comeBack(t *testing.T, first, worker node) {
 	}
 	worker.must("systemctl start kubelet sealift-agent")
 	worker.refuses("sealift status", 1, "certificates need attention")
-	worker.refuses("sealift certs renew", 1, "sealift token create --renew")
+	worker.refuses("sealift certs renew", 1, "sealift token create --renew "+worker.Name())
 	worker.refuses("sealift certs renew --token abcdef.0123456789abcdef", 1, "make another with")
-	command := first.joinCommand("--renew")
+	command := first.joinCommand("--renew " + worker.Name())
 	worker.must("sealift certs renew --plan --token " + command[strings.LastIndex(command, " ")+1:])
 	began := time.Now()
 	t.Log(worker.must(strings.TrimPrefix(command, "sudo ")))
