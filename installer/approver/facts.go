@@ -41,7 +41,8 @@ func (n node) has(address netip.Addr) bool { return slices.Contains(n.Addresses,
 // readFacts asks the cluster and this control plane. Every source has to answer: a name that is not known would be given away.
 func (a *Approver) readFacts(ctx context.Context, client kubernetes.Interface) (facts, error) {
 	f := facts{nodes: map[string]node{}, services: map[netip.Addr]bool{}, api: newClaims()}
-	var err error
+	removed, err := cluster.RemovedNodes(ctx, client)
+	f.removed = removed
 	for _, read := range []func(context.Context, kubernetes.Interface) error{f.readNodes, f.readServices, f.readServers, f.readConfiguration, f.readPublished} {
 		err = errors.Join(err, read(ctx, client))
 	}
@@ -55,9 +56,7 @@ func (a *Approver) readFacts(ctx context.Context, client kubernetes.Interface) (
 	}
 	own, failed := a.own()
 	f.api.add("a name of the API", own...)
-	removed, unread := cluster.RemovedNodes(ctx, client)
-	f.removed = removed
-	return f, errors.Join(err, failed, unread)
+	return f, errors.Join(err, failed)
 }
 
 func (f *facts) readNodes(ctx context.Context, client kubernetes.Interface) error {
@@ -214,17 +213,22 @@ func (a *Approver) publish(ctx context.Context, client kubernetes.Interface, dat
 	if err != nil || a.Node == "" || strings.Join(names, " ") == data[namesPrefix+a.Node] {
 		return err
 	}
+	// the agent of a host that was lost, removed, and is back
+	if removed, err := cluster.RemovedNodes(ctx, client); err != nil || removed[a.Node].Gone() {
+		return err
+	}
 	if err := cluster.SetApproverConfig(ctx, client, namesPrefix+a.Node, strings.Join(names, " ")); err != nil {
 		return fmt.Errorf("publish the names of this control plane: %w", err)
 	}
 	return nil
 }
 
-// readPublished reads what control planes have published.
+// readPublished reads what control planes have published. The names of one that was removed are free, also if it joined as a worker.
 func (f *facts) readPublished(ctx context.Context, client kubernetes.Interface) error {
 	data, err := cluster.ReadApproverConfig(ctx, client)
 	for key, text := range data {
-		if node, ok := strings.CutPrefix(key, namesPrefix); ok {
+		node, ok := strings.CutPrefix(key, namesPrefix)
+		if now, there := f.nodes[node]; ok && !f.removed[node].Gone() && (now.ControlPlane || !there) {
 			f.api.add("a name of control plane "+node, strings.Fields(text)...)
 		}
 	}

@@ -95,6 +95,21 @@ func TestTokenDoesNotBecomeAControlPlane(t *testing.T) {
 		}
 	}
 
+	lost := &approver.Approver{Log: a.Log, Node: "host-2", Own: func() ([]string, error) { return []string{"host-2", "10.10.0.62"}, nil }}
+	if err := cluster.NoteRemoved(t.Context(), client, "host-2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Pass(t.Context(), client); err != nil { // its host is back, and knows nothing of it
+		t.Fatal(err)
+	}
+	name = request{token: whole}.client("host-2").send(t, config)
+	if err := a.Pass(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if !isApproved(t, client, name, time.Second) {
+		t.Errorf("the host of a removed control plane does not join as a worker:\n%s", log.String())
+	}
+
 	bindAutomaticApproval(t, client) // kubeadm upgrade apply
 	if err := a.Pass(t.Context(), client); err != nil {
 		t.Fatal(err)
