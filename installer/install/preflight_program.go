@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/host/files"
@@ -27,7 +26,7 @@ func (i *Install) program(ctx context.Context) (string, error) {
 		return filepath.Join(i.taken, bundle.PreflightName), nil
 	}
 	for _, name := range programNames(i.options.Root, beside) {
-		if safe, err := rootsOwn(name); err == nil && isCopy(safe, carried) {
+		if safe, err := files.Own(name); err == nil && isCopy(safe, carried) {
 			return safe, nil
 		}
 	}
@@ -109,7 +108,7 @@ func FindProgram(root, beside string) (string, error) {
 		if !isProgram(name) {
 			continue
 		}
-		safe, err := rootsOwn(name)
+		safe, err := files.Own(name)
 		if err == nil {
 			return safe, nil
 		}
@@ -119,36 +118,6 @@ func FindProgram(root, beside string) (string, error) {
 }
 
 var errUnsafeProgram = errors.New("is not run")
-
-// rootsOwn resolves a file that nobody but root, or the user who runs sealift, can have put there or can replace.
-func rootsOwn(name string) (resolved string, err error) {
-	if resolved, err = filepath.Abs(name); err != nil {
-		return "", err
-	}
-	if resolved, err = filepath.EvalSymlinks(resolved); err != nil {
-		return "", err
-	}
-	for at := resolved; ; at = filepath.Dir(at) {
-		info, err := os.Lstat(at)
-		if err != nil {
-			return "", err
-		}
-		owner := -1
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			owner = int(stat.Uid)
-		}
-		// In a folder such as /tmp nobody can replace a folder of root's.
-		sticky := info.Mode()&os.ModeSticky != 0 && at != filepath.Dir(resolved)
-		switch {
-		case owner != 0 && owner != os.Geteuid():
-			return "", fmt.Errorf("%s belongs to user %d", at, owner)
-		case info.Mode().Perm()&0o022 != 0 && !sticky:
-			return "", fmt.Errorf("others may write %s", at)
-		case at == filepath.Dir(at):
-			return resolved, nil
-		}
-	}
-}
 
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
 // where temporary files are.

@@ -22,10 +22,31 @@ func CheckOwn(path string) error {
 		return err
 	}
 	defer f.Close()
-	if f.shared {
+	if f.shared || !f.trusted {
 		return f.notOwn()
 	}
-	return f.checkOwn()
+	return nil
+}
+
+// Own resolves the path of a file that nobody but root, or the user who runs sealift, can have put there or can change.
+func Own(path string) (resolved string, err error) {
+	f, name, err := locate(path, true)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if f.shared || !f.trusted {
+		return "", f.notOwn()
+	}
+	info, err := f.Lstat(name)
+	if err == nil && (!ours(info) || info.Mode().Perm()&0o022 != 0) {
+		uid, _ := Owner(info)
+		err = fmt.Errorf("%s belongs to user %d with mode %v; let root alone write to it", filepath.Join(f.Path(), name), uid, info.Mode())
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(f.Path(), name), nil
 }
 
 // checkOwn refuses a folder in which others can replace what root makes.
