@@ -6,7 +6,6 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -139,19 +138,6 @@ func Replace(path string, data []byte) error {
 	return WriteMode(path, info.Mode().Perm(), data)
 }
 
-// Copy writes a copy of the file at from.
-func Copy(path string, mode os.FileMode, from string) (err error) {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	return Fill(path, mode, func(w *os.File) error {
-		_, err := io.Copy(w, src)
-		return err
-	})
-}
-
 // Fill calls fill to write a file. If fill fails, the old file stays. It first removes the temporary files that killed processes
 // left for path, as far as the folder can be read.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
@@ -211,18 +197,11 @@ func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.loc
 // Sweep removes abandoned temporary files and folders in dir: those that Create and MkdirTemp made from pattern and that no
 // process holds locked. It leaves all other names alone, and everything that is neither a file nor a folder.
 func Sweep(dir, pattern string) error {
-	return inFolder(dir, func(root *os.Root) error { return SweepIn(root, pattern) })
-}
-
-// SweepAll removes every abandoned temporary file of this package in dir, whatever its target was.
-func SweepAll(dir string) error { return inFolder(dir, SweepAllIn) }
-
-func inFolder(dir string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(root), root.Close())
+	return errors.Join(SweepIn(root, pattern), root.Close())
 }
 
 func sweep(root *os.Root, isOurs func(name string) bool) error {

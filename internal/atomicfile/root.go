@@ -55,7 +55,7 @@ func SweepIn(dir *os.Root, pattern string) error {
 	return sweep(dir, func(name string) bool { return isMadeFrom(name, before, after) })
 }
 
-// SweepAllIn is SweepAll in an open folder.
+// SweepAllIn removes every abandoned temporary file of this package in an open folder, whatever its target was.
 func SweepAllIn(dir *os.Root) error {
 	return sweep(dir, func(name string) bool {
 		before, number, ok := cutLast(name, ".")

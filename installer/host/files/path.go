@@ -52,7 +52,7 @@ func Sweep(path, pattern string) error {
 	return within(path, func(dir *os.Root) error { return atomicfile.SweepIn(dir, pattern) })
 }
 
-// SweepAll removes every abandoned temporary file in a folder, as atomicfile.SweepAll does.
+// SweepAll removes every abandoned temporary file of atomicfile in a folder, whatever its target was.
 func SweepAll(path string) error { return within(path, atomicfile.SweepAllIn) }
 
 func within(path string, do func(dir *os.Root) error) error {
