@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestAResetLeavesNoStateFile has every file that any room keeps in the state folder.
@@ -56,5 +58,20 @@ func TestAResetLeavesNoStateFile(t *testing.T) {
 	sweep()
 	if left, err := os.ReadDir(node.StateDir(root)); err != nil || len(left) != 1 || left[0].Name() != filepath.Base(of) {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestRootInFolderOfAnotherUserIsRefused(t *testing.T) {
+	short.AsRoot(t, "a folder of another user")
+	home := t.TempDir()
+	if err := os.Chown(home, 4242, 4242); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(home, "sealift")
+	if err := node.MarkRoot(root); err == nil || !strings.Contains(err.Error(), "belongs to user 4242") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Lstat(root); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder was made: %v", err)
 	}
 }
