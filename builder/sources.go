@@ -144,12 +144,16 @@ func UnpackSources(from io.Reader, dir string) error {
 		return fmt.Errorf("unpack sources: %w", err)
 	}
 	archive := tar.NewReader(io.LimitReader(zip, maxSources))
+	left := int64(maxSources) // a sparse entry has more than the archive inflates to
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
+			if left -= header.Size; left < 0 {
+				return fmt.Errorf("unpack sources: they have more than %d bytes", int64(maxSources))
+			}
 			err = unpackSource(root, header, archive)
 		}
 		if err != nil {

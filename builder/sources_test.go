@@ -6,7 +6,9 @@ import (
 	"compress/gzip"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/builder"
@@ -33,5 +35,25 @@ func TestSourcesWithAPlaceOutsideAreRefused(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(dir, "..", "evil")); err != nil || len(left) > 0 {
 			t.Errorf("%s: %v, %v", header.Name, left, err)
 		}
+	}
+}
+
+// TestHolesInSourcesCount unpacks what GNU tar makes of a file with holes: a few hundred bytes that would fill a disk.
+func TestHolesInSourcesCount(t *testing.T) {
+	from := t.TempDir()
+	file := filepath.Join(from, "holes")
+	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Truncate(file, 5<<30)); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := exec.CommandContext(t.Context(), "tar", "--sparse", "--format=pax", "-C", from, "-czf", "-", "holes").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := builder.UnpackSources(bytes.NewReader(packed), dir); err == nil || !strings.Contains(err.Error(), "have more than") {
+		t.Errorf("%d bytes were unpacked: %v", len(packed), err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "holes")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
 	}
 }

@@ -125,8 +125,10 @@ func cutFormat(file string) (name, format string) {
 func write(w http.ResponseWriter, format string, value any, text func() string) {
 	var data []byte
 	var err error
+	kind := plainText
 	switch {
 	case format == "json":
+		kind = "application/json"
 		data, err = json.MarshalIndent(value, "", "  ")
 		data = append(data, '\n')
 	case format == "yaml":
@@ -141,8 +143,12 @@ func write(w http.ResponseWriter, format string, value any, text func() string) 
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	w.Header().Set("Content-Type", kind)
 	_, _ = w.Write(data)
 }
+
+// plainText says what an answer is, so that no browser takes parts of it for a page.
+const plainText = "text/plain; charset=utf-8"
 
 // Debug asks the operator that serves a socket for a path such as /queue/list.text.
 func Debug(ctx context.Context, socket, path string) ([]byte, error) {

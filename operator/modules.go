@@ -71,6 +71,7 @@ func debugModules(mux *routes, m *lifecycle.Operator) {
 				http.Error(w, err.Error(), http.StatusNotFound)
 				return
 			}
+			w.Header().Set("Content-Type", plainText)
 			_, _ = w.Write([]byte(text))
 			return
 		}

@@ -72,7 +72,7 @@ func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	address, _ := listen(t, newServer(t, filled(t), nil), certFile, keyFile)
 	shows := func(number int64) {
 		t.Helper()
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // it is looked at
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 		resp, err := client.Get("https://" + address + "/healthz")
 		if err != nil {
 			t.Fatal(err)

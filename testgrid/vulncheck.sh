@@ -22,7 +22,11 @@ toolchain=$(go mod edit -json | jq -r '.Toolchain // empty')
 bin=$(mktemp -d)
 trap 'rm -rf "$bin" "${partial:-}"' EXIT
 (cd / && GOBIN=$bin go install "$GOVULNCHECK")
-GOTOOLCHAIN=${toolchain:-$(go env GOTOOLCHAIN)} "$bin/govulncheck" -db "file://$cache/$version" -format json ./cmd/... >"$bin/findings"
+check() { # FOLDER OF A MODULE, PACKAGES...
+	(cd "$1" && GOTOOLCHAIN=${toolchain:-$(go env GOTOOLCHAIN)} "$bin/govulncheck" -db "file://$cache/$version" -format json "${@:2}")
+}
+check . ./cmd/... >"$bin/findings"
+check deploy/image/programs ./kubectl helm.sh/helm/v4/cmd/helm >>"$bin/findings"
 # A trace with a function is a vulnerability that is called, not one that is only linked.
 jq -rs '[.[] | .finding // empty | select(.trace[0].function) | "\(.osv)\t\(.trace[0].module)@\(.trace[0].version), fixed in \(.fixed_version // "no version")"] | unique[]' "$bin/findings" >"$bin/called"
 

@@ -36,7 +36,7 @@ func address(n byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 9, n}) 
 func clientAt(n byte, timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(address(n), 0)), Timeout: 10 * time.Second}
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{
-		DialContext: dialer.DialContext, DisableKeepAlives: true, ReadBufferSize: 4 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of a test
+		DialContext: dialer.DialContext, DisableKeepAlives: true, ReadBufferSize: 4 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 }
 

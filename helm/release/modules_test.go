@@ -2,7 +2,7 @@ package release_test
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // addon-operator's checksum
+	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -212,7 +212,7 @@ func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum := md5.Sum([]byte(rendered.Manifest)) //nolint:gosec // addon-operator's checksum
+		sum := md5.Sum([]byte(rendered.Manifest))
 		install.DryRun = false
 		given := map[string]any{name: values[name]}
 		switch name {

@@ -161,7 +161,7 @@ func (s server) direct(ctx context.Context, leads, other int) error {
 	raw, err := l.SyscallConn()
 	if err == nil {
 		controlErr := raw.Control(func(fd uintptr) {
-			err = attach(fd, unix.SO_ATTACH_REUSEPORT_CBPF, program(uint32(leads), uint32(other))) //nolint:gosec // numbers of a few sockets
+			err = attach(fd, unix.SO_ATTACH_REUSEPORT_CBPF, program(uint32(leads), uint32(other)))
 			err = os.NewSyscallError("choose the API server for new connections", err)
 		})
 		err = errors.Join(controlErr, err)
@@ -171,7 +171,7 @@ func (s server) direct(ctx context.Context, leads, other int) error {
 
 // attach gives a socket a program of the classic BPF for one of its purposes.
 func attach(fd uintptr, purpose int, program []unix.SockFilter) error {
-	return unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, purpose, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}) //nolint:gosec // a few instructions
+	return unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, purpose, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
 // listenDeaf listens on a port that servers share, and drops every packet: when it is closed, it has no connections to reset.

@@ -31,7 +31,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 	for _, phase := range []string{"certs all", "kubeconfig all", "control-plane all", "etcd local"} {
 		script += kubeadm.Program(t) + " init phase " + phase + " --config /kubeadm.yaml --rootfs " + h.Rootfs + " >/dev/null\n"
 	}
-	if err := os.WriteFile(filepath.Join(programs, "kubeadm"), []byte(script), 0o700); err != nil { //nolint:gosec // it has to run
+	if err := os.WriteFile(filepath.Join(programs, "kubeadm"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))

@@ -29,5 +29,5 @@ func SpaceOf(path string) (s Space, err error) {
 	if err != nil {
 		return s, fmt.Errorf("what %s has left: %w", path, err)
 	}
-	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil //nolint:gosec // sizes are not negative
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil
 }

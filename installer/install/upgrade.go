@@ -322,9 +322,9 @@ func (i *Install) Brings() (b Brought) {
 		seen[e.SHA256] = true
 		b.Count++
 		if strings.Contains(e.Path, "/images/") {
-			b.Images += uint64(e.Size) //nolint:gosec // sizes are not negative
+			b.Images += uint64(e.Size)
 		} else {
-			b.Files += uint64(e.Size) //nolint:gosec // sizes are not negative
+			b.Files += uint64(e.Size)
 		}
 	}
 	return b

@@ -152,7 +152,7 @@ func from(n byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 8, n}) }
 func connections(t *testing.T, s *httptest.Server, from netip.Addr, n int) {
 	t.Helper()
 	for range n {
-		d := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // of a test
+		d := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}, Config: &tls.Config{InsecureSkipVerify: true}}
 		conn, err := d.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

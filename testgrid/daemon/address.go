@@ -18,7 +18,7 @@ const (
 func FreeAddress() (string, error) {
 	var errs []error
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(portCount))) //nolint:gosec // no secret
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(portCount)))
 		if err == nil {
 			return l.Addr().String(), l.Close()
 		}

@@ -153,6 +153,7 @@ func unpack(from io.Reader, dir string) error {
 	}
 	defer root.Close()
 	archive := tar.NewReader(io.LimitReader(zip, maxAttempt))
+	left := int64(maxAttempt) // a sparse entry has more than the archive inflates to
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -163,6 +164,9 @@ func unpack(from io.Reader, dir string) error {
 		}
 		if header.Typeflag != tar.TypeReg || header.Name != filepath.Base(header.Name) || header.Name == ".." {
 			return fmt.Errorf("%q is no file of a result", header.Name)
+		}
+		if left -= header.Size; left < 0 {
+			return fmt.Errorf("it unpacks to more than %d bytes", int64(maxAttempt))
 		}
 		f, err := root.OpenFile(header.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 		if err != nil {
