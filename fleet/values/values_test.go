@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
+	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
@@ -136,7 +135,10 @@ func TestRenderRefuses(t *testing.T) {
 // TestRenderIsBounded has the templates of a tenant that want too much. Each fails soon and without much memory, and another tenant goes on
 // meanwhile.
 func TestRenderIsBounded(t *testing.T) {
-	goesOn(t)
+	sandboxtest.OthersGoOn(t, func(ctx context.Context) error {
+		_, err := values.Render(ctx, values.Input{Name: "calico-oslo", Tenant: "alice", Template: `{{ .Cluster.kind }}`, Cluster: map[string]any{"kind": "Cluster"}})
+		return err
+	})
 	for _, text := range []string{
 		`{{ until 100000000 }}`,
 		`{{ range $i := until 100000 }}{{ range $j := until 100000 }}{{ end }}{{ end }}`,
@@ -192,35 +194,7 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Errorf("%s: the error does not name the template: %v", text, err)
 		}
 	}
-	var children syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
-		t.Fatal(err)
-	}
-	if t.Logf("the largest child had %d MiB", children.Maxrss>>10); children.Maxrss > 256<<10 {
-		t.Errorf("a child had %d MiB", children.Maxrss>>10)
-	}
-}
-
-// goesOn renders for another tenant until the test ends, and fails it if one rendering waits long.
-func goesOn(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var other sync.WaitGroup
-	other.Go(func() {
-		count, longest := 0, time.Duration(0)
-		for ctx.Err() == nil {
-			began := time.Now()
-			got, err := values.Render(ctx, values.Input{Name: "calico-oslo", Tenant: "alice", Template: `{{ .Cluster.kind }}`, Cluster: map[string]any{"kind": "Cluster"}})
-			if ctx.Err() == nil && (err != nil || got != "Cluster") {
-				t.Errorf("the other tenant got %q, %v", got, err)
-			}
-			count, longest = count+1, max(longest, time.Since(began))
-			time.Sleep(5 * time.Millisecond)
-		}
-		if t.Logf("the other tenant rendered %d times, in at most %v", count, longest); count == 0 || longest > 10*time.Second {
-			t.Error("the other tenant waited too long")
-		}
-	})
-	t.Cleanup(func() { cancel(); other.Wait() })
+	sandboxtest.CheckMemory(t, 256<<20)
 }
 
 // TestRenderOfManyValues has more than any chart needs.

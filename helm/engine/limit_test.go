@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
+	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
 	"github.com/sealift/sealift/testgrid/charts"
 )
 
@@ -67,7 +66,10 @@ func explosive(levels int) string {
 // TestChartsAreBounded renders charts of a tenant that want too much. Each fails soon, without much memory and by name, while another
 // tenant's chart is rendered all the time.
 func TestChartsAreBounded(t *testing.T) {
-	goesOn(t)
+	sandboxtest.OthersGoOn(t, func(ctx context.Context) error {
+		_, err := engine.Templates(ctx, "alice", chartOf(template("{{ .Release.Name }}")), top(), nil)
+		return err
+	})
 	for name, attack := range attacks(t) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
@@ -80,13 +82,7 @@ func TestChartsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	var children syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
-		t.Fatal(err)
-	}
-	if t.Logf("the largest child had %d MiB", children.Maxrss>>10); children.Maxrss > 640<<10 {
-		t.Errorf("a child had %d MiB", children.Maxrss>>10)
-	}
+	sandboxtest.CheckMemory(t, 640<<20)
 }
 
 // TestRenderingEndsWithItsContext has loops that do not look at their context.
@@ -152,26 +148,4 @@ func top() map[string]any {
 		"Release":      map[string]any{"Name": "r", "Namespace": "n", "IsUpgrade": true, "IsInstall": false, "Revision": 7, "Service": "Helm"},
 		"Capabilities": &common.Capabilities{KubeVersion: *version, APIVersions: common.VersionSet{"apps/v1"}},
 	}
-}
-
-// goesOn renders for another tenant until the test ends, and fails it if one rendering waits long.
-func goesOn(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var other sync.WaitGroup
-	other.Go(func() {
-		count, longest := 0, time.Duration(0)
-		for ctx.Err() == nil {
-			began := time.Now()
-			_, err := engine.Templates(ctx, "alice", chartOf(map[string]string{"templates/c.yaml": "{{ .Release.Name }}"}), top(), nil)
-			if ctx.Err() == nil && err != nil {
-				t.Errorf("the other tenant: %v", err)
-			}
-			count, longest = count+1, max(longest, time.Since(began))
-			time.Sleep(5 * time.Millisecond)
-		}
-		if t.Logf("the other tenant rendered %d times, in at most %v", count, longest); count == 0 || longest > 10*time.Second {
-			t.Error("the other tenant waited too long")
-		}
-	})
-	t.Cleanup(func() { cancel(); other.Wait() })
 }
