@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/kube"
@@ -43,8 +44,8 @@ func (a *agent) look(ctx context.Context, work *ocm.ManifestWork, m *manifest, s
 	set(&s.Conditions, "Available", "True", "ResourceAvailable", "Resource is available")
 	a.judge(ctx, work, m, live, s)
 	available := string(meta.FindStatusCondition(s.Conditions, "Available").Status) // a rule may judge it
-	if len(m.config.FeedbackRules) == 0 {
-		set(&s.Conditions, "StatusFeedbackSynced", "False", "NoStatusFeedbackSynced", "")
+	if len(m.config.FeedbackRules) == 0 {                                           // there is nothing to do, which is done
+		set(&s.Conditions, "StatusFeedbackSynced", "True", "NoStatusFeedbackSynced", "")
 		return available
 	}
 	var problems []string
@@ -121,7 +122,11 @@ func wellKnown(live *unstructured.Unstructured) []ocm.JSONPath {
 			{Name: "NumberAvailable", Path: ".status.numberAvailable"},
 		}
 	case "Job.batch":
-		return []ocm.JSONPath{condition("JobComplete", "Complete"), {Name: "JobSucceeded", Path: ".status.succeeded"}}
+		return []ocm.JSONPath{
+			condition("JobComplete", "Complete"), {Name: "JobSucceeded", Path: ".status.succeeded"},
+			// upstream's agents report only how a Job succeeds
+			condition(deploy.JobFailed, "Failed"), {Name: deploy.JobFailure, Path: `.status.conditions[?(@.type=="Failed")].message`},
+		}
 	case "Pod":
 		return []ocm.JSONPath{condition("PodReady", "Ready"), {Name: "PodPhase", Path: ".status.phase"}}
 	}

@@ -337,13 +337,20 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 	} else {
 		state("Applied", "True", appliedComplete, "Apply manifest work complete")
 	}
-	switch total := len(manifests); {
-	case counts["Unknown"] > 0:
-		state("Available", "Unknown", "ResourcesStatusUnknown", fmt.Sprintf("%d of %d resources have unknown status", counts["Unknown"], total))
-	case counts["False"] > 0:
-		state("Available", "False", "ResourcesNotAvailable", fmt.Sprintf("%d of %d resources are not available", counts["False"], total))
-	default:
-		state("Available", "True", "ResourcesAvailable", "All resources are available")
-	}
+	status, reason, message := available(counts)
+	state("Available", status, reason, message)
 	return len(broken) > 0
+}
+
+// available returns condition Available of a work. counts has how many of its manifests are True, False and Unknown.
+func available(counts map[string]int) (status, reason, message string) {
+	switch total := counts["True"] + counts["False"] + counts["Unknown"]; {
+	case counts["False"] > 0:
+		return "False", "ResourcesNotAvailable", fmt.Sprintf("%d of %d resources are not available", counts["False"], total)
+	case counts["Unknown"] > 0:
+		return "Unknown", "ResourcesStatusUnknown", fmt.Sprintf("%d of %d resources have unknown status", counts["Unknown"], total)
+	case total == 0:
+		return "Unknown", "ResourcesStatusUnknown", "cannot get any available resource"
+	}
+	return "True", "ResourcesAvailable", "All resources are available"
 }

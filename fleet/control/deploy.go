@@ -219,6 +219,9 @@ func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 		return err
 	}
 	if !deploy.Deployable(a, true) {
+		if c := deploy.Validity(a, p.hosting); c.Type != "" && deploy.Deployable(a, false) { // only the configuration is missing
+			r.set(&a.Status.Conditions, c.Type, string(c.Status), c.Reason, c.Message)
+		}
 		return nil
 	}
 	agent, err := r.render(ctx, *p)

@@ -167,7 +167,9 @@ func (g *grid) hosting() {
 	}
 
 	g.uninstall("hosted", "oslo")
-	g.eventually("the hook runs on rome", func() string { return g.finish("rome", "clean-host") })
+	g.eventually("the hook fails on rome", func() string { return g.fail("rome", "clean-host") })
+	g.says("oslo", "hosted", "HookManifestCompleted", "False/HookManifestFailed", "runs again until it succeeds: Job default/clean-host: it has no more tries.")
+	g.eventually("the hook runs again on rome", func() string { return g.finish("rome", "clean-host") })
 	g.eventually("nothing is left on oslo", g.gone("oslo", "hosted-own"))
 	g.eventually("nothing is left on rome", g.gone("rome", "hosted-agent"))
 	g.eventually("nothing is left on the hub", func() string {

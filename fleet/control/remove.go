@@ -22,15 +22,18 @@ import (
 const hookDeadline = 10 * time.Minute
 
 // remove lets an add-on that is deleted go once its hooks have run (O-30, O-31). It does not wait for a cluster that is
-// gone, for longer than the deadline, or if a user says so.
+// gone, or if a user says so. It waits until the deadline for hooks that do not end, and for ever for hooks that fail: they run again.
 func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, error) {
 	a := p.addOn
 	if !slices.ContainsFunc(a.Finalizers, func(f string) bool { return strings.HasPrefix(f, ocm.AddOnVersion.Group+"/") }) {
 		return reconcile.Result{}, nil
 	}
 	left := a.DeletionTimestamp.Add(hookDeadline).Sub(r.now())
-	s := deploy.State{AddOn: a, Existing: p.works, Hosting: p.hosting, Gone: p.gone}
-	again := max(left, settle)
+	s := deploy.State{AddOn: a, Existing: p.works, Hosting: p.hosting, Gone: p.gone, Now: r.now()}
+	again := min(max(left, settle), deploy.HookPause)
+	if deploy.HookFailed(a) { // it is told, and somebody may repair it
+		left, again = hookDeadline, deploy.HookPause
+	}
 	if p.cluster != nil && scene.IsOccasional(p.cluster) { // it runs its hooks when it is in contact
 		left, again = hookDeadline, 0
 	}

@@ -293,16 +293,29 @@ var jobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: 
 
 // finish lets a Job of a cluster succeed.
 func (g *grid) finish(cluster, name string) (why string) {
+	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
+	return g.end(cluster, name, map[string]any{"startTime": now, "completionTime": now, "succeeded": int64(1), "conditions": []any{
+		map[string]any{"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
+		map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
+	}})
+}
+
+// fail lets a Job of a cluster fail.
+func (g *grid) fail(cluster, name string) (why string) {
+	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
+	return g.end(cluster, name, map[string]any{"startTime": now, "failed": int64(1), "conditions": []any{
+		map[string]any{"type": "FailureTarget", "status": "True", "lastTransitionTime": now},
+		map[string]any{"type": "Failed", "status": "True", "lastTransitionTime": now, "message": "it has no more tries"},
+	}})
+}
+
+func (g *grid) end(cluster, name string, status map[string]any) (why string) {
 	client := g.clusters[cluster].Resource(jobs).Namespace("default")
 	job, err := client.Get(g.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
 	}
-	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
-	job.Object["status"] = map[string]any{"startTime": now, "completionTime": now, "succeeded": int64(1), "conditions": []any{
-		map[string]any{"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
-		map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
-	}}
+	job.Object["status"] = status
 	if _, err := client.UpdateStatus(g.Context(), job, metav1.UpdateOptions{}); err != nil {
 		return err.Error()
 	}

@@ -30,8 +30,12 @@ const (
 	location = group + "/hosted-manifest-location"
 )
 
-// maxWork is how many bytes the manifests of one work may have: 80 % of the 500 KiB that upstream's agents take.
-const maxWork = 409600
+// maxManifest is how many bytes upstream's agents take in one work, 500 KiB, and maxWork how many the manifests of one work may have, 80 % of
+// it. A manifest that is larger than maxWork gets a work of its own.
+const (
+	maxManifest = 512000
+	maxWork     = 409600
+)
 
 // AddOn is an add-on on a cluster with its manifests.
 type AddOn struct {
@@ -260,17 +264,22 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 		free[name] -= i.size
 		packed[name] = append(packed[name], i)
 	}
-	var left []item
+	var all, left []item
 	for order, m := range manifests {
 		text, err := json.Marshal(m)
 		if err != nil {
 			return nil, err
 		}
 		i := item{m, nameOf(m), order, len(text)}
-		if i.size > maxWork {
-			return nil, fmt.Errorf("%s has %d bytes; a manifest may have %d", i.id, i.size, maxWork)
+		if i.size > maxManifest {
+			return nil, fmt.Errorf("%s has %d bytes; a manifest may have %d", i.id, i.size, maxManifest)
 		}
-		if name, found := home[i.id]; found && free[name] >= i.size {
+		all = append(all, i)
+	}
+	// one that needs a work of its own takes its work before others do
+	slices.SortStableFunc(all, func(x, y item) int { return cmp.Compare(max(y.size, maxWork), max(x.size, maxWork)) })
+	for _, i := range all {
+		if name, found := home[i.id]; found && free[name] >= min(i.size, maxWork) {
 			put(name, i)
 		} else {
 			left = append(left, i)

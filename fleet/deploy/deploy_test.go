@@ -97,9 +97,31 @@ func TestManifestsStayInTheirWorks(t *testing.T) {
 	}
 }
 
+// TestLargeManifestHasAWorkOfItsOwn has one of more bytes than a work should have, and fewer than one may have.
+func TestLargeManifestHasAWorkOfItsOwn(t *testing.T) {
+	a := deploy.AddOn{Name: "a", Manifests: []map[string]any{configMap("small", 100), configMap("large", 500000), configMap("tiny", 10)}}
+	plan, err := deploy.Works(a)
+	if got := names(plan.Works); err != nil || got != "0:large 1:small,tiny" {
+		t.Fatal(got, err)
+	}
+	a.Existing, a.Manifests = plan.Works, append(a.Manifests, configMap("another", 450000))
+	if plan, err = deploy.Works(a); err != nil || names(plan.Works) != "0:large 1:small,tiny 2:another" {
+		t.Errorf("with another large one: %s %v", names(plan.Works), err)
+	}
+	// a work that had small ones until one of them grew
+	a = deploy.AddOn{Name: "a", Manifests: []map[string]any{configMap("one", 100), configMap("grows", 100)}}
+	if plan, err = deploy.Works(a); err != nil || names(plan.Works) != "0:one,grows" {
+		t.Fatal(names(plan.Works), err)
+	}
+	a.Existing, a.Manifests[1] = plan.Works, configMap("grows", 500000)
+	if plan, err = deploy.Works(a); err != nil || names(plan.Works) != "0:grows 1:one" {
+		t.Errorf("after one grew: %s %v", names(plan.Works), err)
+	}
+}
+
 func TestWorksRefuse(t *testing.T) {
 	for want, m := range map[string]map[string]any{
-		"a manifest may have 409600":                 configMap("big", 410000),
+		"a manifest may have 512000":                 configMap("big", 512000),
 		`which is none of managed, hosting and none`: manifests(t, `[{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {addon.open-cluster-management.io/hosted-manifest-location: moon}}}]`)[0],
 	} {
 		if _, err := deploy.Works(deploy.AddOn{Manifests: []map[string]any{m}}); err == nil || !strings.Contains(err.Error(), want) {

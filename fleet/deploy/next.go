@@ -1,8 +1,10 @@
 package deploy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +44,8 @@ type State struct {
 	Gone bool
 	// Abandon says that nobody waits for hooks any longer.
 	Abandon bool
+	// Now is when a hook that failed may be made again.
+	Now time.Time
 }
 
 // Step is what to do for an add-on next. Finalizers are written before works are created, and after works are deleted.
@@ -67,11 +71,8 @@ func Next(s State) Step {
 	n := &step{State: s, host: s.AddOn.Annotations[HostingCluster]}
 	n.Finalizers = withoutOld(s.AddOn.Finalizers)
 	n.hosted = n.host != "" && s.Hosting != nil && s.Hosting.DeletionTimestamp.IsZero()
-	switch {
-	case n.host != "" && s.Hosting == nil:
-		n.is(HostingClusterValidity, "False", "HostingClusterInvalid", fmt.Sprintf("hosting cluster %s is not a managed cluster of the hub", n.host))
-	case n.host != "":
-		n.is(HostingClusterValidity, "True", "HostingClusterValid", fmt.Sprintf("hosting cluster %s is a managed cluster of the hub", n.host))
+	if c := Validity(s.AddOn, s.Hosting); c.Type != "" {
+		n.Conditions = append(n.Conditions, c)
 	}
 	if s.AddOn.DeletionTimestamp.IsZero() {
 		n.install()
@@ -81,11 +82,29 @@ func Next(s State) Step {
 	return n.Step
 }
 
+// Validity returns condition HostingClusterValidity of an add-on, which holds before its works may be written, too. It is zero if no cluster
+// hosts the agent. hosting is the cluster that the add-on names, or nil if there is none.
+func Validity(a *ocm.ManagedClusterAddOn, hosting *ocm.ManagedCluster) metav1.Condition {
+	host := a.Annotations[HostingCluster]
+	switch {
+	case host == "":
+		return metav1.Condition{}
+	case hosting == nil:
+		return metav1.Condition{
+			Type: HostingClusterValidity, Status: "False", Reason: "HostingClusterInvalid", Message: fmt.Sprintf("hosting cluster %s is not a managed cluster of the hub", host),
+		}
+	}
+	return metav1.Condition{
+		Type: HostingClusterValidity, Status: "True", Reason: "HostingClusterValid", Message: fmt.Sprintf("hosting cluster %s is a managed cluster of the hub", host),
+	}
+}
+
 type step struct {
 	State
 	Step
-	host   string
-	hosted bool // by a cluster that exists and stays
+	host    string
+	hosted  bool // by a cluster that exists and stays
+	failing bool // a hook has failed
 }
 
 func (n *step) is(kind, status, reason, message string) {
@@ -190,7 +209,11 @@ func (n *step) applied(kind string, works []ocm.ManifestWork) {
 func (n *step) remove() {
 	own, hosting := n.hook(false), n.hook(true)
 	if waits := own + hosting; waits != "" {
-		n.is(HookManifestCompleted, "False", "HookManifestIsNotCompleted", waits)
+		reason := "HookManifestIsNotCompleted"
+		if n.failing || HookFailed(n.AddOn) {
+			reason = hookFailed
+		}
+		n.is(HookManifestCompleted, "False", reason, waits)
 		for _, w := range n.Plan.Works {
 			has, answers := find(n.Existing, w), !n.Gone
 			if elsewhere(w) {
@@ -242,13 +265,56 @@ func (n *step) hook(hosting bool) string {
 		return fmt.Sprintf("the hooks cannot be made: %v.", n.Failed)
 	case has == nil:
 		return ""
+	case !has.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("hook manifestWork %s failed and is about to run again.", has.Name)
 	}
 	if meta.IsStatusConditionTrue(has.Status.Conditions, "Applied") {
 		n.is(applied, "True", "AddonManifestApplied", "manifests of addon are applied successfully")
+	}
+	if failure := Failure(*has); failure != "" {
+		n.failing = true
+		if !n.Now.Before(has.CreationTimestamp.Add(HookPause)) {
+			n.Delete = append(n.Delete, *has)
+		}
+		return fmt.Sprintf("hook manifestWork %s failed and runs again until it succeeds: %s.", has.Name, failure)
 	}
 	if !Completed(*has) {
 		return fmt.Sprintf("hook manifestWork %s is not completed.", has.Name)
 	}
 	n.is(HookManifestCompleted, "True", "HookManifestIsCompleted", fmt.Sprintf("hook manifestWork %s is completed.", has.Name))
+	return ""
+}
+
+// HookPause is the time from the beginning of a hook that fails to the beginning of the next one.
+const HookPause = 30 * time.Second
+
+// hookFailed is the reason of condition HookManifestCompleted from the first failure of a hook until the hooks are complete.
+const hookFailed = "HookManifestFailed"
+
+// HookFailed says whether a hook of an add-on has failed. Such an add-on waits until its hooks succeed, or somebody says that it has to go.
+func HookFailed(a *ocm.ManagedClusterAddOn) bool {
+	c := meta.FindStatusCondition(a.Status.Conditions, HookManifestCompleted)
+	return c != nil && c.Reason == hookFailed
+}
+
+// Values that agents report of a Job that failed.
+const (
+	JobFailed  = "JobFailed" // "True"
+	JobFailure = "JobFailureMessage"
+)
+
+// Failure returns how a hook of a work has failed, or "".
+func Failure(w ocm.ManifestWork) string {
+	for _, m := range w.Status.ResourceStatus.Manifests {
+		values := make(map[string]string)
+		for _, v := range m.StatusFeedback.Values {
+			if v.FieldValue.String != nil {
+				values[v.Name] = *v.FieldValue.String
+			}
+		}
+		if values[JobFailed] == "True" || values["PodPhase"] == "Failed" {
+			return fmt.Sprintf("%s %s/%s: %s", m.ResourceMeta.Kind, m.ResourceMeta.Namespace, m.ResourceMeta.Name, cmp.Or(values[JobFailure], "it failed"))
+		}
+	}
 	return ""
 }

@@ -195,3 +195,74 @@ func TestFailureOfAHostedAddOn(t *testing.T) {
 		}
 	}
 }
+
+func TestValidityOfHostingClusterIsKnownEarly(t *testing.T) {
+	s := hosted(t)
+	if c := deploy.Validity(s.AddOn, s.Hosting); c.Type != deploy.HostingClusterValidity || c.Status != "True" || c.Reason != "HostingClusterValid" {
+		t.Errorf("with its hosting cluster: %+v", c)
+	}
+	if c := deploy.Validity(s.AddOn, nil); c.Status != "False" || c.Reason != "HostingClusterInvalid" {
+		t.Errorf("without it: %+v", c)
+	}
+	s.AddOn.Annotations = nil
+	if c := deploy.Validity(s.AddOn, nil); c.Type != "" {
+		t.Errorf("an add-on that nobody hosts: %+v", c)
+	}
+}
+
+// TestFailedHookRunsAgain has a Job that fails twice.
+func TestFailedHookRunsAgain(t *testing.T) {
+	s := hosted(t)
+	s.AddOn.Annotations, s.Hosting = nil, nil
+	plan, err := deploy.Works(deploy.AddOn{Name: "hello", Cluster: "oslo", Manifests: manifests(t, hostedManifests)[:3]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Plan = plan
+	advance(&s, deploy.Next(s))
+	began := time.Unix(1000, 0)
+	s.AddOn.DeletionTimestamp, s.Now = &metav1.Time{Time: began}, began
+	next := func() (did, told string) {
+		n := deploy.Next(s)
+		told = state(n, deploy.HookManifestCompleted)
+		if c := n.Conditions; told != "" {
+			s.AddOn.Status.Conditions = c
+		}
+		return advance(&s, n), told
+	}
+	const work, waiting = "addon-hello-pre-delete", "False/HookManifestIsNotCompleted: hook manifestWork addon-hello-pre-delete is not completed."
+	for round := range 2 {
+		did, told := next()
+		if !strings.Contains(did, "apply oslo/"+work) || round == 0 && told != waiting {
+			t.Fatalf("round %d: did %s and told %s", round, did, told)
+		}
+		for i := range s.Existing {
+			if w := &s.Existing[i]; w.Name == work {
+				w.CreationTimestamp = metav1.Time{Time: s.Now}
+				w.Status.ResourceStatus.Manifests = []ocm.ManifestStatus{{
+					ResourceMeta:   ocm.ResourceMeta{Kind: "Job", Namespace: "ns", Name: "clean"},
+					StatusFeedback: ocm.StatusFeedback{Values: []ocm.FeedbackValue{text(deploy.JobFailed, "True"), text(deploy.JobFailure, "Job has reached the specified backoff limit")}},
+				}}
+			}
+		}
+		const failed = "False/HookManifestFailed: hook manifestWork addon-hello-pre-delete failed and runs again until it succeeds: Job ns/clean: Job has reached the specified backoff limit."
+		if did, told := next(); told != failed || strings.Contains(did, "delete oslo") || !deploy.HookFailed(s.AddOn) {
+			t.Fatalf("round %d, at once: did %s and told %s", round, did, told)
+		}
+		s.Now = s.Now.Add(deploy.HookPause)
+		if did, told := next(); told != failed || !strings.Contains(did, "delete oslo/"+work) {
+			t.Fatalf("round %d, after the pause: did %s and told %s", round, did, told)
+		}
+	}
+	if did, _ := next(); !strings.Contains(did, "apply oslo/"+work) || !deploy.HookFailed(s.AddOn) {
+		t.Fatal(did)
+	}
+	complete(&s, work)
+	if did, told := next(); did != "" || told != "True/HookManifestIsCompleted: hook manifestWork addon-hello-pre-delete is completed." {
+		t.Errorf("when it succeeds: did %s and told %s", did, told)
+	}
+}
+
+func text(name, value string) ocm.FeedbackValue {
+	return ocm.FeedbackValue{Name: name, FieldValue: ocm.FieldValue{Type: ocm.FieldString, String: &value}}
+}

@@ -151,7 +151,13 @@ func run(t *testing.T, r row, a *ocm.ManagedClusterAddOn) outcome {
 		clusters[r.Cluster[i].Name] = &r.Cluster[i]
 	}
 	cluster := clusters[a.Namespace]
-	if cluster == nil || a.DeletionTimestamp.IsZero() && !cluster.DeletionTimestamp.IsZero() || !deploy.Deployable(a, r.Testaddon.ConfigCheckEnabled) {
+	if cluster == nil || a.DeletionTimestamp.IsZero() && !cluster.DeletionTimestamp.IsZero() || !deploy.Deployable(a, false) {
+		return describe(t, a, r.ExistingWork)
+	}
+	if c := deploy.Validity(a, clusters[a.Annotations[deploy.HostingCluster]]); c.Type != "" {
+		meta.SetStatusCondition(&a.Status.Conditions, c)
+	}
+	if !deploy.Deployable(a, r.Testaddon.ConfigCheckEnabled) {
 		return describe(t, a, r.ExistingWork)
 	}
 	in := deploy.AddOn{

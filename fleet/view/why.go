@@ -203,7 +203,7 @@ func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 		w.add(object, relation.Conflict+": "+c.Message, false)
 		return w.stop("%s.", strings.TrimSuffix(c.Message, "."))
 	}
-	for _, kind := range []string{"Configured", "RegistrationApplied", deploy.HostingClusterValidity, deploy.ManifestApplied, deploy.HostingManifestApplied} {
+	for _, kind := range []string{"Configured", "RegistrationApplied", deploy.HostingClusterValidity, deploy.ManifestApplied, deploy.HostingManifestApplied, deploy.HookManifestCompleted} {
 		c := meta.FindStatusCondition(a.Status.Conditions, kind)
 		if c == nil {
 			continue // an add-on with a manager of its own has its own conditions
