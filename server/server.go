@@ -103,7 +103,8 @@ type Server struct {
 const (
 	headerTime = 10 * time.Second // to receive the header of a request
 	bodyTime   = 30 * time.Second // to receive its body
-	idleTime   = 2 * time.Minute  // to wait for the next request
+	idleTime   = 15 * time.Second // to wait for the next request
+	proxyTime  = 2 * time.Minute  // the same for programs that keep their connections: a proxy, Prometheus
 	maxHeader  = 32 << 10         // bytes
 )
 
@@ -204,6 +205,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	if s.options.BehindProxy {
+		h.IdleTimeout = proxyTime
+	}
 	s.bounds.Configure(h)
 	l = s.bounds.Listener(l)
 	if certFile != "" {
@@ -277,7 +281,7 @@ func (s *Server) Metrics() http.Handler {
 // ServeMetrics serves Metrics. What clients of the server hold does not count there. Call stop to end it.
 func (s *Server) ServeMetrics(l net.Listener) (stop func() error) {
 	bounds := connlimit.New(connlimit.Options{PerClient: 16, All: 32, Log: s.log})
-	h := &http.Server{Handler: bounds.Handler(s.Metrics()), ReadHeaderTimeout: headerTime, WriteTimeout: time.Minute, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
+	h := &http.Server{Handler: bounds.Handler(s.Metrics()), ReadHeaderTimeout: headerTime, WriteTimeout: time.Minute, IdleTimeout: proxyTime, MaxHeaderBytes: maxHeader}
 	bounds.Configure(h)
 	go func() { _ = h.Serve(bounds.Listener(l)) }() // it ends when it is closed
 	return h.Close

@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// What a connection of HTTP/2 may hold.
+// What a connection of HTTP/2 may hold. Its timers are short, because the Go runtime may keep a timer that was stopped, and with it a
+// connection that has ended, until the time has come: with 2 minutes, a flood of connections held twice the memory. The same goes for
+// http.Server.IdleTimeout.
 const (
 	maxStreams   = 64
 	streamBuffer = 64 << 10 // for bytes that a client sends and nobody reads yet
 	maxFrame     = 16 << 10
 	headerTable  = 4 << 10
-	pingAfter    = 30 * time.Second // without a frame of the client
-	pingTime     = 15 * time.Second // to answer it
+	pingAfter    = 10 * time.Second // without a frame of the client
+	pingTime     = 10 * time.Second // to answer it
 )
 
 // Configure bounds what a connection of a server may hold. The server must serve l.Listener, and its handler be one of l.Handler.

@@ -96,14 +96,18 @@ func (l *Limiter) refuse(inner net.Conn) {
 	l.stats.Refused++
 }
 
-// keepReserve adds a connection to the reserve, and closes the oldest one if there are too many.
+// keepReserve adds a connection to the reserve, and closes the oldest one if there are too many. It waits until that is closed: so no more
+// are accepted meanwhile.
 func (l *Limiter) keepReserve(c *conn) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.reserve = append(l.reserve, c)
+	var oldest *conn
 	if len(l.reserve) > maxReserve {
-		go l.reserve[0].Conn.Close() // which waits for readers
-		l.reserve = l.reserve[1:]
+		oldest, l.reserve = l.reserve[0], l.reserve[1:]
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Conn.Close()
 	}
 }
 
