@@ -76,7 +76,7 @@ func planOfAdopt(t *testing.T) {
 	h.write("var-lib/kurl/addons/flannel/0.26.7/install.sh", "")
 	for _, format := range []string{"text", "json"} {
 		out := h.planned("", []string{"adopt", "--plan", "--yes", "--root", "node", "-o", format}, func() map[string]string { return everything(t, kubeconfig) })
-		for _, want := range []string{"made by kURL, with the Installer 1a2b3c4", "10.32.0.0/20", "/var/lib/kurl", "flannel/install", "kubernetes/init", "node/agent"} {
+		for _, want := range []string{"made by kURL, with the Installer 1a2b3c4", "10.32.0.0/20", "/var/lib/kurl", "flannel/install", "kubernetes/init", "node/agent", "kubernetes/approval"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("the plan lacks %q:\n%s", want, out)
 			}
