@@ -96,6 +96,9 @@ func TestWhatALostNodeLeftIsRemoved(t *testing.T) {
 	if want := []string{"node lost is deleted", "1 of its pods are deleted", "API server 10.0.0.1:6443 is on no list any more"}; !slices.Equal(said, want) {
 		t.Errorf("it said %q", said)
 	}
+	if removed, err := RemovedNodes(t.Context(), client); err != nil || !removed["lost"].Gone() || len(removed) != 1 {
+		t.Errorf("the record of removed nodes has %v, %v", removed, err)
+	}
 	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "of-worker" {
 		t.Errorf("pods are %v, %v", pods.Items, err)
