@@ -353,6 +353,7 @@ var hostFiles = map[string]string{
 	"installer/host/state.go":        "writes to the kernel's settings in /proc/sys",
 	"installer/restore/sandbox.go":   "writes to /proc",
 	"installer/hook/verbs.go":        "hooks name pipes as files to be read",
+	"installer/snapshot/keys.go":     "reads the keys that an administrator names, which may come through a pipe",
 	"installer/kurlbin":              "reads what hooks name, which may be a pipe, and /proc",
 	"installer/host/proc":            "reads /proc",
 	"installer/host/network":         "reads /proc",

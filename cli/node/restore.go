@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
@@ -38,7 +37,9 @@ func (a commands) restoreCommand() *cobra.Command {
 		Long: `Bring a control plane back that lost etcd's data, or keys and files of kubeadm. The argument is a file, or the name of a snapshot
 in the store. Without one, the command takes the newest of the store.
 
-The command checks every byte of the snapshot first, and refuses a snapshot of another cluster. It stops the kubelet, the
+The command checks every byte of the snapshot first, and refuses one that this cluster did not sign. A host that knows no cluster,
+such as a new one, has to be told: --ca-hash is the hash that join commands have; at a terminal, the command shows the hash and asks.
+It stops the kubelet, the
 API server and etcd, exchanges etcd's data, writes the files of kubeadm that this host lacks, and starts everything again.
 etcd comes back as one member: other control planes must be gone, and are removed from the cluster. The old data is kept.
 
@@ -66,7 +67,7 @@ If a restore is interrupted, run the same command again to finish it.`,
   sealift restore --survivor
   sealift restore --volumes --plan --identity snapshots.key
   sealift restore /media/usb/cluster-1.snapshot --drill --identity snapshots.key --bundle /media/usb/cluster.tar.gz
-  sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --bundle /media/usb/cluster.tar.gz`,
+  sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --ca-hash sha256:0123… --bundle /media/usb/cluster.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.take(cmd, a.TrustedWords()); err != nil {
@@ -103,26 +104,25 @@ func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (
 	if o.source.name() == "" && o.address != "" {
 		return app.UsageError("--address is that of a new host: give its --bundle, too")
 	}
+	opener, err := a.snapshotOpener(cmd, o.snapshotKeys)
+	if err != nil {
+		return err
+	}
 	var content *snapshot.Content
-	var identities []age.Identity
-	from, err := a.readSnapshot(cmd, args, o.snapshotKeys, func(r io.Reader, keys ...age.Identity) (snapshot.Index, error) {
-		var err error
-		if content, err = snapshot.Load(r, keys...); err != nil {
-			return snapshot.Index{}, err
+	from, err := opener.readSnapshot(cmd.Context(), args, func(r snapshot.Reader, from io.Reader) (index snapshot.Index, err error) {
+		if content, err = r.Load(from); err == nil {
+			index = content.Index
 		}
-		identities = keys
-		return content.Index, nil
+		return index, err
 	})
 	if err != nil {
 		return err
 	}
 	again := func(ctx context.Context, create func(string) (*volume.Writer, error)) error {
-		r, _, err := a.openSnapshot(ctx, from.File, o.store)
-		if err != nil {
-			return err
-		}
-		_, err = snapshot.ReadVolumes(r, create, identities...)
-		return errors.Join(err, r.Close())
+		_, err := opener.readNamed(ctx, from.File, func(r snapshot.Reader, from io.Reader) (snapshot.Index, error) {
+			return content.Index, r.Volumes(from, content.Index, create)
+		})
+		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	if o.drill {
@@ -164,6 +164,9 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	if o.plan && o.installOptions.format != "json" {
+		a.printWrites(host.Files(), host.Volumes)
+	}
 	return a.carryOut(ctx, in, o.installOptions)
 }
 
@@ -226,12 +229,17 @@ func (a commands) printRestorePlan(r *restore.Restore, from *saved, format strin
 		return err
 	}
 	fmt.Fprintln(a.Out)
-	for _, name := range r.Files() {
-		fmt.Fprintln(a.Out, "writes "+name)
-	}
-	a.printVolumes(r.Volumes)
+	a.printWrites(r.Files(), r.Volumes)
 	a.printLost(r, from)
 	return nil
+}
+
+// printWrites names what comes out of the snapshot besides etcd's data.
+func (a commands) printWrites(files []string, volumes restore.Volumes) {
+	for _, name := range files {
+		fmt.Fprintln(a.Out, "writes "+name)
+	}
+	a.printVolumes(volumes)
 }
 
 func (a commands) confirmRestore(r *restore.Restore, from *saved, yes bool) error {

@@ -159,40 +159,98 @@ func (a commands) printLeftOut(index snapshot.Index) {
 	}
 }
 
+// listed is a snapshot of a store. Its signature was checked if there was a key.
+type listed struct {
+	snapshot.Kept
+	Signed string `json:"signed,omitempty"`    // hash of the CA of the cluster that signed it
+	Why    string `json:"untrusted,omitempty"` // why it is not trusted
+}
+
 func (a commands) snapshotListCommand() *cobra.Command {
-	var location, format string
+	var k snapshotKeys
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the snapshots of a store, oldest first",
-		Long:    "List the snapshots of a store, oldest first. This needs no key: a file's name tells the cluster, the node and the time.",
-		Example: "  sealift snapshot list\n  sealift snapshot list --store s3://backups/cluster-1\n  sealift snapshot list -o json | jq -r '.[-1].file'",
+		Use:   "list",
+		Short: "List the snapshots of a store, oldest first",
+		Long: `List the snapshots of a store, oldest first. This needs no key: a file's name tells the cluster, the node and the time. But anybody who
+can write to the store chooses names. With a key, the command reads the beginning of each snapshot, and tells which ones the cluster
+signed under that name.`,
+		Example: "  sealift snapshot list\n  sealift snapshot list --identity snapshots.key --store s3://backups/cluster-1\n  sealift snapshot list -o json | jq -r '.[-1].file'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.snapshots(location).List(cmd.Context())
+			all, err := a.snapshots(k.store).List(cmd.Context())
 			if err != nil {
 				return forRoot(err)
 			}
-			if format == "json" {
-				return a.PrintJSON(all)
+			list := make([]listed, len(all))
+			for i, one := range all {
+				list[i].Kept = one
+			}
+			checked := k.identity != "" || k.passphrase != ""
+			if checked {
+				if err := a.checkListed(cmd, k, list); err != nil {
+					return err
+				}
+			}
+			if k.format == "json" {
+				return a.PrintJSON(list)
 			}
 			if len(all) == 0 {
-				fmt.Fprintf(a.Err, "there is no snapshot in %s; save one, or name another store with --store\n", location)
+				fmt.Fprintf(a.Err, "there is no snapshot in %s; save one, or name another store with --store\n", k.store)
 			}
-			return a.printSnapshots(all)
+			return a.printSnapshots(list, checked)
 		},
 	}
-	addSnapshotStoreFlag(cmd, &location)
-	app.AddOutputFlag(cmd, &format)
+	k.addFlags(cmd)
 	return cmd
 }
 
-func (a commands) printSnapshots(all []snapshot.Kept) error {
-	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
-	t.Println("TIME\tCLUSTER\tNODE\tSIZE\tFILE")
-	for _, k := range all {
-		t.Printf("%s\t%s\t%s\t%s\t%s\n", k.Time.Format(time.RFC3339), k.Cluster, k.Node, app.FormatBytes(k.Size), k.File)
+// checkListed reads the beginnings of snapshots.
+func (a commands) checkListed(cmd *cobra.Command, k snapshotKeys, list []listed) error {
+	o, err := a.snapshotOpener(cmd, k)
+	if err != nil {
+		return err
 	}
-	return t.Flush()
+	place := a.snapshots(k.store)
+	for i := range list {
+		content, err := place.Get(cmd.Context(), list[i].Kept)
+		if err != nil {
+			return err
+		}
+		found, err := o.read(content, list[i].File, readIndex)
+		_ = content.Close()
+		switch {
+		case err != nil:
+			list[i].Why = err.Error()
+		case found.Signed():
+			list[i].Signed = found.Cluster
+		}
+	}
+	return cmd.Context().Err()
+}
+
+func (a commands) printSnapshots(all []listed, checked bool) error {
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	columns := "TIME\tCLUSTER\tNODE\tSIZE\tFILE"
+	if checked {
+		columns = "TIME\tCLUSTER\tNODE\tSIZE\tSIGNED\tFILE"
+	}
+	t.Println(columns)
+	for _, k := range all {
+		t.Printf("%s\t%s\t%s\t%s\t", k.Time.Format(time.RFC3339), k.Cluster, k.Node, app.FormatBytes(k.Size))
+		if checked {
+			t.Printf("%s\t", map[bool]string{true: "yes", false: "no"}[k.Signed != ""])
+		}
+		t.Printf("%s\n", k.File)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, k := range all {
+		if k.Why != "" {
+			fmt.Fprintln(a.Err, k.Why)
+		}
+	}
+	return nil
 }
 
 func (a commands) snapshotPruneCommand() *cobra.Command {

@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,6 +140,16 @@ func CAHash(ca *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// ParseCAHash reads a hash that CAHash wrote: 32 bytes.
+func ParseCAHash(hash string) ([]byte, error) {
+	digits, ok := strings.CutPrefix(hash, "sha256:")
+	sum, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(sum) != sha256.Size {
+		return nil, fmt.Errorf("the CA's hash is %q, not sha256: and 64 hexadecimal digits", hash)
+	}
+	return sum, nil
+}
+
 // ReadCA reads the certificate of a CA, the first of a PEM file.
 func ReadCA(name string) (*x509.Certificate, error) {
 	all, err := ReadCAs(name)
@@ -149,23 +160,32 @@ func ReadCA(name string) (*x509.Certificate, error) {
 }
 
 // ReadCAs reads the certificates of a PEM file: more than one while CAs are rotated.
-func ReadCAs(name string) (all []*x509.Certificate, err error) {
+func ReadCAs(name string) ([]*x509.Certificate, error) {
 	text, err := regularfile.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
+	all, err := ParseCAs(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
+}
+
+// ParseCAs reads the certificates of a text in PEM: at least one.
+func ParseCAs(text []byte) (all []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			break
 		}
 		ca, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 		all = append(all, ca)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: has no certificate", name)
+		return nil, errors.New("has no certificate")
 	}
 	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -39,17 +40,32 @@ func digest(purpose Purpose, text []byte) []byte {
 	return sum.Sum(nil)
 }
 
+// Signer signs in the name of one control plane, each time with the same certificate.
+type Signer struct{ certificate *tls.Certificate }
+
+// Signer issues the certificate of a signer.
+func (a Authority) Signer(node string) (Signer, error) {
+	made, err := a.Issue(node)
+	return Signer{made}, err
+}
+
+// Sign signs a text.
+func (s Signer) Sign(purpose Purpose, text []byte) (Signature, error) {
+	leaf := s.certificate.Leaf
+	value, err := s.certificate.PrivateKey.(crypto.Signer).Sign(rand.Reader, digest(purpose, text), crypto.SHA256)
+	if err != nil {
+		return Signature{}, fmt.Errorf("sign as %s: %w", leaf.Subject.CommonName, err)
+	}
+	return Signature{Certificate: leaf.Raw, Value: value}, nil
+}
+
 // Sign signs a text in the name of a control plane.
 func (a Authority) Sign(node string, purpose Purpose, text []byte) (Signature, error) {
-	made, err := a.Issue(node)
+	signer, err := a.Signer(node)
 	if err != nil {
 		return Signature{}, err
 	}
-	value, err := made.PrivateKey.(crypto.Signer).Sign(rand.Reader, digest(purpose, text), crypto.SHA256)
-	if err != nil {
-		return Signature{}, fmt.Errorf("sign as control plane %s: %w", node, err)
-	}
-	return Signature{Certificate: made.Leaf.Raw, Value: value}, nil
+	return signer.Sign(purpose, text)
 }
 
 // Verify returns the control plane that signed a text at a time, trusting these CAs. Otherwise the error is ErrUnsigned.

@@ -1,8 +1,6 @@
 package restore
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -31,45 +28,11 @@ const notRestored = "etc/kubernetes/super-admin.conf"
 
 // clusterOf returns the hash of the CA that this host knows, and the file that has it. A host that knows none returns "".
 func (h host) clusterOf() (hash, file string, err error) {
-	name := filepath.Join(cluster.PKI, "ca.crt")
-	if there, err := h.hasContent(name); err != nil {
+	all, file, err := cluster.KnownCAs(h.rootfs)
+	if err != nil || len(all) == 0 {
 		return "", "", err
-	} else if there {
-		ca, err := identity.ReadCA(h.path(name))
-		if err != nil {
-			return "", "", err
-		}
-		return identity.CAHash(ca), name, nil
 	}
-	for _, name := range []string{cluster.KubeletKubeconfig, cluster.AdminKubeconfig} {
-		if there, err := h.hasContent(name); err != nil {
-			return "", "", err
-		} else if !there {
-			continue
-		}
-		ca, err := h.kubeconfigCA(name)
-		if err != nil {
-			return "", "", fmt.Errorf("%s: %w", name, err)
-		}
-		if ca != nil {
-			return identity.CAHash(ca), name, nil
-		}
-	}
-	return "", "", nil
-}
-
-// kubeconfigCA returns the CA in a kubeconfig, or nil if it names a file instead.
-func (h host) kubeconfigCA(name string) (*x509.Certificate, error) {
-	config, err := clientcmd.LoadFromFile(h.path(name))
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range config.Clusters {
-		if block, _ := pem.Decode(c.CertificateAuthorityData); block != nil {
-			return x509.ParseCertificate(block.Bytes)
-		}
-	}
-	return nil, nil //nolint:nilnil // it has none
+	return identity.CAHash(all[0]), file, nil
 }
 
 // hasContent says whether a file is there. An empty one was lost with the power.
@@ -97,6 +60,26 @@ func (h host) missing(files []snapshot.File) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// checkPlaces refuses files that a restore does not write: it writes those of kubeadm, the Installer, and the file from which the API server
+// of this host reads the keys for Secrets. A snapshot names them, and root writes them.
+func (h host) checkPlaces(names []string, root string) error {
+	for _, name := range names {
+		path := "/" + name
+		if snapshot.OfKubeadm(path) || path == node.InstallerFile(root) {
+			continue
+		}
+		manifest, err := h.manifest(cluster.APIServerManifest, nil)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if name != snapshot.EncryptionFile(manifest) {
+			return fmt.Errorf("the snapshot has %s, which restore does not write: it is neither in %s nor %s nor a file with keys that the API server of this host reads. "+
+				"If you know the file, take it from 'sealift snapshot unpack', put it there, and try again", path, kubernetesFolder, node.InstallerFile(root))
+		}
+	}
+	return nil
 }
 
 // addKeys also names the file with the keys for Secrets if it lacks one of the snapshot's: the keys may have been rotated since.
@@ -170,13 +153,16 @@ func pair(name string) string {
 	return name
 }
 
-// write writes the named files of a snapshot.
+// write writes the named files of a snapshot. Root alone may write to them afterwards.
 func (h host) write(from *snapshot.Content, names []string) error {
 	for _, f := range from.Files {
 		if !slices.Contains(names, f.Name) {
 			continue
 		}
-		content, _ := from.File(f.Name)
+		content, ok := from.File(f.Name)
+		if !ok {
+			return fmt.Errorf("the snapshot: /%s cannot be read", f.Name)
+		}
 		if keys, _, ok := from.Encryption(); ok && f.Name == keys {
 			var err error
 			if content, _, err = h.keys(from); err != nil {
@@ -187,7 +173,7 @@ func (h host) write(from *snapshot.Content, names []string) error {
 		if err := files.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := files.WriteMode(path, f.Mode, content); err != nil {
+		if err := files.WriteMode(path, f.Mode&^0o022, content); err != nil {
 			return fmt.Errorf("restore /%s: %w", f.Name, err)
 		}
 	}

@@ -3,13 +3,13 @@ package restore
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/volume"
 )
 
 // kubernetesFolder has kubeadm's files.
@@ -49,8 +49,11 @@ func parseMember(manifest []byte) (m member, err error) {
 			}
 		}
 	}
-	if m.Name == "" || m.Peers == "" || !filepath.IsAbs(m.Data) || m.Image == "" {
+	if m.Name == "" || m.Peers == "" || m.Data == "" || m.Image == "" {
 		return member{}, errors.New(cluster.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
+	}
+	if err := volume.CheckFolder(m.Data); err != nil {
+		return member{}, fmt.Errorf("%s: --data-dir: %w", cluster.EtcdManifest, err)
 	}
 	return m, nil
 }

@@ -59,7 +59,7 @@ func (n *NewHost) read() error {
 	}
 	for _, f := range n.from.Files {
 		shared, isKey := strings.CutPrefix("/"+f.Name, cluster.PKI+"/")
-		if isKey && slices.Contains(sharedKeys, shared) || !strings.HasPrefix("/"+f.Name, kubernetesFolder+"/") && "/"+f.Name != node.InstallerFile(node.DefaultRoot) {
+		if isKey && slices.Contains(sharedKeys, shared) {
 			n.keys = append(n.keys, f.Name)
 		}
 	}
@@ -88,6 +88,17 @@ func (n *NewHost) readNetworks() (err error) {
 	manifest, _ := n.from.File(strings.TrimPrefix(cluster.ControllerManagerManifest, "/"))
 	n.Pods, n.Services, err = cluster.NetworksOf(manifest)
 	return err
+}
+
+// Files are the files that Plant writes, besides etcd's data.
+func (n *NewHost) Files() (names []string) {
+	for _, name := range n.keys {
+		names = append(names, "/"+name)
+	}
+	if n.Encrypted() {
+		names = append(names, cluster.EncryptionFile)
+	}
+	return names
 }
 
 // Encrypted says whether the Secrets of the snapshot are encrypted. The new host gets the keys.

@@ -122,6 +122,9 @@ func (r *Restore) fit() (err error) {
 	if r.missing, err = r.host.addKeys(r.missing, r.from); err != nil {
 		return err
 	}
+	if err := r.host.checkPlaces(r.missing, r.root); err != nil {
+		return err
+	}
 	if r.enables, err = r.host.lacksKeysFlag(r.from); err != nil {
 		return err
 	}

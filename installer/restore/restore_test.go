@@ -80,7 +80,11 @@ func (c etcdHost) save(t *testing.T) *snapshot.Content {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	content, err := snapshot.Load(f, keys...)
+	own, _, err := c.clusterOf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := snapshot.Reader{Keys: keys, Trust: snapshot.Trust{Clusters: []string{own}}}.Load(f)
 	if err != nil {
 		t.Fatal(err)
 	}

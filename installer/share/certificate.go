@@ -5,12 +5,9 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/sealift/sealift/installer/identity"
 )
@@ -20,15 +17,6 @@ type (
 	pin  []byte
 	pins []pin
 )
-
-func parsePin(hash string) (pin, error) {
-	digits, ok := strings.CutPrefix(hash, "sha256:")
-	sum, err := hex.DecodeString(digits)
-	if !ok || err != nil || len(sum) != sha256.Size {
-		return nil, fmt.Errorf("the CA's hash is %q, not sha256: and 64 hexadecimal digits", hash)
-	}
-	return sum, nil
-}
 
 // verify requires a chain that ends in a CA of the pins, and the certificate of a control plane for the address. Each worker has a
 // certificate of that CA for its own address, too.

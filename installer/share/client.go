@@ -39,7 +39,7 @@ type Client struct {
 // NewClient makes a client of the server at host:port, which must show a certificate of the CA whose public key has this
 // hash, written sha256: and hexadecimal as kubeadm does.
 func NewClient(address, token, caHash string) (*Client, error) {
-	pin, err := parsePin(caHash)
+	pin, err := identity.ParseCAHash(caHash)
 	if err != nil {
 		return nil, err
 	}

@@ -1,63 +1,74 @@
 package snapshot
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"strings"
 
-	"filippo.io/age"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// Content is a snapshot that was verified to its last byte. The host's files are in memory, and etcd's database is in a file
-// without a name, which is gone when the process ends.
+// Content is a snapshot that was verified to its last byte. Its files and etcd's database are in files of the host without names, which
+// are gone when the process ends.
 type Content struct {
 	Index
 	Etcd *os.File
 
-	files map[string]*bytes.Buffer
+	content *os.File // of all files
+	at      map[string]*io.SectionReader
 }
 
 // Load verifies a whole snapshot and returns its content. Close it.
-func Load(r io.Reader, keys ...age.Identity) (_ *Content, err error) {
-	archive, rest, err := unpack(r, keys)
-	if err != nil {
-		return nil, err
-	}
-	c := &Content{files: map[string]*bytes.Buffer{}}
+func (r Reader) Load(from io.Reader) (_ *Content, err error) {
+	c := &Content{at: map[string]*io.SectionReader{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
 	if c.Etcd, err = nameless(); err != nil {
 		return nil, err
 	}
-	c.Index, err = verifyAll(archive, rest, func(name string, _ fs.FileMode) (io.WriteCloser, error) {
-		if name == etcdName {
+	if c.content, err = nameless(); err != nil {
+		return nil, err
+	}
+	c.Index, err = r.verifyAll(from, func(name string, mode fs.FileMode) (io.WriteCloser, error) {
+		switch {
+		case name == etcdName:
 			w, err := spare(c.Etcd, "")
 			return nowhere{w}, err
+		case strings.HasPrefix(name, volumesFolder):
+			return discard(name, mode)
 		}
-		c.files[name] = &bytes.Buffer{}
-		return nowhere{c.files[name]}, nil
+		return nowhere{c.content}, nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, err
+	}
+	offset := int64(0)
+	for _, f := range c.Files {
+		c.at[f.Name] = io.NewSectionReader(c.content, offset, f.Size)
+		offset += f.Size
 	}
 	return c, nil
 }
 
-// File returns the content of a file by its name in the index.
+// File returns the content of a file by its name in the index. It has at most 1 MiB. ok is false if the snapshot does not have it.
 func (c *Content) File(name string) (content []byte, ok bool) {
-	b, ok := c.files[name]
+	at, ok := c.at[name]
 	if !ok {
 		return nil, false
 	}
-	return b.Bytes(), true
+	content = make([]byte, at.Size())
+	n, _ := at.ReadAt(content, 0)
+	return content, n == len(content)
 }
 
 // Encryption returns the file with the keys with which the API server of the snapshot encrypted Secrets, and its name in the index.
-// ok says whether there is one.
+// ok reports whether there is one.
 func (c *Content) Encryption() (name string, content []byte, ok bool) {
 	manifest, _ := c.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
 	if name = EncryptionFile(manifest); name == "" {
@@ -76,8 +87,15 @@ func EncryptionFile(manifest []byte) string {
 	return strings.TrimPrefix(string(found[1]), "/")
 }
 
-// Close gives up the database.
-func (c *Content) Close() error { return c.Etcd.Close() }
+// Close gives up the content.
+func (c *Content) Close() (err error) {
+	for _, f := range []*os.File{c.Etcd, c.content} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
 
 // nameless creates a file on a disk that is gone when this process ends, however that comes.
 func nameless() (*os.File, error) { return files.Nameless(stagingDir) }

@@ -80,7 +80,7 @@ func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := Unpack(bytes.NewReader(read(t, name)), filepath.Join(dir, "unpacked"), keys...); err != nil {
+	if _, err := s.reader(t, keys).Unpack(bytes.NewReader(read(t, name)), filepath.Join(dir, "unpacked")); err != nil {
 		t.Fatal(err)
 	}
 	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "unpacked/etcd.db"), "--data-dir", filepath.Join(dir, "data"),

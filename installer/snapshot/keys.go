@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
 
 	"filippo.io/age"
-
-	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // maxKeys bounds a file with keys or a passphrase, in bytes.
@@ -66,13 +65,21 @@ func Lock(passphrase []byte) ([]age.Recipient, error) {
 	return []age.Recipient{r}, err
 }
 
+// maxWork is the work factor that age writes. Each one more doubles the 256 MiB of memory that a passphrase takes, and whoever writes to a
+// store chooses it.
+const maxWork = 18
+
 // Unlock makes an identity of a passphrase.
 func Unlock(passphrase []byte) ([]age.Identity, error) {
 	if len(passphrase) == 0 {
 		return nil, errNoPassphrase
 	}
 	i, err := age.NewScryptIdentity(string(passphrase))
-	return []age.Identity{i}, err
+	if err != nil {
+		return nil, err
+	}
+	i.SetMaxWorkFactor(maxWork)
+	return []age.Identity{i}, nil
 }
 
 // HeadSize is how many bytes IsEncrypted and WantsPassphrase need.
@@ -100,12 +107,17 @@ func GenerateKey() (private []byte, public string, err error) {
 }
 
 func readSmall(name string) ([]byte, error) {
-	info, err := os.Stat(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxKeys {
-		return nil, fmt.Errorf("%s has %d bytes, which is too much for keys", name, info.Size())
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeys+1))
+	if err != nil {
+		return nil, err
 	}
-	return regularfile.ReadFile(name)
+	if len(text) > maxKeys {
+		return nil, fmt.Errorf("%s has more than %d bytes, which is too much for keys", name, maxKeys)
+	}
+	return text, nil
 }

@@ -127,7 +127,7 @@ func TestSaveThatIsKilledLeavesNoSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved := filepath.Join(place.folder, kept.File)
-	if _, err := Verify(bytes.NewReader(read(t, saved)), keys...); err != nil {
+	if _, err := s.reader(t, keys).Verify(bytes.NewReader(read(t, saved))); err != nil {
 		t.Error(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(place.folder, "*")); err != nil || !slices.Equal(left, []string{others, saved}) {

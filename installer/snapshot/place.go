@@ -62,7 +62,7 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 	if err := errors.Join(open.led(), open.source.trust(ctx)); err != nil {
 		return Index{}, Kept{}, fmt.Errorf("no snapshot was saved in %s: %w", p.location, err)
 	}
-	kept := Kept{File: open.name().String(), Name: open.name()}
+	kept := Kept{File: open.index.name().String(), Name: open.index.name()}
 	if p.folder != "" {
 		kept.Size, err = p.write(ctx, open, filepath.Join(p.folder, kept.File), to)
 	} else {
@@ -143,7 +143,7 @@ func (p *Place) List(ctx context.Context) ([]Kept, error) {
 	all := []Kept{}
 	for _, v := range values {
 		file := strings.TrimPrefix(v.Key, storeFolder+"/")
-		if name, ok := parseName(file); ok {
+		if name, ok := ParseName(file); ok {
 			all = append(all, Kept{File: file, Name: name, Size: v.Size})
 		}
 	}
@@ -154,40 +154,76 @@ func (p *Place) List(ctx context.Context) ([]Kept, error) {
 // ahead is how far another host's clock may be ahead of this one.
 const ahead = 15 * time.Minute
 
-// Future says whether a snapshot is dated after now: the clock of the host that saved it was wrong, or that of this host is.
+// Future reports whether a snapshot is dated after now: the clock of the host that saved it was wrong, or that of this host is.
 func (k Kept) Future(now time.Time) bool { return k.Time.Sub(now) > ahead }
 
-// Open opens a snapshot of the store by its file's name. The name "" is that of the newest, unless its date cannot be right.
+// Refused is a snapshot that is not taken, and why.
+type Refused struct {
+	Kept
+	Err error
+}
+
+// Newest returns the newest snapshot of the store that check takes, and the newer ones that it refuses. A date that cannot be right is an
+// error.
+func (p *Place) Newest(ctx context.Context, check func(io.Reader, Kept) error) (newest Kept, refused []Refused, err error) {
+	all, err := p.List(ctx)
+	if err != nil {
+		return Kept{}, nil, err
+	}
+	if len(all) == 0 {
+		return Kept{}, nil, fmt.Errorf("there is no snapshot in %s; name a file, or another store with --store: %w", p.location, fs.ErrNotExist)
+	}
+	for _, k := range slices.Backward(all) {
+		object, err := p.Get(ctx, k)
+		if err != nil {
+			return Kept{}, refused, err
+		}
+		from := &source{Reader: object}
+		err = check(from, k)
+		if failed := errors.Join(from.err, object.Close(), ctx.Err()); failed != nil { // the store's fault, not the snapshot's
+			return Kept{}, refused, fmt.Errorf("read %s in %s: %w", k.File, p.location, failed)
+		}
+		if err != nil {
+			refused = append(refused, Refused{k, err})
+			continue
+		}
+		if now := time.Now(); k.Future(now) {
+			return Kept{}, refused, fmt.Errorf("the newest snapshot in %s cannot be told: %s is dated after this host's clock, %s; set the clock, or name a snapshot of 'sealift snapshot list'",
+				p.location, k.File, now.UTC().Format(time.RFC3339))
+		}
+		return k, refused, nil
+	}
+	return Kept{}, refused, fmt.Errorf("no snapshot in %s is taken; name a file, or another store with --store: %w", p.location, refused[0].Err)
+}
+
+// Open opens a snapshot of the store by its file's name.
 func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, error) {
 	all, err := p.List(ctx)
 	if err != nil {
 		return nil, Kept{}, err
 	}
-	at := len(all) - 1
-	if file != "" {
-		at = slices.IndexFunc(all, func(k Kept) bool { return k.File == file })
-	}
-	switch now := time.Now(); {
-	case at < 0 && file == "":
-		return nil, Kept{}, fmt.Errorf("there is no snapshot in %s; name a file, or another store with --store: %w", p.location, fs.ErrNotExist)
-	case at < 0:
+	at := slices.IndexFunc(all, func(k Kept) bool { return k.File == file })
+	if at < 0 {
 		return nil, Kept{}, fmt.Errorf("there is no snapshot %s in %s; 'sealift snapshot list' names them: %w", file, p.location, fs.ErrNotExist)
-	case file == "" && all[at].Future(now):
-		return nil, Kept{}, fmt.Errorf("the newest snapshot in %s cannot be told: %s is dated after this host's clock, %s; set the clock, or name a snapshot of 'sealift snapshot list'",
-			p.location, all[at].File, now.UTC().Format(time.RFC3339))
 	}
+	object, err := p.Get(ctx, all[at])
+	return object, all[at], err
+}
+
+// Get opens a snapshot that List has returned.
+func (p *Place) Get(ctx context.Context, k Kept) (io.ReadCloser, error) {
 	s, err := p.opener.Open(p.location)
 	if err != nil {
-		return nil, Kept{}, err
+		return nil, err
 	}
-	object, err := s.Get(ctx, storeFolder+"/"+all[at].File)
+	object, err := s.Get(ctx, storeFolder+"/"+k.File)
 	if err != nil {
-		return nil, Kept{}, err
+		return nil, err
 	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.NewSectionReader(object, 0, object.Size()), object}, all[at], nil
+	}{io.NewSectionReader(object, 0, object.Size()), object}, nil
 }
 
 // Surplus returns the snapshots that Prune would remove, oldest first. keep is at least one.

@@ -23,27 +23,40 @@ import (
 // ErrWrongKey says that a snapshot was encrypted to another key or passphrase.
 var ErrWrongKey = errors.New("wrong key or passphrase")
 
-// ReadIndex reads the index of an encrypted snapshot and not its content. Use Verify before you rely on the content.
-func ReadIndex(r io.Reader, keys ...age.Identity) (Index, error) {
-	archive, _, err := unpack(r, keys)
-	if err != nil {
-		return Index{}, err
-	}
-	return readIndex(archive)
+// Reader reads snapshots of the clusters that it trusts.
+type Reader struct {
+	Keys  []age.Identity
+	Trust Trust
+	// Name is the snapshot's name in a store, which the index has to agree with. The zero value is that of a file with any name.
+	Name Name
+
+	verified *Index // which the snapshot has to have; nil for any
 }
 
-// Verify reads a whole snapshot: it decrypts every byte, and compares the files and etcd's database with their digests.
-func Verify(r io.Reader, keys ...age.Identity) (Index, error) {
-	archive, rest, err := unpack(r, keys)
+// Index reads the index of an encrypted snapshot and not its content. Use Verify before you rely on the content. If the error is
+// ErrUntrusted, the index is what the snapshot claims.
+func (r Reader) Index(from io.Reader) (Index, error) {
+	archive, _, err := r.unpack(from)
 	if err != nil {
 		return Index{}, err
 	}
-	return verifyAll(archive, rest, discard)
+	return r.readIndex(newEntries(archive))
 }
+
+// Verify reads a whole snapshot: it decrypts every byte, checks its signatures, and compares the files and etcd's database with their
+// digests.
+func (r Reader) Verify(from io.Reader) (Index, error) { return r.verifyAll(from, discard) }
+
+// createFunc makes the writer of an entry.
+type createFunc func(name string, mode fs.FileMode) (io.WriteCloser, error)
 
 // verifyAll reads an archive to its end. Each entry goes to a writer that create makes for it, too.
-func verifyAll(archive *tar.Reader, rest io.Reader, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (Index, error) {
-	index, err := verify(archive, create)
+func (r Reader) verifyAll(from io.Reader, create createFunc) (Index, error) {
+	archive, rest, err := r.unpack(from)
+	if err != nil {
+		return Index{}, err
+	}
+	index, err := r.verify(archive, create)
 	if err != nil {
 		return Index{}, err
 	}
@@ -61,13 +74,9 @@ func discard(string, fs.FileMode) (io.WriteCloser, error) { return nowhere{io.Di
 
 // Unpack verifies a whole snapshot, and writes its files and etcd's database below a folder that does not exist yet. The folder
 // appears when everything in it is verified and on the disk. Only its owner can enter it.
-func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err error) {
+func (r Reader) Unpack(from io.Reader, dir string) (index Index, err error) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return Index{}, errors.Join(fmt.Errorf("%s exists; name a folder that does not", dir), err)
-	}
-	archive, rest, err := unpack(r, keys)
-	if err != nil {
-		return Index{}, err
 	}
 	dir = filepath.Clean(dir)
 	pattern := "." + filepath.Base(dir) + ".*"
@@ -84,7 +93,7 @@ func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err err
 		return Index{}, err
 	}
 	defer root.Close()
-	index, err = verifyAll(archive, rest, func(name string, mode fs.FileMode) (io.WriteCloser, error) {
+	index, err = r.verifyAll(from, func(name string, mode fs.FileMode) (io.WriteCloser, error) {
 		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 			return nil, err
 		}
@@ -103,8 +112,8 @@ func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err err
 }
 
 // unpack decrypts and decompresses a snapshot. rest has what follows the archive.
-func unpack(r io.Reader, keys []age.Identity) (archive *tar.Reader, rest io.Reader, err error) {
-	decrypted, err := age.Decrypt(r, keys...)
+func (r Reader) unpack(from io.Reader) (archive *tar.Reader, rest io.Reader, err error) {
+	decrypted, err := age.Decrypt(from, r.Keys...)
 	var noMatch *age.NoIdentityMatchError
 	if errors.As(err, &noMatch) {
 		return nil, nil, ErrWrongKey
@@ -126,33 +135,51 @@ func damaged(err error) error {
 	return fmt.Errorf("the snapshot is damaged or no snapshot at all: %w", err)
 }
 
-func readIndex(archive *tar.Reader) (index Index, err error) {
-	header, err := archive.Next()
-	if err != nil {
-		return Index{}, damaged(err)
-	}
-	if header.Name != indexName || header.Size > maxIndex {
-		return Index{}, damaged(fmt.Errorf("it begins with %q", header.Name))
-	}
-	if err := json.NewDecoder(archive).Decode(&index); err != nil {
-		return Index{}, damaged(err)
-	}
-	return index, index.check()
-}
-
-func verify(archive *tar.Reader, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (Index, error) {
-	index, err := readIndex(archive)
+// readIndex reads the index, and checks its signature and its name.
+func (r Reader) readIndex(archive *entries) (index Index, err error) {
+	text, err := archive.small(indexName, maxIndex)
 	if err != nil {
 		return Index{}, err
 	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		return Index{}, damaged(err)
+	}
+	if err := index.check(); err != nil {
+		return Index{}, err
+	}
+	if is := index.name(); r.Name != (Name{}) && is.String() != r.Name.String() {
+		return index, fmt.Errorf("%w: its name is %s, and its index has the name %s", ErrUntrusted, r.Name, is)
+	}
+	if index.Signed() {
+		err = archive.sealed(headSealName, index, r.Trust)
+	} else {
+		err = r.Trust.unsigned(index)
+	}
+	index.summary = string(archive.sum.Sum(nil))
+	return index, err
+}
+
+func (r Reader) verify(from *tar.Reader, create createFunc) (Index, error) {
+	archive := newEntries(from)
+	index, err := r.readIndex(archive)
+	if err != nil {
+		return Index{}, err
+	}
+	if r.verified != nil && r.verified.summary != index.summary {
+		return Index{}, errExchanged
+	}
+	var keys keysCheck
 	for _, f := range index.Files {
 		sum := sha256.New()
-		if err := copyEntry(archive, f.Name, f.Size, f.Mode, sum, create); err != nil {
+		if err := copyEntry(archive, f.Name, f.Size, f.Mode, io.MultiWriter(sum, keys.of(f.Name)), create); err != nil {
 			return Index{}, err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
 			return Index{}, damaged(fmt.Errorf("/%s has sha256 %s, and the index says %s", f.Name, got, f.SHA256))
 		}
+	}
+	if err := keys.check(index); err != nil {
+		return Index{}, err
 	}
 	var check cluster.EtcdCheck
 	if err := copyEntry(archive, etcdName, index.Etcd.Size, 0o600, &check, create); err != nil {
@@ -162,7 +189,16 @@ func verify(archive *tar.Reader, create func(name string, mode fs.FileMode) (io.
 		return Index{}, damaged(err)
 	}
 	for n := range index.Volumes {
-		if err := readVolume(archive, &index.Volumes[n], create); err != nil {
+		var verified *Volume
+		if r.verified != nil {
+			verified = &r.verified.Volumes[n]
+		}
+		if err := readVolume(archive, &index.Volumes[n], verified, create); err != nil {
+			return Index{}, err
+		}
+	}
+	if index.Signed() {
+		if err := archive.sealed(sealName, index, r.Trust); err != nil {
 			return Index{}, err
 		}
 	}
@@ -173,7 +209,7 @@ func verify(archive *tar.Reader, create func(name string, mode fs.FileMode) (io.
 }
 
 // copyEntry copies the next entry, which must be the named one, to a check and to a writer of its own.
-func copyEntry(archive *tar.Reader, name string, size int64, mode fs.FileMode, check io.Writer, create func(string, fs.FileMode) (io.WriteCloser, error)) error {
+func copyEntry(archive *entries, name string, size int64, mode fs.FileMode, check io.Writer, create createFunc) error {
 	if err := nextEntry(archive, name, size); err != nil {
 		return err
 	}
@@ -204,7 +240,7 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // nextEntry goes to the next entry, which must be the named one.
-func nextEntry(archive *tar.Reader, name string, size int64) error {
+func nextEntry(archive *entries, name string, size int64) error {
 	header, err := archive.Next()
 	if err != nil {
 		return damaged(err)

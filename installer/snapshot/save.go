@@ -1,11 +1,9 @@
 package snapshot
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"filippo.io/age"
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
@@ -63,11 +61,12 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 
 // opened is a snapshot that is ready to be written, once.
 type opened struct {
-	source  Source
-	index   Index
-	content [][]byte // of the files
-	etcd    *cluster.EtcdSnapshot
-	groups  []volume.Group
+	source Source
+	index  Index
+	signer signer
+	bytes  int64 // of all files
+	etcd   *cluster.EtcdSnapshot
+	groups []volume.Group
 }
 
 func (s Source) open(ctx context.Context) (*opened, error) {
@@ -106,6 +105,9 @@ func (s Source) open(ctx context.Context) (*opened, error) {
 		return nil, err
 	}
 	o.index.Etcd = describeEtcd(o.etcd)
+	if err := o.index.check(); err != nil {
+		return nil, errors.Join(fmt.Errorf("this host cannot be saved: %w", err), o.etcd.Close())
+	}
 	return o, nil
 }
 
@@ -121,10 +123,6 @@ func (o *opened) led() error {
 // Close ends the transfer from etcd. Whether it was complete is known by then.
 func (o *opened) Close() { _ = o.etcd.Close() }
 
-func (o *opened) name() Name {
-	return Name{Cluster: strings.TrimPrefix(o.index.Cluster, "sha256:")[:8], Node: o.index.Node, Time: o.index.Time}
-}
-
 // apiServerImage finds the version of Kubernetes in the manifest of its API server, and encryptionFlag the file with the keys
 // for Secrets.
 var (
@@ -133,14 +131,17 @@ var (
 )
 
 func (o *opened) describe(s Source) error {
-	ca, err := identity.ReadCA(s.path(filepath.Join(cluster.PKI, "ca.crt")))
+	authority, err := identity.ReadAuthority(s.path(cluster.PKI))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("this host is not a control plane; run the command on one, as root: %w", err)
+		return fmt.Errorf("this host is not a control plane with the CA's private key, which signs snapshots; run the command on one, as root: %w", err)
 	}
 	if err != nil {
-		return fmt.Errorf("the cluster's CA: %w", err)
+		return err
 	}
-	o.index.Cluster = identity.CAHash(ca)
+	o.index.Cluster, o.signer.ca = identity.CAHash(authority.Certificate), authority.Certificate
+	if o.signer.Signer, err = authority.Signer(s.Node); err != nil {
+		return err
+	}
 	manifest, err := regularfile.ReadFile(s.path(cluster.APIServerManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -154,7 +155,10 @@ func (o *opened) describe(s Source) error {
 	return nil
 }
 
-const kubernetesFolder = "/etc/kubernetes"
+const (
+	kubernetesFolder = "/etc/kubernetes"
+	kubeadmBackups   = kubernetesFolder + "/tmp"
+)
 
 // collect reads the files of the host: everything of kubeadm but its backups, and the Installer.
 func (o *opened) collect(s Source) error {
@@ -166,9 +170,12 @@ func (o *opened) collect(s Source) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path == s.path(kubernetesFolder+"/tmp"): // kubeadm's backups, with databases
+		case entry.IsDir() && path == s.path(kubeadmBackups): // kubeadm's backups, with databases
 			return filepath.SkipDir
 		case entry.IsDir():
+			return nil
+		case !printable(name):
+			o.index.LeftOut = append(o.index.LeftOut, strconv.Quote("/"+name))
 			return nil
 		case !entry.Type().IsRegular():
 			o.index.LeftOut = append(o.index.LeftOut, "/"+name)
@@ -188,7 +195,7 @@ func (o *opened) collect(s Source) error {
 	return nil
 }
 
-// add reads a file of the host, unless it is too large.
+// add notes a file of the host, unless it is too large.
 func (o *opened) add(s Source, path string) error {
 	f, err := regularfile.Open(s.path(path))
 	if err != nil {
@@ -199,86 +206,18 @@ func (o *opened) add(s Source, path string) error {
 	if err != nil {
 		return err
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	sum := sha256.New()
+	size, err := io.Copy(sum, io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return err
 	}
-	if len(content) > maxFile || len(o.index.Files) == maxFiles {
+	if size > maxFile || o.bytes+size > maxAllFiles || len(o.index.Files) == maxFiles {
 		o.index.LeftOut = append(o.index.LeftOut, path)
 		return nil
 	}
-	sum := sha256.Sum256(content)
-	o.content = append(o.content, content)
+	o.bytes += size
 	o.index.Files = append(o.index.Files, File{
-		Name: strings.TrimPrefix(path, "/"), Mode: info.Mode().Perm(), Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]),
+		Name: strings.TrimPrefix(path, "/"), Mode: info.Mode().Perm(), Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
 	})
 	return nil
-}
-
-// write encrypts the snapshot.
-func (o *opened) write(ctx context.Context, f *os.File, to []age.Recipient) error {
-	w, err := spare(f, o.source.Rootfs)
-	if err != nil {
-		return err
-	}
-	encrypted, err := age.Encrypt(w, to...)
-	if err != nil {
-		return fmt.Errorf("encrypt: %w", err)
-	}
-	packed, err := gzip.NewWriterLevel(encrypted, gzip.BestSpeed)
-	if err != nil {
-		return err
-	}
-	if err := o.writeTar(ctx, packed); err != nil {
-		return err
-	}
-	if err := packed.Close(); err != nil {
-		return err
-	}
-	return encrypted.Close()
-}
-
-func (o *opened) writeTar(ctx context.Context, w io.Writer) error {
-	archive := writer{tar.NewWriter(w), o.index.Time}
-	text, err := json.MarshalIndent(o.index, "", "  ")
-	if err != nil {
-		return err
-	}
-	err = archive.file(indexName, 0o600, text)
-	for n, f := range o.index.Files {
-		if err == nil {
-			err = archive.file(f.Name, f.Mode, o.content[n])
-		}
-	}
-	if err == nil {
-		err = archive.entry(etcdName, 0o600, o.index.Etcd.Size)
-	}
-	if err == nil {
-		_, err = io.Copy(archive, o.etcd)
-	}
-	if err == nil {
-		err = o.writeVolumes(ctx, archive)
-	}
-	if err != nil {
-		return err
-	}
-	return archive.Close()
-}
-
-// writer writes entries that have the time of the snapshot.
-type writer struct {
-	*tar.Writer
-	time time.Time
-}
-
-func (w writer) entry(name string, mode fs.FileMode, size int64) error {
-	return w.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: w.time, Format: tar.FormatPAX})
-}
-
-func (w writer) file(name string, mode fs.FileMode, content []byte) error {
-	if err := w.entry(name, mode, int64(len(content))); err != nil {
-		return err
-	}
-	_, err := w.Write(content)
-	return err
 }

@@ -10,20 +10,27 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/volume"
 )
 
-// The versions of the layout that this package writes and reads.
+// Format is the version of the layout that this package writes. It reads those before, too.
+const Format = 3
+
+// The formats before. They have no signatures.
 const (
-	Format       = 1
+	firstFormat  = 1
 	volumeFormat = 2 // volumes follow the database
 )
 
-// The entries of the archive that are no files of the host. The index is the first entry. The database follows the files.
+// The entries of the archive that are not files of the host, besides signatures. The index is the first entry. The database follows
+// the files.
 const (
 	indexName = "snapshot.json"
 	etcdName  = "etcd.db"
@@ -31,9 +38,10 @@ const (
 
 // The limits of a snapshot, besides etcd's own of 8 GiB.
 const (
-	maxFile  = 1 << 20 // bytes of a file of the host
-	maxFiles = 4096
-	maxIndex = 4 << 20 // bytes
+	maxFile     = 1 << 20  // bytes of a file of the host
+	maxAllFiles = 64 << 20 // bytes of all of them
+	maxFiles    = 4096
+	maxIndex    = 4 << 20 // bytes
 )
 
 // Index says what a snapshot has.
@@ -49,7 +57,12 @@ type Index struct {
 	Volumes    []Volume  `json:"volumes,omitempty"`
 	// VolumesLeftOut is nil if no volumes were asked for.
 	VolumesLeftOut []volume.LeftOut `json:"volumesLeftOut,omitempty"`
+
+	summary string // of the index and its signature, if it was read
 }
+
+// Signed reports whether a snapshot of this format has signatures.
+func (i Index) Signed() bool { return i.Format > volumeFormat }
 
 // File is a file of the host.
 type File struct {
@@ -62,15 +75,18 @@ type File struct {
 // check refuses an index that this package did not write.
 func (i Index) check() error {
 	switch {
-	case i.Format > volumeFormat:
-		return fmt.Errorf("the snapshot has format %d, and this sealift reads up to format %d; use the sealift that wrote it, or a newer one", i.Format, volumeFormat)
-	case i.Format < Format || i.Etcd.Size <= 0 || i.Time.IsZero() || len(i.Files) > maxFiles || i.Format == Format && len(i.Volumes) > 0:
+	case i.Format > Format:
+		return fmt.Errorf("the snapshot has format %d, and this sealift reads up to format %d; use the sealift that wrote it, or a newer one", i.Format, Format)
+	case i.Format < firstFormat || i.Etcd.Size <= 0 || i.Time.IsZero() || i.Format == firstFormat && len(i.Volumes) > 0:
 		return errors.New("its index is not one of sealift's")
+	case len(validation.IsDNS1123Subdomain(i.Node)) > 0:
+		return fmt.Errorf("its index has the node %q", i.Node)
 	}
-	for _, f := range i.Files {
-		if !fs.ValidPath(f.Name) || f.Size < 0 || f.Size > maxFile || f.Mode != f.Mode.Perm() {
-			return fmt.Errorf("its index has a file that sealift does not save: %q", f.Name)
-		}
+	if _, err := identity.ParseCAHash(i.Cluster); err != nil {
+		return fmt.Errorf("its index: %w", err)
+	}
+	if err := i.checkFiles(); err != nil {
+		return err
 	}
 	names := map[string]bool{}
 	for _, v := range i.Volumes {
@@ -79,7 +95,28 @@ func (i Index) check() error {
 		}
 		names[v.Name] = true
 	}
+	return i.checkTexts()
+}
+
+// checkTexts refuses texts that could act on a terminal.
+func (i Index) checkTexts() error {
+	texts := append([]string{i.Kubernetes, i.Etcd.Cluster, i.Etcd.Version}, i.LeftOut...)
+	for _, v := range i.Volumes {
+		texts = append(texts, v.Claim, v.Path)
+	}
+	for _, v := range i.VolumesLeftOut {
+		texts = append(texts, v.Name, v.Claim, v.Why)
+	}
+	for _, text := range texts {
+		if !printable(text) {
+			return fmt.Errorf("its index has a text that sealift does not save: %q", text)
+		}
+	}
 	return nil
+}
+
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // Name is the name of a snapshot's file: the cluster, the node and the time can be read without a key.
@@ -100,8 +137,13 @@ func (n Name) String() string {
 	return "snapshot-" + n.Cluster + "-" + n.Node + "-" + n.Time.UTC().Format(nameTime) + extension
 }
 
-// parseName reads the name of a snapshot's file. Other files are not ok.
-func parseName(s string) (n Name, ok bool) {
+// name is the name that a snapshot with this index has in a store.
+func (i Index) name() Name {
+	return Name{Cluster: strings.TrimPrefix(i.Cluster, "sha256:")[:8], Node: i.Node, Time: i.Time}
+}
+
+// ParseName reads the name of a snapshot's file. Other files are not ok.
+func ParseName(s string) (n Name, ok bool) {
 	parts := namePattern.FindStringSubmatch(s)
 	if parts == nil {
 		return Name{}, false

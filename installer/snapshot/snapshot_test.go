@@ -18,6 +18,8 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/identity"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/kubeadm"
@@ -36,6 +38,16 @@ func controlPlane(t *testing.T) Source {
 		t.Fatal(err)
 	}
 	return Source{Etcd: filledEtcd(t, folder), Rootfs: rootfs, Node: "host-1"}
+}
+
+// reader trusts the cluster of a control plane.
+func (s Source) reader(t *testing.T, keys []age.Identity) Reader {
+	t.Helper()
+	ca, err := identity.ReadCA(s.path(cluster.PKI + "/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Reader{Keys: keys, Trust: Trust{Clusters: []string{identity.CAHash(ca)}}}
 }
 
 // pair makes a key.
@@ -110,7 +122,7 @@ func TestSnapshotHasAllThatAControlPlaneIs(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	index, err := Verify(bytes.NewReader(read(t, name)), keys...)
+	index, err := s.reader(t, keys).Verify(bytes.NewReader(read(t, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +143,7 @@ func TestSnapshotHasAllThatAControlPlaneIs(t *testing.T) {
 	if slices.ContainsFunc(index.Files, func(f File) bool { return strings.Contains(f.Name, "/tmp/") }) {
 		t.Error("the snapshot has a backup of kubeadm")
 	}
-	index, err = ReadIndex(bytes.NewReader(read(t, name)), keys...)
+	index, err = s.reader(t, keys).Index(bytes.NewReader(read(t, name)))
 	if err != nil || index.Etcd != saved.Etcd {
 		t.Errorf("%+v, %v", index, err)
 	}
@@ -174,7 +186,7 @@ func TestUnpackedSnapshotIsWholeOrNotThere(t *testing.T) {
 	whole := read(t, name)
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "unpacked")
-	index, err := Unpack(bytes.NewReader(whole), dir, keys...)
+	index, err := s.reader(t, keys).Unpack(bytes.NewReader(whole), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +218,7 @@ func TestUnpackedSnapshotIsWholeOrNotThere(t *testing.T) {
 		"cut":           {whole[:len(whole)/2], t.TempDir(), keys, "damaged"},
 		"full disk":     {whole, full.Path(), keys, "no space left"},
 	} {
-		_, err := Unpack(bytes.NewReader(row.content), filepath.Join(row.parent, "unpacked"), row.keys...)
+		_, err := s.reader(t, row.keys).Unpack(bytes.NewReader(row.content), filepath.Join(row.parent, "unpacked"))
 		if err == nil || !strings.Contains(err.Error(), row.want) || why == "full disk" && strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%s: got %v, want %q", why, err, row.want)
 		}
@@ -227,20 +239,20 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	for n := range 20 {
 		at := n * (len(whole) - 1) / 19 // the first byte, the last, and some between
 		whole[at] ^= 1
-		if _, err := Verify(bytes.NewReader(whole), keys...); err == nil {
+		if _, err := s.reader(t, keys).Verify(bytes.NewReader(whole)); err == nil {
 			t.Errorf("with byte %d of %d changed it is taken", at, len(whole))
 		}
 		whole[at] ^= 1
 	}
 	for _, length := range []int{0, 1, 100, 200, 200 + 1<<16, len(whole) / 2, len(whole) - 1} {
-		if _, err := Verify(bytes.NewReader(whole[:length]), keys...); err == nil || errors.Is(err, io.EOF) {
+		if _, err := s.reader(t, keys).Verify(bytes.NewReader(whole[:length])); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("cut after %d bytes: %v", length, err)
 		}
 	}
-	if _, err := Verify(bytes.NewReader(append(bytes.Clone(whole), 0)), keys...); err == nil {
+	if _, err := s.reader(t, keys).Verify(bytes.NewReader(append(bytes.Clone(whole), 0))); err == nil {
 		t.Error("with a byte more it is taken")
 	}
-	if _, err := Verify(bytes.NewReader(whole), keys...); err != nil {
+	if _, err := s.reader(t, keys).Verify(bytes.NewReader(whole)); err != nil {
 		t.Errorf("undamaged: %v", err)
 	}
 }
@@ -271,11 +283,11 @@ func TestSnapshotOpensWithItsKeyAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := read(t, name)
-		if _, err := Verify(bytes.NewReader(whole), row.right...); err != nil {
+		if _, err := s.reader(t, row.right).Verify(bytes.NewReader(whole)); err != nil {
 			t.Errorf("%s: %v", row.why, err)
 		}
 		for n, wrong := range row.wrong {
-			if _, err := Verify(bytes.NewReader(whole), wrong...); !errors.Is(err, ErrWrongKey) {
+			if _, err := s.reader(t, wrong).Verify(bytes.NewReader(whole)); !errors.Is(err, ErrWrongKey) {
 				t.Errorf("%s, wrong key %d: %v", row.why, n, err)
 			}
 		}
@@ -349,23 +361,26 @@ func FuzzArchive(f *testing.F) {
 		return b.Bytes()
 	}
 	index := func(files string) string {
-		return fmt.Sprintf(`{"format":1,"time":"2026-01-01T00:00:00Z","etcd":{"size":3},"files":[%s]}`, files)
+		return fmt.Sprintf(`{"format":1,"time":"2026-01-01T00:00:00Z","node":"a","cluster":"sha256:%064d","etcd":{"size":3},"files":[%s]}`, 0, files)
 	}
 	f.Add(whole(indexName, index(""), etcdName, "abc"))
-	f.Add(whole(indexName, index(`{"name":"a","mode":384,"size":1,"sha256":"x"}`), "a", "b", etcdName, "abc"))
+	f.Add(whole(indexName, index(`{"name":"etc/kubernetes/a","mode":384,"size":1,"sha256":"x"}`), "etc/kubernetes/a", "b", etcdName, "abc"))
 	f.Add(whole(indexName, index(`{"name":"../a"}`)))
-	f.Add(whole(indexName, `{"format":3}`))
-	volumes := `{"format":2,"time":"2026-01-01T00:00:00Z","etcd":{"size":3},"volumes":[{"name":"v","path":"/srv/v"}]}`
+	f.Add(whole(indexName, `{"format":4}`))
+	signed := strings.Replace(index(""), `"format":1`, `"format":3`, 1)
+	f.Add(whole(indexName, signed, headSealName, `{"ca":"MAA=","certificate":"MAA=","value":"MAA="}`, etcdName, "abc", sealName, "{}"))
+	volumes := strings.Replace(index(""), `"format":1`, `"volumes":[{"name":"v","path":"/srv/v"}],"format":2`, 1)
 	f.Add(whole(indexName, volumes, etcdName, "abc", "volumes/v.tar.00000000", "a", "volumes/v.json", `{"size":1,"sha256":"x"}`))
 	f.Add(whole(indexName, volumes, etcdName, "abc", "volumes/v.json", `{}`))
 	f.Add([]byte("no archive"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		index, err := verify(tar.NewReader(bytes.NewReader(data)), discard)
-		if err == nil && index.check() != nil {
+		r := Reader{Trust: Trust{Unsigned: true}}
+		index, err := r.verify(tar.NewReader(bytes.NewReader(data)), discard)
+		if err == nil && (index.check() != nil || index.Signed()) {
 			t.Errorf("took %+v", index)
 		}
 		if packed, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-			_, _ = verify(tar.NewReader(packed), discard)
+			_, _ = r.verify(tar.NewReader(packed), discard)
 		}
 	})
 }

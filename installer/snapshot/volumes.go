@@ -13,8 +13,6 @@ import (
 	"io/fs"
 	"strings"
 
-	"filippo.io/age"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
@@ -53,7 +51,6 @@ func (o *opened) findVolumes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.index.Format = volumeFormat
 	o.groups, o.index.VolumesLeftOut, err = volume.Find(ctx, client, o.source.Node, o.source.Rootfs)
 	for _, g := range o.groups {
 		for _, v := range g.Volumes {
@@ -155,9 +152,9 @@ func (p *parts) flush() error {
 // discarder is a writer that can give up what it has written.
 type discarder interface{ Discard() }
 
-// readVolume copies the archive of a volume, and adds its size and digest to v when it was right to its last byte. Only then it closes
-// the writer.
-func readVolume(archive *tar.Reader, v *Volume, create func(string, fs.FileMode) (io.WriteCloser, error)) (err error) {
+// readVolume copies the archive of a volume, and adds its size and digest to v when it was right to its last byte, and is the verified
+// one, unless that is nil. Only then it closes the writer.
+func readVolume(archive *entries, v, verified *Volume, create createFunc) (err error) {
 	w, err := create(archiveOf(*v), 0o600)
 	if err != nil {
 		return err
@@ -176,11 +173,14 @@ func readVolume(archive *tar.Reader, v *Volume, create func(string, fs.FileMode)
 		case err != nil:
 			return damaged(err)
 		case header.Typeflag == tar.TypeReg && header.Name == sumOf(*v):
-			if v.volumeSum, err = readSum(archive); err != nil {
+			if v.volumeSum, err = readSum(archive, header.Size); err != nil {
 				return err
 			}
 			if got := hex.EncodeToString(sum.Sum(nil)); got != v.SHA256 || size != v.Size {
 				return damaged(fmt.Errorf("volume %s has %d bytes with sha256 %s, and should have %d with %s", v.Name, size, got, v.Size, v.SHA256))
+			}
+			if verified != nil && *v != *verified {
+				return errExchanged
 			}
 			return nil
 		case header.Typeflag != tar.TypeReg || header.Name != partOf(*v, n) || header.Size > volumePart:
@@ -198,8 +198,11 @@ func readVolume(archive *tar.Reader, v *Volume, create func(string, fs.FileMode)
 	}
 }
 
-func readSum(r io.Reader) (s volumeSum, err error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxVolumeSum))
+func readSum(archive *entries, size int64) (s volumeSum, err error) {
+	if size > maxVolumeSum {
+		return s, damaged(fmt.Errorf("the sum of a volume has %d bytes", size))
+	}
+	text, err := io.ReadAll(archive)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -209,14 +212,11 @@ func readSum(r io.Reader) (s volumeSum, err error) {
 	return s, nil
 }
 
-// ReadVolumes verifies a whole snapshot, and copies the archives of its volumes to the writers that create makes for the names of
-// PersistentVolumes. It closes a writer when its volume was right to the last byte, and else discards it. A nil writer skips a volume.
-func ReadVolumes(r io.Reader, create func(name string) (*volume.Writer, error), keys ...age.Identity) (Index, error) {
-	archive, rest, err := unpack(r, keys)
-	if err != nil {
-		return Index{}, err
-	}
-	return verifyAll(archive, rest, func(entry string, mode fs.FileMode) (io.WriteCloser, error) {
+// Volumes reads a snapshot that was verified as of, and copies the archives of its volumes to the writers that create makes for the names
+// of PersistentVolumes. It closes a writer when its volume was right to the last byte, and else discards it. A nil writer skips a volume.
+func (r Reader) Volumes(from io.Reader, of Index, create func(name string) (*volume.Writer, error)) error {
+	r.verified = &of
+	_, err := r.verifyAll(from, func(entry string, mode fs.FileMode) (io.WriteCloser, error) {
 		if name, ok := strings.CutPrefix(strings.TrimSuffix(entry, ".tar"), volumesFolder); ok {
 			if w, err := create(name); err != nil || w != nil {
 				return w, err
@@ -224,4 +224,8 @@ func ReadVolumes(r io.Reader, create func(name string) (*volume.Writer, error), 
 		}
 		return discard(entry, mode)
 	})
+	return err
 }
+
+// errExchanged says that a store gave out two snapshots under one name.
+var errExchanged = errors.New("the snapshot is not the one that was verified before; the store has exchanged it")

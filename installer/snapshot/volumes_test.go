@@ -77,14 +77,14 @@ func withVolumes(t *testing.T, s *Source) {
 }
 
 // restored writes the volumes of a snapshot that a folder lacks.
-func restored(t *testing.T, snapshot []byte, dir string, keys []age.Identity) (Index, error) {
+func restored(t *testing.T, r Reader, snapshot []byte, of Index, dir string) error {
 	t.Helper()
-	return ReadVolumes(bytes.NewReader(snapshot), func(name string) (*volume.Writer, error) {
+	return r.Volumes(bytes.NewReader(snapshot), of, func(name string) (*volume.Writer, error) {
 		if lacks, err := volume.Lacks(filepath.Join(dir, name)); err != nil || !lacks || name == "empty" {
 			return nil, err
 		}
 		return volume.Write(t.Context(), filepath.Join(dir, name))
-	}, keys...)
+	})
 }
 
 func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
@@ -112,15 +112,15 @@ func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
 	if len(saved.VolumesLeftOut) != 1 || saved.VolumesLeftOut[0] != (volume.LeftOut{Name: "other", Claim: "default/other", Why: "it is on another node"}) {
 		t.Error(saved.VolumesLeftOut)
 	}
-	index, err := Verify(bytes.NewReader(read(t, name)), keys...)
+	index, err := s.reader(t, keys).Verify(bytes.NewReader(read(t, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if index.Format != volumeFormat || len(index.Volumes) != 2 || !slices.Equal(index.Volumes, saved.Volumes) || index.Volumes[0].Size < 9<<20 {
+	if index.Format != Format || len(index.Volumes) != 2 || !slices.Equal(index.Volumes, saved.Volumes) || index.Volumes[0].Size < 9<<20 {
 		t.Errorf("verified %+v, saved %+v", index.Volumes, saved.Volumes)
 	}
 	dir := t.TempDir()
-	if _, err := restored(t, read(t, name), dir, keys); err != nil {
+	if err := restored(t, s.reader(t, keys), read(t, name), index, dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"large", "small"} {
@@ -131,7 +131,7 @@ func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "empty")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a volume that was to be skipped is there", err)
 	}
-	content, err := Load(bytes.NewReader(read(t, name)), keys...)
+	content, err := s.reader(t, keys).Load(bytes.NewReader(read(t, name)))
 	if err != nil || !slices.Equal(content.Volumes, saved.Volumes) {
 		t.Error(err)
 	}
@@ -140,7 +140,7 @@ func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
 	}
 
 	out := filepath.Join(t.TempDir(), "unpacked")
-	if _, err := Unpack(bytes.NewReader(read(t, name)), out, keys...); err != nil {
+	if _, err := s.reader(t, keys).Unpack(bytes.NewReader(read(t, name)), out); err != nil {
 		t.Fatal(err)
 	}
 	list, err := exec.Command("tar", "--list", "--file", filepath.Join(out, "volumes", "data.tar")).CombinedOutput()
@@ -234,23 +234,27 @@ func TestDamagedVolumesAreNotWritten(t *testing.T) {
 	if _, err := s.Save(t.Context(), name, to...); err != nil {
 		t.Fatal(err)
 	}
-	whole := read(t, name)
+	whole, r := read(t, name), s.reader(t, keys)
+	index, err := r.Verify(bytes.NewReader(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for n := range 20 {
 		damaged := slices.Clone(whole)
 		damaged[len(damaged)*(n+79)/100] ^= 1
 		dir := t.TempDir()
-		if _, err := restored(t, damaged, dir, keys); err == nil {
+		if err := restored(t, r, damaged, index, dir); err == nil {
 			t.Errorf("byte %d of %d is flipped, and the volumes are restored", len(damaged)*(n+79)/100, len(damaged))
 		}
 	}
 	dir := t.TempDir()
-	if _, err := restored(t, whole[:len(whole)-1<<10], dir, keys); err == nil {
+	if err := restored(t, r, whole[:len(whole)-1<<10], index, dir); err == nil {
 		t.Error("a snapshot that was cut is restored")
 	}
-	if _, err := restored(t, whole, dir, keys); err != nil {
+	if err := restored(t, r, whole, index, dir); err != nil {
 		t.Errorf("the same command does not go on: %v", err)
 	}
-	if _, err := Verify(bytes.NewReader(forged(t, whole, keys, to, "12345678", "12345679")), keys...); err == nil || !strings.Contains(err.Error(), "volume data has") {
+	if _, err := s.reader(t, keys).Verify(bytes.NewReader(forged(t, whole, keys, to, "12345678", "12345679"))); err == nil || !strings.Contains(err.Error(), "volume data has") {
 		t.Errorf("another content of a volume: %v", err)
 	}
 }

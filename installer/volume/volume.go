@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,12 +165,38 @@ func reason(pv corev1.PersistentVolume, node corev1.Node, v Volume, rootfs strin
 	return "", nil
 }
 
+// systemFolders belong to the host. A volume there would replace what root runs or trusts.
+var systemFolders = []string{
+	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var/run", "/var/spool",
+}
+
+// stateFolders belong to the programs of a node.
+var stateFolders = []string{"/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/sealift"}
+
 // CheckPath refuses a path that cannot be that of a volume.
 func CheckPath(path string) error {
-	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
-		return fmt.Errorf("%q is no path of a folder for a volume", path)
+	if err := CheckFolder(path); err != nil {
+		return err
+	}
+	if within(path, stateFolders) {
+		return fmt.Errorf("%s is a folder of the node, not of a volume", path)
 	}
 	return nil
+}
+
+// CheckFolder refuses a path at which data must not be written: it is not one of a folder, or in a folder of the system.
+func CheckFolder(path string) error {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is not the path of a folder", path)
+	}
+	if within(path, systemFolders) || strings.HasPrefix(path, "/home/") && strings.Contains(path, "/.") { // such as /home/user/.ssh
+		return fmt.Errorf("%s is in a folder of the system, which no volume may be", path)
+	}
+	return nil
+}
+
+func within(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
 // group puts volumes together whose pods are the same, and sorts them by name.

@@ -112,9 +112,25 @@ func TestLocalVolumesOfANodeAreFound(t *testing.T) {
 		"path  /opt/path",
 		"raw: it is a block device",
 		"remote: it is no folder on a node",
-		`root: "/" is no path of a folder for a volume`,
+		`root: "/" is not the path of a folder`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestVolumesLieInNoFolderOfTheSystem(t *testing.T) {
+	for _, path := range []string{"/srv/data", "/opt/local-path-provisioner/pvc-1_default_data", "/var/openebs/local/x", "/data", "/home/data", "/etcd", "/mnt/.volumes/a"} {
+		if err := CheckPath(path); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{
+		"/", "", "srv", "/srv/../etc", "/srv/", "/etc", "/etc/cron.d", "/root", "/root/.ssh", "/usr/local/bin", "/bin", "/lib/systemd", "/boot", "/run/x", "/var/run/x",
+		"/var/spool/cron", "/var/lib/etcd", "/var/lib/kubelet/pods", "/var/lib/sealift", "/home/user/.ssh", "/proc/1", "/dev/shm", "/srv/\x1b[2J",
+	} {
+		if CheckPath(path) == nil {
+			t.Errorf("a volume may be %q", path)
+		}
 	}
 }

@@ -68,7 +68,7 @@ func TestThePageOnSnapshotsIsFollowed(t *testing.T) {
 	first.must(kubectl + "apply -f - <<'END'\n" + ledger + "END")
 	first.must(awaitLedger + " && umask 077 && echo something long and secret >/root/passphrase")
 	words := strings.NewReplacer("age1…", "$(cat /root/snapshots.pub)", "s3://backups/cluster-1", "/var/backups/elsewhere",
-		"snapshot-….tar.gz.age", "$(ls /root/snapshot-*.tar.gz.age)")
+		"snapshot-….tar.gz.age", "$(ls /root/snapshot-*.tar.gz.age)", "sha256:…", "$(cat /root/ca-hash)")
 	follow(t, "snapshots.md", func(command string) (node, string) {
 		n, said := first, words.Replace(command)
 		switch {
@@ -106,11 +106,12 @@ func TestThePageOnSnapshotsIsFollowed(t *testing.T) {
 	bare.pulled()
 }
 
-// handsSnapshot carries the newest snapshot and the key to a bare host, which unpacks sealift.
+// handsSnapshot carries the newest snapshot, the key and the hash of the CA to a bare host, which unpacks sealift.
 func (n node) handsSnapshot(to node) {
 	n.t.Helper()
 	newest := strings.TrimSpace(n.must("find /var/backups/sealift -name 'snapshot-*.age' | sort | tail -n 1"))
-	for from, name := range map[string]string{newest: "/root/" + filepath.Base(newest), "/root/snapshots.key": "/root/snapshots.key"} {
+	n.must("sealift snapshot show " + newest + " --identity /root/snapshots.key | awk '$1 == \"cluster\" {print $2}' >/root/ca-hash")
+	for from, name := range map[string]string{newest: "/root/" + filepath.Base(newest), "/root/snapshots.key": "/root/snapshots.key", "/root/ca-hash": "/root/ca-hash"} {
 		content := n.must("base64 -w0 " + from)
 		if err := to.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", "umask 077; base64 -d >" + name}, Stdin: strings.NewReader(content)}); err != nil {
 			n.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 const (
 	saveSnapshot    = "sealift snapshot save --out /var/tmp/snapshot --key $(sealift snapshot key --out /var/tmp/snapshots.key)"
 	restoreSnapshot = "sealift restore /var/tmp/snapshot --identity /var/tmp/snapshots.key"
+	ofItsCluster    = " --ca-hash $(cat /var/tmp/ca-hash)" // for hosts without a CA
 )
 
 // makeObjects makes 2,000 ConfigMaps.
@@ -73,6 +74,7 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	n.must(install)
 	n.makeObjects()
 	n.must(saveSnapshot)
+	n.keepsHash()
 	objects := n.manyObjects()
 	n.drills(restoreSnapshot + " --drill")
 	n.must(kubectl + "create configmap late")
@@ -93,8 +95,10 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	n.must("rm -rf /var/lib/etcd /etc/kubernetes")
 	n.kills("etcd")
 	n.kills("kube-apiserver")
+	n.refuses(restoreSnapshot+" --yes", 1, "this host has no CA to compare with")
+	n.refuses(restoreSnapshot+" --yes --ca-hash sha256:"+strings.Repeat("0", 64), 1, "a control plane of the cluster with the CA")
 	began = time.Now()
-	out = n.must(restoreSnapshot + " --yes")
+	out = n.must(restoreSnapshot + ofItsCluster + " --yes")
 	took = time.Since(began)
 	t.Logf("etcd's data and the keys are back in %s:\n%s", took.Round(time.Second), out)
 	n.hasAll(objects)
@@ -128,10 +132,17 @@ func (n node) drills(command string) {
 	}
 }
 
-// givesSnapshot carries the snapshot and its key to a bare host, which unpacks sealift.
+// keepsHash notes the hash of the cluster's CA, as an administrator does.
+func (n node) keepsHash() {
+	n.t.Helper()
+	n.must("sealift snapshot show /var/tmp/snapshot --identity /var/tmp/snapshots.key | awk '$1 == \"cluster\" {print $2}' >/var/tmp/ca-hash")
+}
+
+// givesSnapshot carries the snapshot, its key and the hash of the CA to a bare host, which unpacks sealift.
 func (n node) givesSnapshot(to node) {
 	n.t.Helper()
-	for _, name := range []string{"snapshot", "snapshots.key"} {
+	n.keepsHash()
+	for _, name := range []string{"snapshot", "snapshots.key", "ca-hash"} {
 		content := n.must("base64 -w0 /var/tmp/" + name)
 		if err := to.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", "base64 -d >/var/tmp/" + name}, Stdin: strings.NewReader(content)}); err != nil {
 			n.t.Fatal(err)
@@ -143,12 +154,13 @@ func (n node) givesSnapshot(to node) {
 // movesTo restores the snapshot of a control plane that is gone on a host with another name and another address.
 func (n node) movesTo(to node, objects string) {
 	n.givesSnapshot(to)
+	to.refuses("/var/tmp/"+restoreSnapshot+" --bundle /media/usb/cluster.tar.gz --yes", 1, "this host has no CA to compare with")
 	bare := to.state()
-	to.drills("/var/tmp/" + restoreSnapshot + " --drill --bundle /media/usb/cluster.tar.gz")
+	to.drills("/var/tmp/" + restoreSnapshot + ofItsCluster + " --drill --bundle /media/usb/cluster.tar.gz")
 	if diff := scenario.Differences(bare, to.state(), " transient"); len(diff) > 0 {
 		n.t.Errorf("the drill leaves\n%s", strings.Join(diff, "\n"))
 	}
-	command := "/var/tmp/" + restoreSnapshot + " --bundle /media/usb/cluster.tar.gz --yes"
+	command := "/var/tmp/" + restoreSnapshot + ofItsCluster + " --bundle /media/usb/cluster.tar.gz --yes"
 	to.refuses(command, 1, "etcd of "+n.Name()+" answers")
 	n.must("ip link set host0 down")
 	began := time.Now()

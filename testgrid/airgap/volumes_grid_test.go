@@ -111,7 +111,7 @@ func TestVolumesOfASnapshotComeBack(t *testing.T) {
 		to := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 		node{n.Host, t}.givesSnapshot(to)
 		n.must("ip link set host0 down")
-		out := to.must("/var/tmp/" + restoreSnapshot + " --bundle /media/usb/cluster.tar.gz --yes")
+		out := to.must("/var/tmp/" + restoreSnapshot + ofItsCluster + " --bundle /media/usb/cluster.tar.gz --yes")
 		if !strings.Contains(out, "write 1 volumes that this host lacks") {
 			t.Errorf("the install says\n%s", out)
 		}

@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/identity"
+)
+
+// KnownCAs returns the CAs of the cluster that a host knows, and the file that has them. rootfs is the folder with the host's files; empty
+// means /. A host that knows no cluster returns none.
+func KnownCAs(rootfs string) (all []*x509.Certificate, file string, err error) {
+	for _, name := range []string{clusterCA, KubeletKubeconfig, AdminKubeconfig} {
+		path := filepath.Join("/", rootfs, name)
+		whole, err := hasContent(path)
+		if err != nil {
+			return nil, "", err
+		}
+		if !whole {
+			continue
+		}
+		read := kubeconfigCAs
+		if name == clusterCA {
+			read = identity.ReadCAs
+		}
+		if all, err = read(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", err
+		}
+		if len(all) > 0 {
+			return all, name, nil
+		}
+	}
+	return nil, "", nil
+}
+
+// kubeconfigCAs returns the CAs in a kubeconfig: none if it names a file instead.
+func kubeconfigCAs(name string) ([]*x509.Certificate, error) {
+	config, err := clientcmd.LoadFromFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, c := range config.Clusters {
+		if len(c.CertificateAuthorityData) > 0 {
+			return identity.ParseCAs(c.CertificateAuthorityData)
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/testgrid/pki"
+)
+
+// TestHostKnowsItsClusterByTheFilesThatAreLeft takes its files away one by one.
+func TestHostKnowsItsClusterByTheFilesThatAreLeft(t *testing.T) {
+	rootfs := t.TempDir()
+	hash := map[string][]string{}
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(rootfs, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca := func(name string) (text string) {
+		t.Helper()
+		file := filepath.Join(pki.New(t), "ca.crt")
+		one, err := identity.ReadCA(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash[name] = append(hash[name], identity.CAHash(one))
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	config := func(text string) string {
+		return "kind: Config\nclusters: [{name: a, cluster: {certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte(text)) + "}}]\n"
+	}
+	write(clusterCA, ca(clusterCA)+ca(clusterCA))
+	write(KubeletKubeconfig, config(ca(KubeletKubeconfig)))
+	write(AdminKubeconfig, config(ca(AdminKubeconfig)+ca(AdminKubeconfig)))
+	for n, name := range []string{clusterCA, KubeletKubeconfig, AdminKubeconfig, ""} {
+		all, file, err := KnownCAs(rootfs)
+		if err != nil || file != name || len(all) != len(hash[name]) {
+			t.Fatalf("%d CAs in %s, %v, want those of %s", len(all), file, err, name)
+		}
+		for i, one := range all {
+			if identity.CAHash(one) != hash[name][i] {
+				t.Errorf("%s: CA %d is another", name, i)
+			}
+		}
+		if name == "" {
+			break
+		}
+		if n%2 == 0 { // lost with the power
+			write(name, "")
+		} else if err := os.Remove(filepath.Join(rootfs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(KubeletKubeconfig, "kind: Config\nclusters: [{name: a, cluster: {certificate-authority: /none}}]\n")
+	if all, file, err := KnownCAs(rootfs); err != nil || len(all) > 0 {
+		t.Errorf("of a file elsewhere: %d CAs, %s, %v", len(all), file, err)
+	}
+	write(clusterCA, "damaged")
+	if _, _, err := KnownCAs(rootfs); err == nil {
+		t.Error("a damaged file is taken for none")
+	}
+}
