@@ -46,11 +46,28 @@ func read(name string, r io.Reader, partial bool) (*Installer, error) {
 	if root == nil {
 		return nil, p.Err()
 	}
+	if values(root) > maxValues {
+		p.Errorf(diag.Pos{File: name}, "", "more than %d values; a list as long as that belongs into a file of an add-on", maxValues)
+		return nil, p.Err()
+	}
 	installer := p.installer(root)
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
 	return installer, nil
+}
+
+// maxValues is the most values that an Installer has. A value takes about 1 KiB while an Installer is read and written again, and a server
+// does that for anyone. Large Installers have some thousand.
+const maxValues = 20_000
+
+// values counts the values in a document.
+func values(n *yaml.Node) (count int) {
+	count = 1
+	for _, below := range n.Content {
+		count += values(below)
+	}
+	return count
 }
 
 type parser struct {

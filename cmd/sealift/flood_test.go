@@ -236,6 +236,6 @@ func streamedPaths(t *testing.T, base, id string) []flood.Request {
 		}
 		all = append(all, flood.Request{Method: "GET", Path: path})
 	}
-	body := []byte("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec: {kurl: {additionalNoProxyAddresses: [" + strings.Repeat("a,", 50_000) + "a]}}\n")
+	body := []byte("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec: {kurl: {additionalNoProxyAddresses: [" + strings.Repeat("a,", 19_000) + "a]}}\n#" + strings.Repeat("a", 60_000) + "\n")
 	return append(all, flood.Request{Method: "POST", Path: "/installer/validate", Body: body})
 }
