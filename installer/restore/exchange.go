@@ -78,7 +78,7 @@ func (d dataFolder) hasRoom(database *os.File) error {
 	if err != nil {
 		return err
 	}
-	if needs := uint64(info.Size()) + writeSpace; space.Bytes < needs { //nolint:gosec // sizes are not negative
+	if needs := uint64(info.Size()) + writeSpace; space.Bytes < needs {
 		return fmt.Errorf("%s has %d MiB left, and the new data of etcd needs %d MiB; free some, such as data of earlier restores in %s*: %w",
 			d.path, space.Bytes>>20, needs>>20, filepath.Join(d.path, oldPrefix), unix.ENOSPC)
 	}
