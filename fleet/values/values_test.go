@@ -194,7 +194,7 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Errorf("%s: the error does not name the template: %v", text, err)
 		}
 	}
-	sandboxtest.CheckMemory(t, 256<<20)
+	sandboxtest.CheckMemory(t, 352<<20)
 }
 
 // TestRenderOfManyValues has more than any chart needs.

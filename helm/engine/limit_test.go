@@ -82,7 +82,7 @@ func TestChartsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	sandboxtest.CheckMemory(t, 640<<20)
+	sandboxtest.CheckMemory(t, 704<<20)
 }
 
 // TestRenderingEndsWithItsContext has loops that do not look at their context.

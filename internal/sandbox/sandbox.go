@@ -19,7 +19,8 @@ type Limits struct {
 	CPU time.Duration
 	// Wall is the time on the clock. It includes the answers to questions, and not the time in the queue.
 	Wall time.Duration
-	// Memory is how many bytes of memory the child may add to what a new one has.
+	// Memory is how many bytes of memory the child may add to what a new one has: a multiple of 64 MiB. It may get 64 MiB more, since Go takes
+	// memory in such steps.
 	Memory int64
 	// Result bounds the encoded result, in bytes.
 	Result int64

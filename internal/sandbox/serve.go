@@ -27,6 +27,9 @@ const exitCPU = 24
 // maxStack bounds one stack of a child. Go's own bound is larger than what a task may take.
 const maxStack = 64 << 20
 
+// maxBookkeeping is what Go maps beside its heap, such as 1 MiB for each 64 MiB of it, in bytes. It is less than Go reserves at once.
+const maxBookkeeping = 32 << 20
+
 // Main serves tasks and exits if this process is a child. Otherwise it returns at once.
 func Main(tasks ...Served) {
 	if os.Getenv(variable) == "" {
@@ -112,15 +115,16 @@ func (w *wire) ask(size int64) Ask {
 
 // apply limits this process from now on. The kernel enforces the limits: allocations fail, and SIGXCPU comes. base is what the process had
 // mapped at first, in bytes. Go reserves address space for its heap, 64 MiB at a time, before it uses it, so RLIMIT_AS above what was
-// there at first bounds the heap. RLIMIT_DATA does not: the kernel does not count pages that are mapped over reserved ones.
+// there at first bounds the heap. What is left of the first 64 MiB comes on top. RLIMIT_DATA bounds nothing: the kernel does not count pages
+// that are mapped over reserved ones.
 func (l Limits) apply(base int64) error {
-	debug.SetMemoryLimit(base + l.Memory*3/4) // collect garbage harder before allocations fail
+	debug.SetMemoryLimit(l.Memory * 3 / 4) // of Go's own memory: collect garbage harder before allocations fail
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return err
 	}
 	cpu := time.Duration(used.Utime.Nano()+used.Stime.Nano()) + l.CPU
-	return errors.Join(limit(unix.RLIMIT_AS, uint64(base+l.Memory)), limit(unix.RLIMIT_CPU, uint64(math.Ceil(cpu.Seconds()))))
+	return errors.Join(limit(unix.RLIMIT_AS, uint64(base+l.Memory+maxBookkeeping)), limit(unix.RLIMIT_CPU, uint64(math.Ceil(cpu.Seconds()))))
 }
 
 func limit(resource int, value uint64) error {
