@@ -158,8 +158,10 @@ func TestJoinIsRunAgain(t *testing.T) {
 		}
 	}
 	first, another := create(), create()
-	if !asks(first) || !asks(first) {
-		t.Error("a host does not join, or not again before it has a node")
+	for range 2 {
+		if !asks(first) {
+			t.Error("a host does not join, or not again before it has a node")
+		}
 	}
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "again"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

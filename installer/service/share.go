@@ -20,7 +20,6 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -46,14 +45,8 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 	defer r.Close()
 	s := &share.Server{
 		Root: root, Shelf: node.ShelfDir(root), Binary: node.Binary, Script: script.Text, Log: log,
-		Blobs: func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
-		Authorize: func(ctx context.Context, whole string) error {
-			err := token.Verify(ctx, admin.Client, whole)
-			if errors.Is(err, token.ErrUnknown) {
-				return share.ErrToken
-			}
-			return err
-		},
+		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
 		Node: func(ctx context.Context, name string, since time.Time) error {
 			return isNode(ctx, admin.Client, name, since)
 		},

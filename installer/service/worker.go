@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/spec"
 )
@@ -102,6 +104,15 @@ func opens(key string, sealed []byte) bool {
 	}
 	_, err = gcm.Open(nil, sealed[:gcm.NonceSize()], sealed[gcm.NonceSize():], nil)
 	return err == nil
+}
+
+// isToken checks that a token is one of the cluster's.
+func isToken(ctx context.Context, client k8s.Interface, whole string) error {
+	err := token.Verify(ctx, client, whole)
+	if errors.Is(err, token.ErrUnknown) {
+		return share.ErrToken
+	}
+	return err
 }
 
 // isNode checks that the cluster has a node, to which a certificate belongs that is valid since a time. The node's role is not asked

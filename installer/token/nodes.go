@@ -74,7 +74,7 @@ func useOf(s *corev1.Secret) (u Use, err error) {
 	u = Use{Renews: s.Annotations[renewsAnnotation], Nodes: map[string]Joined{}}
 	if text := s.Annotations[nodesAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &u.Nodes); err != nil {
-			return u, fmt.Errorf("Secret kube-system/%s, annotation %s: %w", s.Name, nodesAnnotation, err)
+			return u, fmt.Errorf("annotation %s of Secret kube-system/%s: %w", nodesAnnotation, s.Name, err)
 		}
 	}
 	return u, nil
