@@ -22,18 +22,8 @@ const interruptedTime = time.Hour
 func (f facts) client(ctx context.Context, client kubernetes.Interface, r certificatesv1.CertificateSigningRequestSpec) (q question, err error) {
 	party, name := partyOf(r)
 	q = question{party: party, right: identity.AnotherNode}
-	asked, err := parseRequest(r.Request)
-	if err != nil {
+	if q.node, err = clientRequest(r); err != nil {
 		return q, err
-	}
-	if q.node, err = nodeOf(asked); err != nil {
-		return q, err
-	}
-	if err := checkUsages(r, certificatesv1.UsageClientAuth); err != nil {
-		return q, err
-	}
-	if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
-		return q, errors.New("it is for names or addresses, which only a server has")
 	}
 	if party == identity.Worker {
 		return f.renewal(q, name)
@@ -47,6 +37,24 @@ func (f facts) client(ctx context.Context, client kubernetes.Interface, r certif
 		return q, nil
 	}
 	return f.withToken(ctx, client, q, name)
+}
+
+// clientRequest returns the node whose client certificate a request is for. The error says why it is no such request.
+func clientRequest(r certificatesv1.CertificateSigningRequestSpec) (node string, err error) {
+	asked, err := parseRequest(r.Request)
+	if err != nil {
+		return "", err
+	}
+	if node, err = nodeOf(asked); err != nil {
+		return node, err
+	}
+	if err := checkUsages(r, certificatesv1.UsageClientAuth); err != nil {
+		return node, err
+	}
+	if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
+		return node, errors.New("it is for names or addresses, which only a server has")
+	}
+	return node, nil
 }
 
 // renewal is a kubelet that asks for a certificate of its own.

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -16,19 +17,18 @@ import (
 	"github.com/sealift/sealift/installer/token"
 )
 
-// TestJoiningControlPlaneApprovesItsOwnKeyAlone has a request of the host's kubelet beside those of others for the same name.
-func TestJoiningControlPlaneApprovesItsOwnKeyAlone(t *testing.T) {
+// TestJoiningControlPlaneApprovesItsOwnRequestAlone has a request of the host's kubelet beside those of others.
+func TestJoiningControlPlaneApprovesItsOwnRequestAlone(t *testing.T) {
 	client := fake.NewClientset()
-	own := newKey(t)
-	token1, kubelet := [2]string{token.User + "abcdef", token.NodeGroup}, [2]string{"system:node:host-2", "system:nodes"}
+	key := newKey(t)
+	own, other, kubelet := [2]string{token.User + "abcdef", token.NodeGroup}, [2]string{token.User + "ghijkl", token.NodeGroup}, [2]string{"system:node:host-2", "system:nodes"}
 	for name, r := range map[string]struct {
 		node string
-		key  *ecdsa.PrivateKey
 		as   [2]string
 	}{
-		"own": {"host-2", own, token1}, "of another key": {"host-2", newKey(t), token1}, "of another name": {"host-3", own, token1}, "of a kubelet": {"host-2", own, kubelet},
+		"own": {"host-2", own}, "with another token": {"host-2", other}, "of another name": {"host-3", own}, "of a kubelet": {"host-2", kubelet},
 	} {
-		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + r.node, Organization: []string{"system:nodes"}}}, r.key)
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + r.node, Organization: []string{"system:nodes"}}}, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestJoiningControlPlaneApprovesItsOwnKeyAlone(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"own", ""} { // the second time there is nothing left
-		if got, err := approveKey(t.Context(), client, "host-2", own.Public()); err != nil || got != want {
+		if got, err := approveWithToken(t.Context(), client, "host-2", "abcdef"); err != nil || strings.Join(got, " ") != want {
 			t.Errorf("approved %q, want %q: %v", got, want, err)
 		}
 	}

@@ -167,7 +167,7 @@ func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) err
 	}
 	own, stop := context.WithCancel(ctx)
 	var approves sync.WaitGroup
-	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, i.log) })
+	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, join.Token, i.log) })
 	defer approves.Wait()
 	defer stop()
 	return kubeadm.Join(ctx, i.facts.Hostname, true)
