@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -34,6 +35,7 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
 )
@@ -68,6 +70,7 @@ type Agent struct {
 
 	last    intent.Report // the last answer: what the watch brings may be older
 	refused string        // the annotation that was refused last
+	unit    fs.FileInfo   // the file of its unit when it started
 	ordered chan struct{} // there is a new order
 	orders  sync.Mutex    // of the order on the disk
 }
@@ -103,6 +106,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.PutBack == nil {
 		a.PutBack = a.putBackState
 	}
+	a.unit = a.unitFile()
 	a.ordered = make(chan struct{}, 1)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -267,8 +271,11 @@ func (a *Agent) introduce(ctx context.Context) error {
 	return a.insist(ctx, map[string]string{intent.AgentAnnotation: here.Encode()})
 }
 
-// replaced ends the agent when the program in its place is another one.
+// replaced ends the agent when its program or its unit is another one by now.
 func (a *Agent) replaced() error {
+	if unit := a.unitFile(); a.unit != nil && unit != nil && !os.SameFile(a.unit, unit) {
+		return ErrReplaced
+	}
 	own, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return err
@@ -278,6 +285,15 @@ func (a *Agent) replaced() error {
 		return nil
 	}
 	return errors.Join(ErrReplaced, err)
+}
+
+// unitFile describes the file of this agent's unit; nil if there is none.
+func (a *Agent) unitFile() fs.FileInfo {
+	info, err := os.Stat(service.Agent(a.Root).File())
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 // program gives the path of a sealift with this digest: the one that runs, or one that fetch brings.

@@ -151,6 +151,9 @@ func (p *planner) agent() {
 	unit := service.Agent(p.options.Root)
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
 		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
+			if p.follows() { // this is the agent, which a restart would kill at this step each time; it ends by itself afterwards
+				return nil, unit.Install(ctx, p.log)
+			}
 			return nil, unit.Start(ctx, p.log)
 		}})
 }

@@ -36,12 +36,23 @@ func Agent(root string) Unit {
 	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", 2048, root)}
 }
 
+// File is the path of the unit's file.
+func (u Unit) File() string { return filepath.Join("/etc/systemd/system", u.Name) }
+
 // Start installs a service, and starts it with every boot and now. output receives what systemctl prints.
 func (u Unit) Start(ctx context.Context, output io.Writer) error {
-	if err := files.Write(filepath.Join("/etc/systemd/system", u.Name), []byte(u.Text)); err != nil {
+	if err := u.Install(ctx, output); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Name}, {"restart", u.Name}} {
+	return command.Run(ctx, output, "systemctl", "restart", u.Name)
+}
+
+// Install installs a service for the next boot, or the next start. One that runs goes on as it is.
+func (u Unit) Install(ctx context.Context, output io.Writer) error {
+	if err := files.Write(u.File(), []byte(u.Text)); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Name}} {
 		if err := command.Run(ctx, output, "systemctl", args...); err != nil {
 			return err
 		}

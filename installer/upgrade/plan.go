@@ -18,6 +18,8 @@ type Plan struct {
 	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
 	// Bytes is the most that each node fetches: what the bundle has and the one before did not.
 	Bytes uint64 `json:"bytes"`
+	// Agents are the nodes whose agents check no signature, being of an earlier sealift. They are replaced.
+	Agents []string `json:"agents,omitempty"`
 	// Resumes says that this upgrade was begun before.
 	Resumes bool `json:"resumes"`
 }
@@ -34,7 +36,7 @@ type PlannedNode struct {
 // Plan compares the bundle with what the cluster runs.
 func (c *Cluster) Plan(in *install.Install) Plan {
 	stops, _ := Stops(in)
-	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.Brings().Bytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.Brings().Bytes(), Nodes: []PlannedNode{}, Agents: c.unsigned(), Resumes: c.begun != nil}
 	stay := c.podsStay(in)
 	for _, n := range c.inOrder() {
 		role := "worker"
@@ -44,6 +46,16 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: !stay})
 	}
 	return p
+}
+
+// unsigned lists the nodes whose agents check no signature.
+func (c *Cluster) unsigned() (names []string) {
+	for _, n := range c.inOrder() {
+		if h := c.described[n.Name]; !h.Time.IsZero() && !h.Signed {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // inOrder are the nodes in the order in which they begin: this one, the other control planes, the workers.
@@ -62,8 +74,8 @@ func (c *Cluster) inOrder() []cluster.Node {
 	return nodes
 }
 
-// Empty says that nothing is to be done.
-func (p Plan) Empty() bool { return len(p.Changes) == 0 && !p.Resumes }
+// Empty reports whether nothing has to be done.
+func (p Plan) Empty() bool { return len(p.Changes) == 0 && len(p.Agents) == 0 && !p.Resumes }
 
 // String writes the plan for people.
 func (p Plan) String() string {
@@ -75,6 +87,9 @@ func (p Plan) String() string {
 	fmt.Fprintf(&b, "Kubernetes %s, at most %d MB for each node\n", strings.Join(way, " -> "), p.Bytes>>20)
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
+	}
+	if len(p.Agents) > 0 {
+		fmt.Fprintf(&b, "  agents of an earlier sealift are replaced, and then carry out only what a control plane has signed: %s\n", strings.Join(p.Agents, ", "))
 	}
 	b.WriteString("nodes, in this order:\n")
 	for n, of := range p.Nodes {

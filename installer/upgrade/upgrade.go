@@ -33,6 +33,7 @@ import (
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/kube"
 )
 
 // atOnce is how many nodes fetch files from this one at a time.
@@ -53,13 +54,14 @@ type Options struct {
 
 // Cluster is a cluster that is to be upgraded from this host, one of its control planes.
 type Cluster struct {
-	admin controlplane.Administrator
-	view  *cluster.View
-	about share.Cluster
-	own   string // the name of this node
-	nodes []cluster.Node
-	last  State  // the newest upgrade of this cluster; the zero State if there was none
-	begun *State // the upgrade that is not finished; nil if there is none
+	admin     controlplane.Administrator
+	view      *cluster.View
+	about     share.Cluster
+	own       string // the name of this node
+	nodes     []cluster.Node
+	described map[string]intent.Host // what the agents of nodes told last
+	last      State                  // the newest upgrade of this cluster; the zero State if there was none
+	begun     *State                 // the upgrade that is not finished; nil if there is none
 }
 
 // Open looks at the cluster of this host. An API that is not ready, such as after a loss of power, is waited for, and wait gets why.
@@ -82,6 +84,9 @@ func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 		return nil, err
 	}
 	if c.nodes, err = c.view.Nodes(ctx); err != nil {
+		return nil, err
+	}
+	if c.described, err = c.agents(ctx); err != nil {
 		return nil, err
 	}
 	if c.last, _, err = Read(ctx, admin.Client); err != nil && !errors.Is(err, ErrNone) {
@@ -307,17 +312,34 @@ func (r *run) stage(name string) Stage {
 	return r.state.Nodes[name].Stage
 }
 
-// prepareNode has another node prepare. The agent of an earlier sealift, which checks no signature, is replaced by that. It could not
-// prove that it runs on a control plane either, so the new one prepares again, and gets the whole Installer.
+// prepareNode has another node prepare. The agent of an earlier sealift, which checks no signature, is replaced by that. On a control
+// plane it also fails after that, because it cannot prove that it may have the Installer. So the new agent prepares again.
 func (r *run) prepareNode(ctx context.Context, n cluster.Node, signed bool) error {
-	if err := r.ask(ctx, n.Name, intent.Prepare); err != nil || signed {
+	err := r.ask(ctx, n.Name, intent.Prepare)
+	if signed || !n.ControlPlane() && err != nil {
 		return err
 	}
-	r.Say("node " + n.Name + ": its new agent carries out only what a control plane has signed")
-	if !n.ControlPlane() {
-		return nil
+	if replaced := r.awaitAgent(ctx, n.Name); replaced != nil {
+		return errors.Join(err, replaced)
 	}
+	r.Say("node " + n.Name + ": its new agent carries out only what a control plane has signed")
 	return r.ask(ctx, n.Name, intent.Prepare)
+}
+
+// agentTime is how long the new agent of a node may take to start.
+const agentTime = 2 * time.Minute
+
+// awaitAgent waits for the agent that checks signatures.
+func (r *run) awaitAgent(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	defer cancel()
+	return kube.Poll(ctx, lookPause, func(ctx context.Context) error {
+		hosts, err := r.agents(ctx)
+		if err == nil && !hosts[name].Signed {
+			err = kube.NotYet(fmt.Errorf("node %s still has the agent of an earlier sealift", name))
+		}
+		return err
+	})
 }
 
 // prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
@@ -332,10 +354,6 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err := r.reach(ctx, r.own, Prepared); err != nil {
 		return err
 	}
-	agents, err := r.agents(ctx)
-	if err != nil {
-		return err
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, n := range r.nodes {
@@ -343,7 +361,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			continue
 		}
 		group.Go(func() error {
-			if err := r.prepareNode(ctx, n, agents[n.Name].Signed); err != nil {
+			if err := r.prepareNode(ctx, n, r.described[n.Name].Signed); err != nil {
 				return err
 			}
 			return r.reach(ctx, n.Name, Prepared)
