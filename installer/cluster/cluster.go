@@ -109,10 +109,7 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err := run(ctx, k.Output, "kubeadm", args...); err != nil {
 		return err
 	}
-	if err := secureFiles(); err != nil {
-		return err
-	}
-	return LetAgentsApprove(ctx, k.Output)
+	return secureFiles()
 }
 
 // removeUnpaired removes keys from a folder whose certificate or public key kubeadm had not yet written when it was killed: it would

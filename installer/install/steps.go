@@ -141,7 +141,10 @@ func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 		state[seedState] = seed.ID
 		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.log) }
 	}
-	return state, by.Init(ctx)
+	if err := by.Init(ctx); err != nil {
+		return nil, err
+	}
+	return state, cluster.LetAgentsApprove(ctx, i.log)
 }
 
 func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
