@@ -40,21 +40,6 @@ func clientAt(n byte, timeout time.Duration) *http.Client {
 	}}
 }
 
-// floodTime is short in 'make test'. SEALIFT_FLOOD=40s makes it longer, and strict about the slowest health check: for a machine that does
-// nothing else.
-func floodTime(t *testing.T) (d time.Duration, strict bool) {
-	t.Helper()
-	text := os.Getenv("SEALIFT_FLOOD")
-	if text == "" {
-		return 6 * time.Second, false
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, true
-}
-
 // TestFloodingClientsLeaveOthersServed lets clients hold connections, requests and streams that they never read, on every path, while
 // another client downloads a bundle and a probe checks the health.
 func TestFloodingClientsLeaveOthersServed(t *testing.T) {
@@ -113,7 +98,10 @@ func withstands(t *testing.T, s *runningServer, bundle string, attack []flood.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	long, strict := floodTime(t)
+	long, strict, err := flood.Time()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	report, err := flood.Flood{Clients: attack, Time: long}.Start(t.Context(), program)

@@ -26,6 +26,7 @@ import (
 type Request struct {
 	Method, Path string
 	Range        string // of the header; "" for none
+	Token        string // sent as a bearer token; "" for none
 	Body         []byte
 }
 
@@ -86,6 +87,17 @@ func Main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// Time returns how long a test floods a server: 6 seconds, or what SEALIFT_FLOOD says, such as "40s". With the latter a test is strict about
+// the slowest answer: it is for a machine that does nothing else.
+func Time() (d time.Duration, strict bool, err error) {
+	text := os.Getenv("SEALIFT_FLOOD")
+	if text == "" {
+		return 6 * time.Second, false, nil
+	}
+	d, err = time.ParseDuration(text)
+	return d, true, err
 }
 
 // Start runs Main in another process: a program that calls it under that name. It has the lowest priority, since attackers of a real
@@ -244,6 +256,9 @@ func (s *streams) send(r Request) error {
 	if r.Range != "" {
 		fields = append(fields, [2]string{"range", r.Range})
 	}
+	if r.Token != "" {
+		fields = append(fields, [2]string{"authorization", "Bearer " + r.Token})
+	}
 	for _, f := range fields {
 		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) // a buffer takes all
 	}
@@ -307,6 +322,9 @@ func send(conn net.Conn, r Request) error {
 	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", r.Method, r.Path, len(r.Body))
 	if r.Range != "" {
 		fmt.Fprintf(&text, "Range: %s\r\n", r.Range)
+	}
+	if r.Token != "" {
+		fmt.Fprintf(&text, "Authorization: Bearer %s\r\n", r.Token)
 	}
 	text.WriteString("\r\n")
 	text.Write(r.Body)
