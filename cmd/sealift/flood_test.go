@@ -110,8 +110,8 @@ func withstands(t *testing.T, s *runningServer, bundle string, attack []flood.Cl
 	}
 	var group sync.WaitGroup
 	var downloaded atomic.Int64
-	group.Go(func() { download(t, ctx, bundle, &downloaded) })
-	took, most := probe(t, ctx, s)
+	group.Go(func() { download(ctx, t, bundle, &downloaded) })
+	took, most := probe(ctx, t, s)
 	group.Wait()
 	attacked, err := report()
 	if err != nil {
@@ -134,7 +134,7 @@ func withstands(t *testing.T, s *runningServer, bundle string, attack []flood.Cl
 }
 
 // probe checks the health until ctx ends, each time with another connection, and returns how long each check took.
-func probe(t *testing.T, ctx context.Context, s *runningServer) (took []time.Duration, descriptors int) {
+func probe(ctx context.Context, t *testing.T, s *runningServer) (took []time.Duration, descriptors int) {
 	client := clientAt(3, 10*time.Second)
 	for first := true; first || ctx.Err() == nil; first = false {
 		begin := time.Now()
@@ -156,7 +156,7 @@ func probe(t *testing.T, ctx context.Context, s *runningServer) (took []time.Dur
 }
 
 // download reads a bundle slowly, again and again, until ctx ends.
-func download(t *testing.T, ctx context.Context, bundle string, n *atomic.Int64) {
+func download(ctx context.Context, t *testing.T, bundle string, n *atomic.Int64) {
 	client := clientAt(4, 0)
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, bundle, nil)

@@ -239,15 +239,17 @@ func annotate(w *ocm.ManifestWork, refs []ocm.ConfigReference) error {
 	return err
 }
 
+// packItem is a manifest that pack divides.
+type packItem struct {
+	manifest map[string]any
+	id       string
+	order    int
+	size     int // in bytes, as JSON
+}
+
 // pack divides the manifests among works by name. Those that are in a work stay there while there is room. The others go
 // to the work with the most room, large ones first.
 func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, error) {
-	type item struct {
-		manifest map[string]any
-		id       string
-		order    int
-		size     int
-	}
 	home := make(map[string]string)
 	free := make(map[string]int)
 	for _, w := range a.Existing {
@@ -259,25 +261,25 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 			home[nameOf(m)] = w.Name
 		}
 	}
-	packed := make(map[string][]item)
-	put := func(name string, i item) {
+	packed := make(map[string][]packItem)
+	put := func(name string, i packItem) {
 		free[name] -= i.size
 		packed[name] = append(packed[name], i)
 	}
-	var all, left []item
+	var all, left []packItem
 	for order, m := range manifests {
 		text, err := json.Marshal(m)
 		if err != nil {
 			return nil, err
 		}
-		i := item{m, nameOf(m), order, len(text)}
+		i := packItem{m, nameOf(m), order, len(text)}
 		if i.size > maxManifest {
 			return nil, fmt.Errorf("%s has %d bytes; a manifest may have %d", i.id, i.size, maxManifest)
 		}
 		all = append(all, i)
 	}
 	// one that needs a work of its own takes its work before others do
-	slices.SortStableFunc(all, func(x, y item) int { return cmp.Compare(max(y.size, maxWork), max(x.size, maxWork)) })
+	slices.SortStableFunc(all, func(x, y packItem) int { return cmp.Compare(max(y.size, maxWork), max(x.size, maxWork)) })
 	for _, i := range all {
 		if name, found := home[i.id]; found && free[name] >= min(i.size, maxWork) {
 			put(name, i)
@@ -285,7 +287,7 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 			left = append(left, i)
 		}
 	}
-	slices.SortStableFunc(left, func(x, y item) int { return cmp.Compare(y.size, x.size) })
+	slices.SortStableFunc(left, func(x, y packItem) int { return cmp.Compare(y.size, x.size) })
 	next := 0
 	for _, i := range left {
 		best := ""
@@ -304,14 +306,19 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 		}
 		put(best, i)
 	}
+	return unpacked(packed), nil
+}
+
+// unpacked returns the manifests of each work in their own order.
+func unpacked(packed map[string][]packItem) map[string][]map[string]any {
 	works := make(map[string][]map[string]any, len(packed))
 	for name, items := range packed {
-		slices.SortFunc(items, func(x, y item) int { return cmp.Compare(x.order, y.order) })
+		slices.SortFunc(items, func(x, y packItem) int { return cmp.Compare(x.order, y.order) })
 		for _, i := range items {
 			works[name] = append(works[name], i.manifest)
 		}
 	}
-	return works, nil
+	return works
 }
 
 // isHook says whether a manifest runs before the add-on goes.

@@ -130,7 +130,7 @@ func (m *applier) waitStopped(ctx context.Context, namespace, selector string) e
 		}
 		for _, p := range pods.Items {
 			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-				return kube.NotYet(fmt.Errorf("Pod %s still runs", p.Name))
+				return kube.NotYet(fmt.Errorf("pod %s still runs", p.Name))
 			}
 		}
 		return nil

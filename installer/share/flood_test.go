@@ -93,7 +93,7 @@ func withstands(t *testing.T, n *node, other netip.Addr, attack []flood.Client) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	took := askUntil(t, ctx, n, other)
+	took := askUntil(ctx, t, n, other)
 	attacked, err := report()
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func peak(t *testing.T) int64 {
 }
 
 // askUntil asks for the bundle's index until ctx ends, each time with another connection, and returns how long each answer took.
-func askUntil(t *testing.T, ctx context.Context, n *node, from netip.Addr) (took []time.Duration) {
+func askUntil(ctx context.Context, t *testing.T, n *node, from netip.Addr) (took []time.Duration) {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 10 * time.Second}
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{

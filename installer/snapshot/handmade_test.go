@@ -73,7 +73,7 @@ func (h handmade) pack(t *testing.T, to []age.Recipient) []byte {
 
 func (h handmade) write(to io.Writer) (err error) {
 	w := writer{tar.NewWriter(to), h.Time, newSummary()}
-	file := func(name, content string) { err = errors.Join(err, w.file(name, 0o600, []byte(content))) }
+	file := func(name, content string) { err = errors.Join(err, w.file(name, []byte(content))) }
 	sealed := func(name string, by func(summary) (seal, error)) {
 		if by == nil {
 			return

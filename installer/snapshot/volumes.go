@@ -107,7 +107,7 @@ func (o *opened) writeVolume(ctx context.Context, to writer, v *Volume) (err err
 	if err != nil {
 		return err
 	}
-	return to.file(sumOf(*v), 0o600, text)
+	return to.file(sumOf(*v), text)
 }
 
 // parts writes an archive, whose size nobody knows before, as entries of a larger one.
@@ -143,7 +143,7 @@ func (p *parts) flush() error {
 	if len(p.buffer) == 0 {
 		return nil
 	}
-	err := p.to.file(partOf(p.volume, p.next), 0o600, p.buffer)
+	err := p.to.file(partOf(p.volume, p.next), p.buffer)
 	p.buffer = p.buffer[:0]
 	p.next++
 	return err

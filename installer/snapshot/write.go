@@ -75,7 +75,7 @@ func (o *opened) writeIndex(to writer) error {
 	if len(text) > maxIndex {
 		return fmt.Errorf("its index would have %d bytes, and %d is the most: %d files and %d volumes were left out", len(text), maxIndex, len(o.index.LeftOut), len(o.index.VolumesLeftOut))
 	}
-	if err := to.file(indexName, 0o600, text); err != nil {
+	if err := to.file(indexName, text); err != nil {
 		return err
 	}
 	digest := to.sum.Sum(nil)
@@ -97,7 +97,7 @@ func (o *opened) writeSeal(to writer, name string) (seal, error) {
 	if err != nil {
 		return seal{}, err
 	}
-	return signed, to.file(name, 0o600, text)
+	return signed, to.file(name, text)
 }
 
 // writeFile copies a file of the host, which must still be as the index has it.
@@ -139,8 +139,8 @@ func (w writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w writer) file(name string, mode fs.FileMode, content []byte) error {
-	if err := w.entry(name, mode, int64(len(content))); err != nil {
+func (w writer) file(name string, content []byte) error {
+	if err := w.entry(name, 0o600, int64(len(content))); err != nil {
 		return err
 	}
 	_, err := w.Write(content)

@@ -335,7 +335,8 @@ func TestClientThatReadsNothingLosesItsConnections(t *testing.T) {
 	}
 	for n := range perClient {
 		select {
-		case <-ended:
+		case err := <-ended:
+			t.Log(err)
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d of %d clients that read nothing still hold their connections", perClient-n, perClient)
 		}

@@ -51,10 +51,10 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		case c != nil && c.hold == nil:
 			w.Header().Set("Connection", "close") // its place in the reserve is for the next one
 			if !healthy {
-				next = http.HandlerFunc(l.options.Refuse)
+				next = l.options.Refuse
 			}
 		case answer == refused && !healthy:
-			next = http.HandlerFunc(l.options.Refuse)
+			next = l.options.Refuse
 		}
 		next.ServeHTTP(q, r.WithContext(context.WithValue(ctx, requestKey{}, q)))
 		q.flush()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -39,7 +40,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	defer w.mu.Unlock()
 	rest := p
 	if len(w.held) > 0 {
-		rest = append(w.held, p...)
+		rest = slices.Concat(w.held, p)
 		w.held = nil
 	}
 	var out bytes.Buffer

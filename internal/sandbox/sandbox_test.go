@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -17,9 +18,11 @@ var (
 	echo  = sandbox.Define("echo", func(in string, _ sandbox.Ask) (string, error) { return in, nil })
 	fails = sandbox.Define("fails", func(in string, _ sandbox.Ask) (string, error) { return "", errors.New(in) })
 	spin  = sandbox.Define("spin", func(in string, _ sandbox.Ask) (string, error) {
-		for in != "" {
+		for n := 0; ; n++ {
+			if n < 0 {
+				return in, nil // a number of 64 bits takes centuries
+			}
 		}
-		return "", nil
 	})
 	sleep = sandbox.Define("sleep", func(d time.Duration, _ sandbox.Ask) (int, error) { time.Sleep(d); return os.Getpid(), nil })
 	eat   = sandbox.Define("eat", func(bytes int, _ sandbox.Ask) (int, error) {
@@ -44,7 +47,11 @@ var (
 	missing     = sandbox.Define("missing", func(in string, _ sandbox.Ask) (string, error) { return in, nil })
 )
 
+// deeper goes on until the stack is full, or n is too large for it to be.
 func deeper(n int) int {
+	if n == math.MaxInt {
+		return 0
+	}
 	var block [1 << 10]byte
 	block[n%len(block)] = 1
 	return deeper(n+1) + int(block[0])

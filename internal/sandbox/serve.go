@@ -47,14 +47,14 @@ func Main(tasks ...Served) {
 		<-exceeded
 		os.Exit(exitCPU)
 	}()
-	if err := serve(newWire(os.Stdin, out), tasks); err != nil && !errors.Is(err, io.EOF) {
+	if err := serve(newWire(os.Stdin, out), tasks); !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// serve runs tasks until the input ends.
+// serve runs tasks until the input ends, which is io.EOF.
 func serve(w *wire, tasks []Served) error {
 	base, err := mapped()
 	if err != nil {
