@@ -168,8 +168,7 @@ func (a *agent) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = kube.New(a.local, kube.Options{}).Apply(ctx, kube.Set{Name: "fleet-definitions", Namespace: Namespace}, objects, kube.ApplyOptions{Force: true})
-	if err != nil {
+	if err := crd.Apply(ctx, a.local, Namespace, objects); err != nil {
 		return err
 	}
 	return ensure.Namespace(ctx, a.reader.CoreV1(), ocm.DefaultInstallNamespace)

@@ -64,7 +64,7 @@ func upgrade(o object, kind string) error {
 			annotate(o, InstallNamespace, fmt.Sprint(ns))
 		}
 		upgradeStatus(child(o, "status"), left)
-	case "AddOnDeploymentConfig":
+	case "AddOnDeploymentConfig", "AddOnTemplate":
 	default:
 		return errors.New("the kind has one version only")
 	}
@@ -100,7 +100,7 @@ func downgrade(o object, kind string) error {
 			spec["installNamespace"] = ns
 		}
 		downgradeStatus(child(o, "status"), left)
-	case "AddOnDeploymentConfig":
+	case "AddOnDeploymentConfig", "AddOnTemplate":
 	default:
 		return errors.New("the kind has one version only")
 	}

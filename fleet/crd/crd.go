@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -30,7 +32,8 @@ type Conversion struct {
 	CA []byte
 }
 
-// Hub returns the definitions and the policies for a hub. Kinds with two versions are converted by the webhook.
+// Hub returns the definitions and the policies for a hub. The webhook converts kinds whose versions differ. Where they do not, the API
+// server converts by itself, so the objects can be read while no hub runs.
 func Hub(c Conversion) ([]*unstructured.Unstructured, error) {
 	list, err := read("hub", "caaph")
 	if err != nil {
@@ -44,11 +47,25 @@ func Hub(c Conversion) ([]*unstructured.Unstructured, error) {
 		if len(versions) < 2 {
 			continue
 		}
-		if err := unstructured.SetNestedMap(o.Object, c.strategy(), "spec", "conversion"); err != nil {
+		conversion := map[string]any{"strategy": "None"}
+		if !sameSchemas(versions) {
+			conversion = c.strategy()
+		}
+		if err := unstructured.SetNestedMap(o.Object, conversion, "spec", "conversion"); err != nil {
 			return nil, fmt.Errorf("definition %s: %w", o.GetName(), err)
 		}
 	}
 	return list, nil
+}
+
+// sameSchemas reports whether all versions of a kind have the same fields.
+func sameSchemas(versions []any) bool {
+	var schemas []any
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		schemas = append(schemas, version["schema"])
+	}
+	return !slices.ContainsFunc(schemas, func(s any) bool { return !reflect.DeepEqual(s, schemas[0]) })
 }
 
 // Managed returns the definitions for a cluster that an agent looks after.

@@ -151,8 +151,7 @@ func install(ctx context.Context, cluster *kube.Cluster, namespace string, c crd
 	if err != nil {
 		return err
 	}
-	set := kube.Set{Name: "fleet-definitions", Namespace: namespace}
-	_, err = kube.New(cluster, kube.Options{}).Apply(ctx, set, definitions, kube.ApplyOptions{Force: true})
+	err = crd.Apply(ctx, cluster, namespace, definitions)
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; 'sealift fleet hub --print-rbac' prints the rights that this version needs: apply them", err)
 	}
