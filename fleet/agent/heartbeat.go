@@ -21,7 +21,9 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/status"
 )
 
 // mapper knows the kinds that an agent uses on the hub.
@@ -193,9 +195,6 @@ func (a *agent) resources(ctx context.Context) (capacity, allocatable map[string
 	return capacity, allocatable, nil
 }
 
-// addOnGrace is how old the Lease of an add-on may be.
-const addOnGrace = 5 * time.Minute
-
 // reportAddOns looks at the Leases of add-ons whose health nobody else reports (O-36).
 func (a *agent) reportAddOns(ctx context.Context) error {
 	var list ocm.List[ocm.ManagedClusterAddOn]
@@ -215,23 +214,25 @@ func (a *agent) reportAddOn(ctx context.Context, before *ocm.ManagedClusterAddOn
 	if before.Status.HealthCheck.Mode == ocm.HealthCustomized || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	if host := before.Annotations[deploy.HostingCluster]; host != "" && host != a.Cluster {
+		return nil // its Lease is on that cluster, and the hub looks at it
+	}
 	after, ok := before.DeepCopyObject().(*ocm.ManagedClusterAddOn)
 	if !ok {
 		return nil
 	}
 	namespace := namespaceOf(before)
 	lease, err := a.reader.CoordinationV1().Leases(namespace).Get(ctx, before.Name, metav1.GetOptions{})
+	var c status.Condition
 	switch {
 	case apierrors.IsNotFound(err):
-		set(&after.Status.Conditions, "Available", "Unknown", "ManagedClusterAddOnLeaseNotFound",
-			fmt.Sprintf("The status of %s add-on is unknown: there is no Lease %s/%s on the cluster", before.Name, namespace, before.Name))
+		c = status.NoLease(before.Name, namespace, "the cluster")
 	case err != nil:
 		return err
-	case lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > addOnGrace:
-		set(&after.Status.Conditions, "Available", "False", "ManagedClusterAddOnLeaseUpdateStopped", before.Name+" add-on is not available.")
 	default:
-		set(&after.Status.Conditions, "Available", "True", "ManagedClusterAddOnLeaseUpdated", before.Name+" add-on is available.")
+		c = status.Leased(before.Name, lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) <= status.LeaseGrace)
 	}
+	set(&after.Status.Conditions, c.Type, c.Status, c.Reason, c.Message)
 	if err := client.IgnoreNotFound(a.patchStatus(ctx, before, after)); !apierrors.IsConflict(err) {
 		return err
 	}

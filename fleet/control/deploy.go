@@ -23,17 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealift/sealift/fleet/deploy"
-	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/fleet/template"
 )
-
-// hostedFor is the index of works by the add-on that they belong to, if it is one of another cluster. hostedBy is the index
-// of add-ons by the cluster that hosts their agents.
-const hostedFor, hostedBy = "hostedFor", "hostedBy"
 
 // clusterAddOns deploys add-ons on clusters, and tells how they are.
 func (c *controllers) clusterAddOns() error {
@@ -42,12 +37,13 @@ func (c *controllers) clusterAddOns() error {
 		For(&ocm.ManagedClusterAddOn{}).
 		Watches(&ocm.ManifestWork{}, last(func(_ context.Context, o client.Object) []reconcile.Request {
 			labels := o.GetLabels()
-			if labels[ocm.AddOnLabel] == "" {
+			addOn := types.NamespacedName{
+				Namespace: cmp.Or(labels[leaseCluster], labels[ocm.AddOnNamespaceLabel], o.GetNamespace()), Name: cmp.Or(labels[leaseAddOn], labels[ocm.AddOnLabel]),
+			}
+			if addOn.Name == "" {
 				return nil
 			}
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{
-				Namespace: cmp.Or(labels[ocm.AddOnNamespaceLabel], o.GetNamespace()), Name: labels[ocm.AddOnLabel],
-			}}}
+			return []reconcile.Request{{NamespacedName: addOn}}
 		})).
 		Watches(&ocm.ManifestWork{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			for _, request := range r.contesting(ctx, e.Object.GetNamespace()) {
@@ -65,26 +61,6 @@ func (c *controllers) clusterAddOns() error {
 	return c.sharded(b, r, every[ocm.ManagedClusterAddOn](c.Client))
 }
 
-// indexHosted makes the indexes of what is hosted.
-func indexHosted(ctx context.Context, h *hub.Hub) error {
-	err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManifestWork{}, hostedFor, func(o client.Object) []string {
-		labels := o.GetLabels()
-		if labels[ocm.AddOnNamespaceLabel] == "" {
-			return nil
-		}
-		return []string{labels[ocm.AddOnNamespaceLabel] + "/" + labels[ocm.AddOnLabel]}
-	})
-	if err != nil {
-		return err
-	}
-	return h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, hostedBy, func(o client.Object) []string {
-		if host := o.GetAnnotations()[deploy.HostingCluster]; host != "" {
-			return []string{host}
-		}
-		return nil
-	})
-}
-
 // clusterAddOns reconciles ManagedClusterAddOns.
 type clusterAddOns struct {
 	*controllers
@@ -99,6 +75,7 @@ type place struct {
 	gone          bool                // the cluster
 	hosting       *ocm.ManagedCluster // nil if no cluster of this hub hosts the agent
 	works         []ocm.ManifestWork  // on both clusters, and on those that hosted the agent before
+	lease         status.Condition    // what the Lease of a hosted agent says, if that is the health
 }
 
 // Reconcile looks at one add-on on one cluster.
@@ -140,20 +117,32 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	if p.gone { // until it appears (O-10)
 		return reconcile.Result{}, nil
 	}
+	again, err := r.deployOne(ctx, &p)
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// deployOne deploys an add-on and reports how it is, and returns when to look again.
+func (r *clusterAddOns) deployOne(ctx context.Context, p *place) (again time.Duration, err error) {
 	var addOn ocm.ClusterManagementAddOn
-	if err := r.Get(ctx, types.NamespacedName{Name: p.addOn.Name}, &addOn); err != nil || install.Unmanaged(addOn.Annotations) {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.Get(ctx, types.NamespacedName{Name: p.addOn.Name}, &addOn); client.IgnoreNotFound(err) != nil {
+		return 0, err
 	}
-	if err := r.update(ctx, &p, &addOn); err != nil {
-		return reconcile.Result{}, err
+	if p.lease, again, err = r.hostedLease(ctx, *p, scene.UsesTemplate(&addOn)); err != nil {
+		return 0, err
 	}
-	if wait, err := r.tell(ctx, p); err != nil || wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, err
+	if addOn.Name == "" || install.Unmanaged(addOn.Annotations) {
+		return again, r.unwatched(ctx, p.addOn, p.lease)
 	}
-	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") {
-		return reconcile.Result{RequeueAfter: registrationRetry}, nil
+	if err := r.update(ctx, p, &addOn); err != nil {
+		return 0, err
 	}
-	return reconcile.Result{}, nil
+	if wait, err := r.tell(ctx, *p); err != nil || wait > 0 {
+		return wait, err
+	}
+	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") && (again == 0 || again > registrationRetry) {
+		again = registrationRetry
+	}
+	return again, nil
 }
 
 // registrationRetry is how often the hub looks at what a registration lacks: nobody watches Secrets and roles.
@@ -196,6 +185,10 @@ func (r *clusterAddOns) health(a *ocm.ManagedClusterAddOn, p place) {
 	state := meta.FindStatusCondition(p.cluster.Status.Conditions, scene.Available)
 	if state != nil && state.Status == metav1.ConditionUnknown {
 		r.set(&a.Status.Conditions, "Available", "Unknown", state.Reason, state.Message)
+		return
+	}
+	if c := p.lease; c != (status.Condition{}) {
+		r.set(&a.Status.Conditions, c.Type, c.Status, c.Reason, c.Message)
 		return
 	}
 	if a.Status.HealthCheck.Mode != ocm.HealthCustomized || len(p.works) == 0 && meta.FindStatusCondition(a.Status.Conditions, "ManifestApplied") == nil {

@@ -90,7 +90,7 @@ func (c *controllers) deleteWork(ctx context.Context, w *ocm.ManifestWork) error
 func (r *clusterAddOns) clean(ctx context.Context, addOn types.NamespacedName) error {
 	gone := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: addOn.Namespace, Name: addOn.Name}}
 	works, err := r.works(ctx, gone)
-	errs := []error{err, r.revoke(ctx, gone, nil)}
+	errs := []error{err, r.revoke(ctx, gone, nil), r.cleanLeases(ctx, gone)}
 	for i := range works {
 		w := &works[i]
 		owner := metav1.GetControllerOf(w)

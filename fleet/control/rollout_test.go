@@ -160,6 +160,8 @@ func TestAddOnIsRolledOut(t *testing.T) {
 	g.conflict()
 	t.Log("another cluster hosts an agent")
 	g.hosting()
+	t.Log("a hosted agent renews its Lease on another cluster")
+	g.hostedLeases()
 	t.Log("an agent gets certificates and rights on the hub")
 	g.registration()
 }
