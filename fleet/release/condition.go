@@ -16,6 +16,12 @@ import (
 func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition) []Condition {
 	ready := proxiesReady(releases)
 	for _, r := range releases {
+		if !r.DeletionTimestamp.IsZero() { // its deletion is a generation that nobody observes
+			if specs == (Condition{}) {
+				specs = Condition{"HelmReleaseProxySpecsUpToDate", "False", "HelmReleaseProxySpecsUpdating", deleting(r)}
+			}
+			continue
+		}
 		if r.Generation != r.Status.ObservedGeneration {
 			if specs == (Condition{}) {
 				specs = Condition{
@@ -35,8 +41,20 @@ func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition
 	return []Condition{summarize(specs, ready), ready, specs}
 }
 
-// proxiesReady gathers condition Ready of the releases. Those that say the same share a line.
+// deleting says that a release is uninstalled from a cluster that is not selected any more, and what holds that up.
+func deleting(r caaph.HelmReleaseProxy) string {
+	message := fmt.Sprintf("Helm release proxy '%s' is being deleted: its release is uninstalled from cluster '%s'", r.Name, r.Spec.ClusterRef.Name)
+	if c := meta.FindStatusCondition(r.Status.Conditions, "Ready"); c != nil && c.Status != "True" && c.Message != "" {
+		message += ": " + strings.TrimPrefix(c.Message, "* ")
+	}
+	return message
+}
+
+// proxiesReady gathers condition Ready of the releases. Those that say the same share a line. Without releases, all are ready.
 func proxiesReady(releases []caaph.HelmReleaseProxy) Condition {
+	if len(releases) == 0 {
+		return Condition{Type: "HelmReleaseProxiesReady", Status: "True", Reason: "Ready"}
+	}
 	ready := Condition{Type: "HelmReleaseProxiesReady", Status: "True", Reason: "InfoReported"}
 	sources := make(map[string][]string)
 	var messages []string

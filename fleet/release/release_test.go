@@ -207,7 +207,8 @@ func TestAggregate(t *testing.T) {
 		return r
 	}
 	got := release.Aggregate(nil, release.Condition{}, release.Condition{})
-	if got[0].Status != "True" || got[1].Status != "True" || got[2].Reason != "UpToDate" {
+	// upstream counts none as ready, with the reason that its other conditions have (cluster-api-addon-provider-helm, aggregateHelmReleaseProxyReadyCondition)
+	if got[0].Status != "True" || got[1] != (release.Condition{Type: "HelmReleaseProxiesReady", Status: "True", Reason: "Ready"}) || got[2].Reason != "UpToDate" {
 		t.Errorf("without releases: %+v", got)
 	}
 	got = release.Aggregate([]caaph.HelmReleaseProxy{
@@ -223,6 +224,18 @@ func TestAggregate(t *testing.T) {
 	got = release.Aggregate([]caaph.HelmReleaseProxy{late}, release.Condition{}, had)
 	if got[1] != had || got[2].Message != "Helm release proxy 'a' is not updated yet" || got[0].Status != "False" {
 		t.Errorf("while one is updated: %+v", got)
+	}
+	// its cluster is not selected any more; the deletion raises the generation
+	leaving := ready("a", "False", "* HelmReleaseReady: cannot reach it")
+	leaving.Generation, leaving.Status.ObservedGeneration, leaving.DeletionTimestamp, leaving.Spec.ClusterRef.Name = 3, 2, new(metav1.Now()), "oslo"
+	got = release.Aggregate([]caaph.HelmReleaseProxy{leaving, ready("b", "True", "")}, release.Condition{}, had)
+	const gone = "Helm release proxy 'a' is being deleted: its release is uninstalled from cluster 'oslo': HelmReleaseReady: cannot reach it"
+	if got[2].Message != gone || got[1].Status != "False" || !strings.Contains(got[1].Message, "HelmReleaseProxy/a") {
+		t.Errorf("while one is deleted: %+v", got)
+	}
+	reinstalled := release.Condition{Type: "HelmReleaseProxySpecsUpToDate", Status: "False", Reason: "HelmReleaseProxyReinstalling", Message: "preparing"}
+	if got = release.Aggregate([]caaph.HelmReleaseProxy{leaving}, reinstalled, had); got[2] != reinstalled {
+		t.Errorf("while one is reinstalled: %+v", got)
 	}
 }
 
