@@ -152,7 +152,7 @@ func connectLocal(o Options) (*agent, error) {
 	if a.reader, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
 		return nil, err
 	}
-	a.marks = marks{client: a.reader.CoreV1(), known: make(map[string]*corev1.ConfigMap)}
+	a.marks = marks{client: a.reader.CoreV1(), cluster: o.Cluster, known: make(map[string]*corev1.ConfigMap)}
 	return a, nil
 }
 

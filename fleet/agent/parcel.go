@@ -246,7 +246,11 @@ func (w *carrier) origin(one parcel.Work) (*ocm.ManifestWork, signature.PublicKe
 func (w *carrier) recall(ctx context.Context) (memory seal.Memory, err error) {
 	w.marks.mu.Lock()
 	defer w.marks.mu.Unlock()
-	had, err := w.marks.read(ctx, nameOfMarks(w.key))
+	name, err := w.marks.nameFor(ctx, w.key)
+	if err != nil {
+		return nil, err
+	}
+	had, err := w.marks.read(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
 	}
@@ -297,7 +301,11 @@ func (w *carrier) remember(ctx context.Context, change func(seal.Memory, *parcel
 	}
 	w.marks.mu.Lock()
 	defer w.marks.mu.Unlock()
-	return w.marks.change(ctx, nameOfMarks(w.key), func(m seal.Memory, data map[string]string) error {
+	name, err := w.marks.nameFor(ctx, w.key)
+	if err != nil {
+		return err
+	}
+	return w.marks.change(ctx, name, func(m seal.Memory, data map[string]string) error {
 		change(m, &w.last)
 		text, err := json.Marshal(w.last)
 		data[parcelField] = string(text)

@@ -116,13 +116,17 @@ func (a *agent) reportRefusals(conditions *[]metav1.Condition) {
 	set(conditions, seal.Verified, "False", string(first.Reason), fmt.Sprintf("work %s (%d in all): %s", names[0], len(names), first.Error()))
 }
 
-// marksName is the beginning of the names of ConfigMaps with marks. The rest is the beginning of the key's fingerprint: a
-// sequence belongs to a key.
+// marksName is the beginning of the names of ConfigMaps with marks. The rest is the beginning of the key's fingerprint. A sequence belongs
+// to a key and to the name of the cluster: under another name, the hub counts from one.
 const marksName = "sealift-fleet-sequence-"
 
-// marks keeps what the cluster remembers of the hub's sequence, in a ConfigMap of the cluster for each key.
+// clusterField is the field beside the marks that names the cluster whose sequence they are of. Older agents wrote none.
+const clusterField = "Cluster"
+
+// marks keeps what the cluster remembers of the hub's sequence, in a ConfigMap of the cluster for each key and name of the cluster.
 type marks struct {
-	client corev1client.ConfigMapsGetter
+	client  corev1client.ConfigMapsGetter
+	cluster string
 
 	mu    sync.Mutex
 	known map[string]*corev1.ConfigMap // by name
@@ -136,7 +140,30 @@ func nameOfMarks(key signature.PublicKey) string {
 func (m *marks) take(ctx context.Context, key signature.PublicKey, change func(seal.Memory) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.change(ctx, nameOfMarks(key), func(memory seal.Memory, _ map[string]string) error { return change(memory) })
+	name, err := m.nameFor(ctx, key)
+	if err != nil {
+		return err
+	}
+	return m.change(ctx, name, func(memory seal.Memory, _ map[string]string) error { return change(memory) })
+}
+
+// nameFor returns the name of the ConfigMap for a key. The first name that the cluster had has the plain one, others append theirs.
+func (m *marks) nameFor(ctx context.Context, key signature.PublicKey) (string, error) {
+	name := nameOfMarks(key)
+	first, err := m.read(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("read what is remembered of works: %w", err)
+	}
+	if !m.ours(first) {
+		m.known[name] = first // nobody changes it any more
+		name += "-" + m.cluster
+	}
+	return name, nil
+}
+
+// ours reports whether marks are those of the present name of the cluster.
+func (m *marks) ours(marks *corev1.ConfigMap) bool {
+	return marks.Data[clusterField] == "" || marks.Data[clusterField] == m.cluster
 }
 
 // gone remembers that a work was deleted.
@@ -149,7 +176,7 @@ func (m *marks) gone(ctx context.Context, work string) error {
 	}
 	for i := range list.Items {
 		name := list.Items[i].Name
-		if _, remembered := list.Items[i].Data[work]; !remembered || !strings.HasPrefix(name, marksName) {
+		if _, remembered := list.Items[i].Data[work]; !remembered || !strings.HasPrefix(name, marksName) || !m.ours(&list.Items[i]) {
 			continue
 		}
 		err := m.change(ctx, name, func(memory seal.Memory, _ map[string]string) error {
@@ -189,6 +216,7 @@ func (m *marks) change(ctx context.Context, name string, change func(seal.Memory
 		}
 		next.Data[work] = string(text)
 	}
+	next.Data[clusterField] = m.cluster
 	switch {
 	case maps.Equal(had.Data, next.Data):
 		return nil

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/seal"
+)
+
+// TestSequenceBelongsToTheNameOfTheCluster has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
+// rome: that is no hub that was restored from a backup. What oslo has accepted stays accepted, and no later name forgets it.
+func TestSequenceBelongsToTheNameOfTheCluster(t *testing.T) {
+	private, err := signature.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := private.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	local := fake.NewClientset(&corev1.ConfigMap{ // an older agent named no cluster
+		ObjectMeta: metav1.ObjectMeta{Name: nameOfMarks(key), Namespace: Namespace, ResourceVersion: "1"},
+		Data: map[string]string{
+			"addon-a-deploy-0": fmt.Sprintf(`{"sequence":57,"time":%q,"digest":"x"}`, now.Add(-time.Hour).Format(time.RFC3339)),
+			parcelField:        `{"sequence":9,"report":17,"done":true}`,
+		},
+	})
+	local.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if create, ok := action.(clienttesting.CreateAction); ok {
+			create.GetObject().(*corev1.ConfigMap).ResourceVersion = "1" // as an API server does
+		}
+		return false, nil, nil
+	})
+	accept := func(m *marks, sequence int64, digest string) seal.Reason {
+		t.Helper()
+		s := seal.Seal{Statement: seal.Statement{Cluster: m.cluster, Work: "addon-a-deploy-0", Sequence: sequence, Time: now, Digest: digest}}
+		err := m.take(t.Context(), key, func(memory seal.Memory) error {
+			mark, fresh, err := seal.Policy{Cluster: m.cluster}.Order(s, memory, now)
+			if fresh {
+				memory[s.Work] = mark
+			}
+			return err
+		})
+		var refused *seal.Refusal
+		if errors.As(err, &refused) {
+			return refused.Reason
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seal.Accepted
+	}
+	as := func(cluster string) *marks {
+		return &marks{client: local.CoreV1(), cluster: cluster, known: make(map[string]*corev1.ConfigMap)}
+	}
+	for _, step := range []struct {
+		cluster  string
+		sequence int64
+		digest   string
+		want     seal.Reason
+	}{
+		{"oslo", 58, "y", seal.Accepted},
+		{"rome", 1, "z", seal.Accepted},
+		{"rome", 2, "z", seal.Accepted},
+		{"rome", 1, "z", seal.Older},
+		{"oslo", 57, "x", seal.Older},
+		{"oslo", 59, "x", seal.Accepted},
+	} {
+		if got := accept(as(step.cluster), step.sequence, step.digest); got != step.want {
+			t.Errorf("%s, number %d: got %s, want %s", step.cluster, step.sequence, got, step.want)
+		}
+	}
+	if err := as("rome").gone(t.Context(), "addon-a-deploy-0"); err != nil {
+		t.Fatal(err)
+	}
+	if got := accept(as("oslo"), 60, "x"); got != seal.Accepted {
+		t.Errorf("after rome's work is gone: %s", got)
+	}
+	w := &carrier{agent: &agent{marks: marks{client: local.CoreV1(), cluster: "rome", known: make(map[string]*corev1.ConfigMap)}}, key: key}
+	if _, err := w.recall(t.Context()); err != nil || w.last.Sequence != 0 || w.last.Report != 17 {
+		t.Errorf("the parcels of rome begin with %+v, %v", w.last, err)
+	}
+}
