@@ -142,21 +142,35 @@ func (i *Installer) override(flag Flag, value string, hasValue bool) error {
 		return err
 	}
 	if s.versionless {
-		i.set(s.key, diag.Pos{}, Options{f.key: v})
+		i.set(s.key, diag.Pos{}, Options{f.key: flag.added(i.Section(s.key).Options[f.key], v)})
 		return nil
 	}
 	at := slices.IndexFunc(i.AddOns, func(a AddOn) bool { return a.Name == AddOnName(flag.Key) })
-	switch version, isText := v.(string); {
+	version, isText := v.(string)
+	if flag.Key == "kubernetes" {
+		version = strings.TrimPrefix(version, "v")
+	}
+	switch {
 	case at < 0:
 		return fmt.Errorf("%w %s", errAbsent, flag.Key)
 	case flag.Option != "version":
-		i.AddOns[at].Options = over(i.AddOns[at].Options, Options{f.key: v})
+		i.AddOns[at].Options = over(i.AddOns[at].Options, Options{f.key: flag.added(i.AddOns[at].Options[f.key], v)})
 	case !isText || !addOnVersion.MatchString(version):
 		return fmt.Errorf("bad version %q of %s", value, flag.Key)
 	default:
 		i.AddOns[at].Version = version
 	}
 	return nil
+}
+
+// added returns the value of an option after a word gave it value. In kURL's bashmerge, two words add to a list; any other replaces.
+func (f Flag) added(was, value any) any {
+	list, isList := was.([]any)
+	if !isList || f.Name != "additional-no-proxy-addresses" && f.Name != "velero-server-flags" {
+		return value
+	}
+	more, _ := value.([]any)
+	return slices.Concat(list, more)
 }
 
 // parse converts a command-line value to the field's type.

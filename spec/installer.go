@@ -31,11 +31,18 @@ func metadataKeys() []string {
 
 func (p *parser) installer(root *yaml.Node) *Installer {
 	i := &Installer{}
-	fields := p.Fields(root, "the document", topLevel()...)
-	i.APIVersion = p.oneOf(root, fields, "apiVersion", APIVersion, KurlAPIVersion)
-	p.oneOf(root, fields, "kind", Kind)
+	if _, version := find(root, "apiVersion"); version != nil && version.Value == LegacyAPIVersion {
+		p.legacy = true
+	}
+	fields := p.fields(i, root, "the document", topLevel()...)
+	if i.APIVersion = KurlAPIVersion; !p.legacy {
+		i.APIVersion = p.oneOf(root, fields, "apiVersion", APIVersion, KurlAPIVersion)
+	}
+	if fields["kind"] != nil || !p.legacy {
+		p.oneOf(root, fields, "kind", Kind)
+	}
 	if metadata := fields["metadata"]; metadata != nil && p.IsMapping(metadata, "metadata") {
-		if name := p.Fields(metadata, "metadata", metadataKeys()...)["name"]; name != nil {
+		if name := p.fields(i, metadata, "metadata", metadataKeys()...)["name"]; name != nil {
 			i.Name = p.Text(name, "metadata.name")
 		}
 	}
@@ -46,6 +53,21 @@ func (p *parser) installer(root *yaml.Node) *Installer {
 		p.spec(i, spec)
 	}
 	return i
+}
+
+// fields returns the values of a mapping by key. LegacyAPIVersion allows unknown keys; other versions do not.
+func (p *parser) fields(i *Installer, n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
+	if !p.legacy {
+		return p.Fields(n, what, known...)
+	}
+	values := map[string]*yaml.Node{}
+	for at := 0; at+1 < len(n.Content); at += 2 {
+		key := n.Content[at]
+		if values[key.Value] = n.Content[at+1]; !slices.Contains(known, key.Value) {
+			p.migrated(i, key, "leave it out", "%s in %s has no effect", key.Value, what)
+		}
+	}
+	return values
 }
 
 func (p *parser) oneOf(root *yaml.Node, fields map[string]*yaml.Node, key string, allowed ...string) string {
@@ -63,6 +85,7 @@ func (p *parser) oneOf(root *yaml.Node, fields map[string]*yaml.Node, key string
 
 func (p *parser) spec(i *Installer, n *yaml.Node) {
 	names := map[string]*yaml.Node{}
+	p.migrate(i, n)
 	for at := 0; at+1 < len(n.Content); at += 2 {
 		key, body := n.Content[at], n.Content[at+1]
 		if !addOnKey.MatchString(key.Value) {
@@ -82,6 +105,11 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 			continue
 		}
 		names[name] = key
+		if p.unchosen(key.Value, body) {
+			p.migrated(i, key, "remove it, or name a version", "%s is not chosen: it has no version", key.Value)
+			p.removed = append(p.removed, name)
+			continue
+		}
 		if body.ShortTag() == "!!null" {
 			body = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
 		}

@@ -29,15 +29,39 @@ func Load(path string) (*Installer, error) {
 
 // Parse reads an Installer. name stands for the document in positions. If the document is wrong, the error is a diag.Errors
 // with its mistakes, a hundred at most. Any other error comes from reading r.
-func Parse(name string, r io.Reader) (*Installer, error) { return read(name, r, false) }
+func Parse(name string, r io.Reader) (*Installer, error) {
+	var p parser
+	i, err := p.read(name, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
 
-// read reads an Installer or, if partial is set, a patch.
-func read(name string, r io.Reader, partial bool) (*Installer, error) {
+// Salvage reads what can be read of an Installer with mistakes. lost names each part that it left out, such as an option that does not
+// exist or has a wrong type. An add-on may lack its version, and the document its API version and kind. The error is a diag.Errors if
+// the document is not YAML that Parse reads, or not a mapping.
+func Salvage(name string, r io.Reader) (i *Installer, lost []diag.Finding, err error) {
+	var p parser
+	if i, err = p.read(name, r); err != nil {
+		return nil, nil, err
+	}
+	if i.APIVersion != APIVersion {
+		i.APIVersion = KurlAPIVersion
+	}
+	return i, p.Findings(), nil
+}
+
+// read reads a document. Its mistakes are p's findings; the error is for a document without a mapping to read.
+func (p *parser) read(name string, r io.Reader) (*Installer, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read installer %s: %w", name, err)
 	}
-	p := parser{Reader: strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}, partial: partial}
+	p.Reader = strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}
 	if len(data) > MaxSize {
 		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", MaxSize)
 		return nil, p.Err()
@@ -50,11 +74,7 @@ func read(name string, r io.Reader, partial bool) (*Installer, error) {
 		p.Errorf(diag.Pos{File: name}, "", "more than %d values; a list as long as that belongs into a file of an add-on", maxValues)
 		return nil, p.Err()
 	}
-	installer := p.installer(root)
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	return installer, nil
+	return p.installer(root), nil
 }
 
 // maxValues is the most values that an Installer has. A value takes about 1 KiB while an Installer is read and written again, and a server
@@ -72,7 +92,9 @@ func values(n *yaml.Node) (count int) {
 
 type parser struct {
 	strictyaml.Reader
-	partial bool // add-ons need no version
+	partial bool     // add-ons need no version
+	legacy  bool     // the document has LegacyAPIVersion
+	removed []string // names of add-ons that the document does not choose
 }
 
 // ReadSpec reads the value of `spec:` where another document contains it, such as a test of the test grid. It adds its
@@ -82,6 +104,7 @@ func ReadSpec(r *strictyaml.Reader, n *yaml.Node) *Installer {
 	i := &Installer{APIVersion: APIVersion}
 	if p.IsMapping(n, "the spec of an Installer") {
 		p.spec(i, n)
+		p.Add(i.Migrated...)
 	}
 	*r = p.Reader
 	return i

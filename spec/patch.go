@@ -14,6 +14,7 @@ import (
 // an Installer.
 type Patch struct {
 	installer *Installer
+	removed   []string // names of add-ons to which it gives an empty version
 }
 
 // LoadPatch reads the patch at path.
@@ -28,19 +29,25 @@ func LoadPatch(path string) (*Patch, error) {
 
 // ParsePatch reads a patch as Parse reads an Installer.
 func ParsePatch(name string, r io.Reader) (*Patch, error) {
-	i, err := read(name, r, true)
+	p := parser{partial: true}
+	i, err := p.read(name, r)
+	if err == nil {
+		err = p.Err()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Patch{i}, nil
+	return &Patch{i, p.removed}, nil
 }
 
 // Merge returns the Installer with patches applied in order. An option of a patch replaces the Installer's; an option that
-// the patch omits or sets to null stays (kURL §2.2). New add-ons come last. The Installer itself is not changed. The error
+// the patch omits or sets to null stays (kURL §2.2). An add-on with an empty version in the patch is removed. New add-ons come last. The Installer itself is not changed. The error
 // is a diag.Errors.
 func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
 	merged := i.clone()
 	for _, p := range patches {
+		merged.AddOns = slices.DeleteFunc(merged.AddOns, func(a AddOn) bool { return slices.Contains(p.removed, a.Name) })
+		merged.Migrated = append(merged.Migrated, p.installer.Migrated...)
 		for _, a := range p.installer.AddOns {
 			merged.mergeAddOn(a)
 		}
@@ -63,7 +70,7 @@ func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
 
 func (i *Installer) clone() *Installer {
 	c := *i
-	c.AddOns, c.Sections = slices.Clone(i.AddOns), slices.Clone(i.Sections)
+	c.AddOns, c.Sections, c.Migrated = slices.Clone(i.AddOns), slices.Clone(i.Sections), slices.Clone(i.Migrated)
 	for n := range c.AddOns {
 		c.AddOns[n].Options = maps.Clone(c.AddOns[n].Options)
 	}

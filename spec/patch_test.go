@@ -38,6 +38,8 @@ func TestAPatchSaysWhatIsOtherwise(t *testing.T) {
 		"false":                      {[]string{"  kubernetes: {HACluster: false}\n"}, strings.Replace(base, "true", "false", 1)},
 		"null changes nothing":       {[]string{"  kubernetes: {HACluster: null}\n  flannel:\n"}, base},
 		"a list as a whole":          {[]string{"  kurl: {additionalNoProxyAddresses: [c]}\n"}, strings.Replace(base, "[a, b]", "[c]", 1)},
+		"an empty version":           {[]string{"  flannel: {version: \"\"}\n  contour: {version: \"\", httpPort: 80}\n"}, strings.Replace(base, "  flannel: {version: 0.26.7}\n", "", 1)},
+		"removed, then chosen":       {[]string{"  flannel: {version: \"\"}\n", "  flannel: {version: a}\n"}, strings.Replace(base, "  flannel: {version: 0.26.7}\n", "", 1) + "  flannel: {version: a}\n"},
 		"an add-on that is new":      {[]string{"  metricsServer: {version: 0.9.0}\n"}, base + "  metricsServer: {version: 0.9.0}\n"},
 		"settings that are new":      {[]string{"  ufw: {disableUFW: true}\n"}, base + "  ufwConfig: {disableUFW: true}\n"},
 		"another spelling":           {[]string{"  Flannel: {version: \"1\"}\n"}, strings.Replace(base, "0.26.7", "\"1\"", 1)},
@@ -53,7 +55,7 @@ func TestAPatchSaysWhatIsOtherwise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(parse(t, document(row.want)), got, cmpopts.IgnoreTypes(diag.Pos{})); diff != "" {
+			if diff := cmp.Diff(parse(t, document(row.want)), got, cmpopts.IgnoreTypes(diag.Pos{}, []diag.Finding{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if diff := cmp.Diff(parse(t, document(base)), original); diff != "" {
@@ -90,11 +92,17 @@ func TestWordsOfACommandLineSetOptions(t *testing.T) {
 		want  string // the variables that differ
 		rest  []string
 	}{
-		"kURL's flag":                  {[]string{"kubernetes-max-pods-per-node=50"}, "KUBERNETES_MAX_PODS_PER_NODE=50", nil},
-		"one without a value":          {[]string{"ipv6"}, "IPV6_ONLY=1", nil},
-		"one with dashes":              {[]string{"--private-address=10.0.0.1"}, "PRIVATE_ADDRESS=10.0.0.1", nil},
-		"one that is switched off":     {[]string{"ha=false"}, "HA_CLUSTER=", nil},
-		"a list":                       {[]string{"additional-no-proxy-addresses=c,d"}, "ADDITIONAL_NO_PROXY_ADDRESSES=c,d", nil},
+		"kURL's flag":              {[]string{"kubernetes-max-pods-per-node=50"}, "KUBERNETES_MAX_PODS_PER_NODE=50", nil},
+		"one without a value":      {[]string{"ipv6"}, "IPV6_ONLY=1", nil},
+		"one with dashes":          {[]string{"--private-address=10.0.0.1"}, "PRIVATE_ADDRESS=10.0.0.1", nil},
+		"one that is switched off": {[]string{"ha=false"}, "HA_CLUSTER=", nil},
+		// kURL's bashmerge adds to the lists of these two words and takes the v off a version
+		"a word that adds to a list":   {[]string{"additional-no-proxy-addresses=c,d", "additional-no-proxy-addresses=e"}, "ADDITIONAL_NO_PROXY_ADDRESSES=a,b,c,d,e", nil},
+		"a flag that adds to a list":   {[]string{"--additional-no-proxy-addresses=c"}, "ADDITIONAL_NO_PROXY_ADDRESSES=a,b,c", nil},
+		"an option that is a list":     {[]string{"kurl.additionalNoProxyAddresses=c,d"}, "ADDITIONAL_NO_PROXY_ADDRESSES=c,d", nil},
+		"a version with a v":           {[]string{"kubernetes-version=v1.36.4"}, "KUBERNETES_VERSION=1.36.4", nil},
+		"an option with a v":           {[]string{"kubernetes.version=v1.36.4"}, "KUBERNETES_VERSION=1.36.4", nil},
+		"another's version with a v":   {[]string{"flannel.version=v1"}, "FLANNEL_VERSION=v1", nil},
 		"a value with an equals sign":  {[]string{"kubernetes-cluster-name=a=b"}, "KUBERNETES_CLUSTER_NAME=a=b", nil},
 		"what a shell would evaluate":  {[]string{"load-balancer-address=$(id)`id`"}, "LOAD_BALANCER_ADDRESS=$(id)`id`", nil},
 		"any option of the Installer":  {[]string{"flannel.podCIDR=10.1.0.0/16"}, "FLANNEL_POD_CIDR=10.1.0.0/16", nil},
@@ -131,6 +139,16 @@ func TestWordsOfACommandLineSetOptions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestVeleroServerFlagsAreAdded(t *testing.T) {
+	i, _, err := parse(t, document("  velero: {version: 1, serverFlags: [--log-level=debug]}\n")).Override("velero-server-flags=--features=EnableCSI,--x", "velero-server-flags=--y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{"--log-level=debug", "--features=EnableCSI", "--x", "--y"}, i.AddOn("velero").Options["serverFlags"]); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package spec reads Installers: the YAML that lists the add-ons, versions and options of a cluster.
 //
-// It accepts `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape. It checks them,
-// prints them canonically, and turns options into the variables that hooks see. It does not know which add-ons exist or in
+// It accepts `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape, and migrates kURL's
+// `kurl.sh/v1beta1` as kURL's API does. It checks them, prints them canonically, and turns options into the variables that hooks see. It does not know which add-ons exist or in
 // what order they install, and it never evaluates a value.
 //
 // Comments cite rules of kURL by section (kURL §2.1): docs/reference/kurl.md has them.
@@ -26,6 +26,8 @@ type Installer struct {
 	Name       string    `json:"name,omitempty"` // metadata.name
 	AddOns     []AddOn   `json:"addOns"`
 	Sections   []Section `json:"sections,omitempty"`
+	// Migrated are warnings about what the document has in an older form of kURL's, and what Parse left out for that.
+	Migrated []diag.Finding `json:"-"`
 }
 
 // AddOn is one versioned key of the spec. Add-ons keep the order of the document.
@@ -85,6 +87,7 @@ func (i *Installer) Check() []diag.Finding {
 			found.Warnf(a.Pos, fmt.Sprintf("did you mean %q?", near), "%s is an add-on that kURL does not list", a.Key)
 		}
 	}
+	found.Add(i.Migrated...)
 	for _, o := range i.Idle() {
 		found.Warnf(o.Pos, o.Hint, "%s has no effect", o.Name)
 	}

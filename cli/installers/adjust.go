@@ -3,6 +3,7 @@ package installers
 import (
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 // same names.
 type Adjustment struct {
 	patches, words []string
+	ignored        []string // words of ForeignWords
 	flags          []string // that stand for words
 	Folder         string   // kURL's install directory, "" for the default
 	notes          io.Writer
@@ -46,9 +48,14 @@ func (j *Adjustment) Add(cmd *cobra.Command) {
 	}
 	AddWord(flags, &j.flags, WordPatch, false)
 	AddWord(flags, &j.flags, WordRoot, false)
-	for _, name := range IdleWords() {
-		AddWord(flags, &j.flags, name, true)
+	for _, name := range append(slices.Sorted(maps.Keys(ForeignWords())), IdleWords()...) {
+		AddWord(flags, &j.flags, name, !Valued(name))
 	}
+}
+
+// Valued reports whether a word without effect has a value.
+func Valued(word string) bool {
+	return !slices.Contains([]string{"dismiss-host-packages-preflight", "preflight-ignore-warnings", "auto-upgrades-enabled", "force-reapply-addons"}, word)
 }
 
 // AddWord gives a command a flag that stands for a word of kURL's, unless it has one of that name. It is not shown.
@@ -88,6 +95,8 @@ func (j *Adjustment) Take(words []string) (yes bool) {
 			j.patches = append(j.patches, value)
 		case name == WordRoot:
 			j.Folder = value
+		case ForeignWords()[name] != "":
+			j.ignored = append(j.ignored, name)
 		case !slices.Contains(IdleWords(), name):
 			j.words = append(j.words, word)
 		}
@@ -121,6 +130,9 @@ func (j *Adjustment) Apply(i *spec.Installer) (*spec.Installer, error) {
 		name, _, _ := strings.Cut(word, "=")
 		fmt.Fprintf(j.notes, "note: %s has no effect: the Installer does not have its add-on\n", name)
 	}
+	for _, name := range j.ignored {
+		fmt.Fprintln(j.notes, ForeignNote(name))
+	}
 	return merged, nil
 }
 
@@ -137,26 +149,25 @@ func Root(root, folder string) (string, error) {
 	return filepath.Join(folder, "kurl"), nil
 }
 
-// ForeignWords are kURL's flags for what is done in another way here, or not at all, with what to do instead.
+// ForeignWords are kURL's flags for what is done in another way here, or not at all, with the reason. kURL's own commands carry them,
+// so they are noted, not refused.
 func ForeignWords() map[string]string {
-	const without = "leave it out: "
+	const network, storage = "nodes find one another through the cluster", "an install does not move storage"
 	return map[string]string{
-		"primary-host":    without + "nodes find one another through the cluster",
-		"secondary-host":  without + "nodes find one another through the cluster",
-		"ekco-address":    without + "storage is not moved by an install",
-		"ekco-auth-token": without + "storage is not moved by an install",
-
-		"storage-migration-ready-timeout": without + "storage is not moved by an install",
-		"dismiss-host-packages-preflight": without + "the packages of the host are looked at before anything is changed",
-		"preflight-ignore-warnings":       without + "a warning stops nothing",
+		"primary-host": network, "secondary-host": network,
+		"ekco-address": storage, "ekco-auth-token": storage, "storage-migration-ready-timeout": storage,
+		"dismiss-host-packages-preflight": "the packages of the host are checked before anything is changed",
+		"preflight-ignore-warnings":       "a warning stops nothing",
 	}
+}
+
+// ForeignNote is the line that says why a word of ForeignWords changes nothing.
+func ForeignNote(word string) string {
+	return "note: " + word + " has no effect: " + ForeignWords()[word]
 }
 
 // meantWord is the hint for a word that is not known here.
 func meantWord(name string) string {
-	if hint, ok := ForeignWords()[name]; ok {
-		return hint
-	}
 	words := []string{WordYes, WordPatch, WordRoot}
 	for _, f := range spec.Flags() {
 		words = append(words, f.Name)

@@ -31,6 +31,26 @@ func TestWordsOfAbsentAddOnsAreNoted(t *testing.T) {
 	}
 }
 
+// kURL's install.sh takes them (get_patch_yaml), and so do the commands that it prints.
+func TestForeignWordsAreNoted(t *testing.T) {
+	for word := range ForeignWords() {
+		i, err := spec.Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var notes bytes.Buffer
+		j := Adjustment{notes: &notes}
+		j.Take([]string{word + "=10.0.0.1", "ha"})
+		changed, err := j.Apply(i)
+		if err != nil || changed.AddOn("kubernetes").Options["HACluster"] != true || !strings.HasPrefix(notes.String(), "note: "+word+" has no effect: ") {
+			t.Errorf("%s: %v, %s", word, err, &notes)
+		}
+	}
+	if len(ForeignWords()) != 7 {
+		t.Errorf("%d words", len(ForeignWords()))
+	}
+}
+
 func TestKurlsInstallDirectoryIsTheInstallRoot(t *testing.T) {
 	for name, row := range map[string]struct{ root, word, want string }{
 		"neither":             {node.DefaultRoot, "", node.DefaultRoot},

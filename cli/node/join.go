@@ -33,6 +33,7 @@ type joinOptions struct {
 	version  string
 	endpoint string   // of the API, as the command line has it
 	words    []string // that go over the cluster's Installer, for this host
+	ignored  []string // words of kURL's without effect
 	flags    []string // flags that stand for words
 	root     string
 	folder   string // kURL's install directory
@@ -70,6 +71,9 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if err := o.take(append(o.flags, words...)); err != nil {
 				return err
+			}
+			for _, word := range o.ignored {
+				fmt.Fprintln(a.Err, installers.ForeignNote(word))
 			}
 			var err error
 			if o.root, err = installers.Root(o.root, o.folder); err != nil {

@@ -67,7 +67,7 @@ func TestJoinTakesTheSameWordsAsFlags(t *testing.T) {
 
 func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
 	for words, hint := range map[string]string{
-		"ekco-address=10.0.0.1":     "storage is not moved",
+		"ekco-address=":             "needs a value",
 		"kurl-install-directory=":   "needs a value",
 		"kubernetes-cluster-name=x": "the cluster has it from its first node",
 		"ha":                        "the cluster has it from its first node",
@@ -81,6 +81,17 @@ func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
 				t.Errorf("got %v, want %q", err, hint)
 			}
 		})
+	}
+}
+
+// kURL prints these words in its join commands.
+func TestJoinIgnoresWordsWithoutEffect(t *testing.T) {
+	var o joinOptions
+	if err := o.take(strings.Fields(given + "ekco-address=10.0.0.1 ekco-auth-token=x storage-migration-ready-timeout=10m preflight-ignore-warnings dismiss-host-packages-preflight")); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.ignored) != 5 {
+		t.Errorf("got %v", o.ignored)
 	}
 }
 

@@ -65,6 +65,16 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 	for _, word := range append(installers.IdleWords(), "ignore-remote-load-images-prompt", "ignore-remote-upgrade-prompt") {
 		switches[word] = func() {}
 	}
+	for word := range installers.ForeignWords() {
+		ignore := func() { o.ignored = append(o.ignored, word) }
+		switch {
+		case values[word] != nil: // a join knows it
+		case installers.Valued(word):
+			values[word] = func(string) { ignore() }
+		default:
+			switches[word] = ignore
+		}
+	}
 	return values, switches
 }
 
@@ -96,9 +106,6 @@ func hostWords() []string {
 
 // hint says what to do instead of a word that a join does not take.
 func (o *joinOptions) hint(name string) string {
-	if hint, ok := installers.ForeignWords()[name]; ok {
-		return hint
-	}
 	if slices.ContainsFunc(spec.Flags(), func(f spec.Flag) bool { return f.Name == name }) {
 		return "leave it out: the cluster has it from its first node"
 	}

@@ -1,0 +1,192 @@
+package spec
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
+)
+
+// LegacyAPIVersion is the API version of kURL's first Installers. kURL's API reads them as KurlAPIVersion, and so does Parse: kind and
+// version may be missing, an add-on without a version is not chosen, and keys outside the spec that nobody knows are ignored.
+const LegacyAPIVersion = "kurl.sh/v1beta1"
+
+// oldOption is an option that earlier releases of kURL had under another name. kURL's API migrates it in every API version
+// (replicatedhq/kURL-api, legacyFieldConversion), or its schema still takes it.
+type oldOption struct {
+	section, option string
+	// toSection and to name the option that replaced it. An empty to means that nothing did; toSection is section if empty.
+	toSection, to string
+	inverted      bool // the new option is true where the old one is false
+	words         bool // the old option has one text with commas, the new one a list; both lists count
+	why           string
+}
+
+func oldOptions() []oldOption {
+	return []oldOption{
+		{section: "weave", option: "encryptNetwork", to: "isEncryptionDisabled", inverted: true},
+		{section: "weave", option: "IPAllocRange", to: "podCidrRange"},
+		{section: "fluentd", option: "efkStack", to: "fullEFKStack"},
+		{section: "rook", option: "storageClass", to: "storageClassName"},
+		{section: "rook", option: "cephPoolReplicas", to: "cephReplicaCount"},
+		{section: "velero", option: "installCLI", to: "disableCLI", inverted: true},
+		{section: "velero", option: "useRestic", to: "disableRestic", inverted: true},
+		{section: "docker", option: "bypassStorageDriverWarnings", to: "bypassStorageDriverWarning"},
+		{section: "docker", option: "additionalNoProxy", toSection: "kurl", to: "additionalNoProxyAddresses", words: true},
+		{section: "docker", option: "noDocker", why: "Sealift installs no Docker; leave it out"},
+		{section: "ekco", option: "shouldDisableRebootService", to: "shouldDisableRebootServices"},
+		{section: "kurl", option: "excludeBuiltinPreflights", to: "excludeBuiltinHostPreflights"},
+		{section: "kurl", option: "preflightIgnore", to: "hostPreflightIgnore"},
+		{section: "kurl", option: "preflightIgnoreWarnings", why: "a warning stops nothing; leave it out"},
+		{section: "kurl", option: "bypassFirewalldWarning", toSection: "firewalldConfig", to: "bypassFirewalldWarning"},
+		{section: "kurl", option: "hardFailOnFirewalld", toSection: "firewalldConfig", to: "hardFailOnFirewalld"},
+		{section: "kurl", option: "task", why: "it named a task of kURL's scripts; leave it out"},
+	}
+}
+
+// unversioned lists the add-ons that an Installer of LegacyAPIVersion may name without choosing them: their version is empty or missing.
+func unversioned() []string {
+	return []string{"docker", "weave", "rook", "contour", "registry", "prometheus", "kotsadm"}
+}
+
+// migrate replaces old options in the spec with those of today, and records each as a warning. A new option that is set wins.
+func (p *parser) migrate(i *Installer, spec *yaml.Node) {
+	for _, old := range oldOptions() {
+		body := sectionNode(spec, old.section)
+		key, value := take(body, old.option)
+		if key == nil {
+			continue
+		}
+		name := old.section + "." + old.option
+		if old.to == "" {
+			p.migrated(i, key, old.why, "%s has no effect", name)
+			continue
+		}
+		toSection, to := old.section, old.to
+		if old.toSection != "" {
+			toSection, body = old.toSection, sectionOrNew(spec, old.toSection, key)
+		}
+		if to == "podCidrRange" && strings.Contains(value.Value, ".") { // a network, not its size
+			to = "podCIDR"
+		}
+		p.migrated(i, key, "write "+toSection+"."+to, "%s is an old name", name)
+		old.move(body, to, key, value)
+	}
+	if _, version := find(sectionNode(spec, "collectd"), "version"); version != nil && version.Value == "0.0.1" {
+		p.migrated(i, version, "write collectd: {version: v5}", "collectd 0.0.1 is an old name of v5")
+		version.Value, version.Tag = "v5", "!!str"
+	}
+}
+
+// move gives the new option the value of the old one, unless the new one is set.
+func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
+	value = old.today(value)
+	_, given := find(body, to)
+	switch {
+	case given == nil:
+		body.Content = append(body.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: to, Line: key.Line, Column: key.Column}, value)
+	case old.words && given.Kind == yaml.SequenceNode:
+		given.Content = append(given.Content, value.Content...)
+	case !isSet(strictyaml.Value(given)) && !(old.inverted && given.ShortTag() == "!!bool"):
+		*given = *value
+	}
+}
+
+// today returns the value in the form of the new option. A value of a wrong type stays, so that it is refused.
+func (old oldOption) today(value *yaml.Node) *yaml.Node {
+	is, isBool := strictyaml.Value(value).(bool)
+	switch {
+	case old.inverted && isBool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(!is), Line: value.Line, Column: value.Column}
+	case old.words && value.Kind == yaml.ScalarNode:
+		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: value.Line, Column: value.Column}
+		for word := range strings.FieldsFuncSeq(value.Value, func(r rune) bool { return r == ',' || r == ' ' }) {
+			list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: word, Line: value.Line, Column: value.Column})
+		}
+		return list
+	}
+	return value
+}
+
+func (p *parser) migrated(i *Installer, at *yaml.Node, hint, format string, args ...any) {
+	var one diag.List
+	one.Warnf(p.Pos(at), hint, format, args...)
+	if len(i.Migrated) < maxMistakes {
+		i.Migrated = append(i.Migrated, one.Findings()...)
+	}
+}
+
+// find returns a key of a mapping and its value, or nil. Names in lower case count, as in the table.
+func find(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+	if at := position(mapping, name); at >= 0 {
+		return mapping.Content[at], mapping.Content[at+1]
+	}
+	return nil, nil
+}
+
+// take removes a key from a mapping and returns it with its value. A value of null counts as absent.
+func take(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+	at := position(mapping, name)
+	if at < 0 {
+		return nil, nil
+	}
+	key, value = mapping.Content[at], mapping.Content[at+1]
+	mapping.Content = slices.Delete(mapping.Content, at, at+2)
+	if value.ShortTag() == "!!null" {
+		return nil, nil
+	}
+	return key, value
+}
+
+func position(mapping *yaml.Node, name string) int {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
+		return -1
+	}
+	for at := 0; at+1 < len(mapping.Content); at += 2 {
+		if key := mapping.Content[at].Value; key == name || key == strings.ToLower(name) {
+			return at
+		}
+	}
+	return -1
+}
+
+// sectionNode returns the value of a section in the spec, in any spelling of its key, or nil.
+func sectionNode(spec *yaml.Node, section string) *yaml.Node {
+	for at := 0; at+1 < len(spec.Content); at += 2 {
+		if s, listed := known(spec.Content[at].Value); listed && s.key == section {
+			return spec.Content[at+1]
+		}
+	}
+	return nil
+}
+
+// sectionOrNew is sectionNode for a section that may have to be made. key is the place that it is made for.
+func sectionOrNew(spec *yaml.Node, section string, key *yaml.Node) *yaml.Node {
+	body := sectionNode(spec, section)
+	switch {
+	case body == nil:
+		body = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
+		spec.Content = append(spec.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: section, Line: key.Line, Column: key.Column}, body)
+	case body.ShortTag() == "!!null":
+		*body = yaml.Node{Kind: yaml.MappingNode, Line: body.Line, Column: body.Column}
+	}
+	return body
+}
+
+// unchosen reports whether an Installer names an add-on without choosing it. An empty version means that in kURL, whose scripts skip
+// such an add-on; kubernetes must have one. In LegacyAPIVersion, a missing version and null mean it, too.
+func (p *parser) unchosen(key string, body *yaml.Node) bool {
+	s, listed := known(key)
+	if s.versionless || s.key == "kubernetes" {
+		return false
+	}
+	_, version := find(body, "version")
+	if version != nil && version.Kind == yaml.ScalarNode && version.ShortTag() != "!!null" {
+		return version.Value == ""
+	}
+	return p.legacy && !p.partial && listed && slices.Contains(unversioned(), s.key) && (version == nil || version.Kind == yaml.ScalarNode)
+}
