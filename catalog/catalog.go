@@ -22,6 +22,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -129,6 +130,11 @@ func CompareVersions(a, b string) int {
 	}
 	return cmp.Compare(len(a), len(b))
 }
+
+var unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
+
+// Unstable reports whether a version is one that no pattern stands for, such as 1.37.0-rc.1.
+func Unstable(version string) bool { return unstable.MatchString(version) }
 
 // MajorMinor returns the first two numbers of a version such as 1.19.7, or -1 for both if it does not begin so.
 func MajorMinor(version string) (major, minor int) {

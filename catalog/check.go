@@ -55,26 +55,33 @@ func (c *checker) entry(key string) (entry, bool) {
 }
 
 func (c *checker) rule(r rule) {
+	if subject, about, applies := c.applies(r); applies {
+		c.Errorf(about.pos, r.fix, "%s: %s", subject, r.why)
+	}
+}
+
+// applies reports whether a rule refuses the Installer. subject names what it refuses, about is where.
+func (c *checker) applies(r rule) (subject string, about entry, applies bool) {
 	about, there := c.entry(r.key)
 	if !there || !r.hold(about.version) {
-		return
+		return "", about, false
 	}
-	subject := r.key + ".version " + about.version
+	subject = r.key + ".version " + about.version
 	if r.option != "" {
 		value, set := about.options[r.option]
 		if !set || value == false || value == "" || slices.Contains(r.allowed, fmt.Sprint(value)) {
-			return
+			return "", about, false
 		}
 		subject = fmt.Sprintf("%s.%s %v", r.key, r.option, value)
 	}
 	if r.with != "" {
 		other, there := c.entry(r.with)
 		if !there || !r.inWith.hold(other.version) {
-			return
+			return "", about, false
 		}
 		subject += fmt.Sprintf(" does not go with %s.version %s", r.with, other.version)
 	}
-	c.Errorf(about.pos, r.fix, "%s: %s", subject, r.why)
+	return subject, about, true
 }
 
 func (c *checker) onlyOne(capability string) {
@@ -91,21 +98,30 @@ func (c *checker) onlyOne(capability string) {
 }
 
 func (c *checker) need(n need) {
-	about, there := c.entry(n.key)
-	if !there || n.unless != "" && about.options[n.unless] == true || n.option != "" && about.options[n.option] != true {
+	about, unmet := c.unmet(n)
+	if !unmet {
 		return
-	}
-	for _, a := range c.installer.AddOns {
-		unknown := c.metas == nil && (!spec.Listed(a.Key) || a.Key == n.perhaps)
-		if unknown || slices.Contains(c.provides(a.Name), n.capability) {
-			return
-		}
 	}
 	subject := n.key + ".version " + about.version
 	if n.option != "" {
 		subject = fmt.Sprintf("%s.%s %v", n.key, n.option, about.options[n.option])
 	}
 	c.Errorf(about.pos, n.fix, "%s: %s", subject, n.why)
+}
+
+// unmet reports whether the Installer needs a capability that it certainly lacks. about is what needs it.
+func (c *checker) unmet(n need) (about entry, unmet bool) {
+	about, there := c.entry(n.key)
+	if !there || n.unless != "" && about.options[n.unless] == true || n.option != "" && about.options[n.option] != true {
+		return about, false
+	}
+	for _, a := range c.installer.AddOns {
+		unknown := c.metas == nil && (!spec.Listed(a.Key) || a.Key == n.perhaps)
+		if unknown || slices.Contains(c.provides(a.Name), n.capability) {
+			return about, false
+		}
+	}
+	return about, true
 }
 
 func (c *checker) provides(name string) []string {

@@ -107,8 +107,6 @@ func (s Source) Others(ctx context.Context, name string) string {
 var (
 	// pattern matches a version that stands for the newest of a line, such as 1.36.x.
 	pattern = regexp.MustCompile(`^([0-9A-Za-z.+-]*\.)x$`)
-	// unstable matches versions that latest never resolves to.
-	unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
 	// versionStart separates an add-on's version from a longer name: kubernetes-1.36.3 and kubernetes-conformance-1.36.3.
 	versionStart = regexp.MustCompile(`^v?[0-9]`)
 )
@@ -123,12 +121,12 @@ func (s Source) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn,
 		if a.Version != catalog.Latest && line == nil {
 			continue
 		}
-		have, err := s.versions(ctx, a.Name)
+		have, err := s.Versions(ctx, a.Name)
 		if err != nil {
 			return nil, fmt.Errorf("find the versions of %s: %w", a.Name, err)
 		}
 		have = slices.DeleteFunc(have, func(v string) bool {
-			return unstable.MatchString(v) || line != nil && !strings.HasPrefix(v, line[1])
+			return catalog.Unstable(v) || line != nil && !strings.HasPrefix(v, line[1])
 		})
 		if len(have) == 0 {
 			errs = append(errs, &UnknownError{fmt.Sprintf("%s: the store has no package %s of version %s%s", a.Pos, a.Name, a.Version, s.Others(ctx, a.Name))})
@@ -139,8 +137,8 @@ func (s Source) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn,
 	return resolved, errors.Join(errs...)
 }
 
-// versions lists the versions of an add-on in the store.
-func (s Source) versions(ctx context.Context, name string) ([]string, error) {
+// Versions lists the versions of an add-on in the store.
+func (s Source) Versions(ctx context.Context, name string) ([]string, error) {
 	infos, err := s.Store.List(ctx, s.Key(name+"-"))
 	if err != nil {
 		return nil, err

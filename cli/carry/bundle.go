@@ -92,7 +92,7 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
 		}
 	}
-	installer, err := spec.Load(o.file)
+	installer, err := installers.Load(o.file)
 	if err != nil {
 		return err
 	}

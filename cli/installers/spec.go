@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -26,21 +27,35 @@ func (a commands) specCommand() *cobra.Command {
 		Short: "Check and show Installers",
 		Long: `Check and show Installers: the YAML that lists the add-ons, versions and options of a cluster.
 
-The commands read apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1. FILE can be - for standard input.`,
+The commands read apiVersion sealift.dev/v1, kURL's cluster.kurl.sh/v1beta1, and its older kurl.sh/v1beta1. FILE can be - for standard input.`,
 		Example: "  sealift spec validate installer.yaml\n  sealift spec show installer.yaml --variables\n  sealift spec schema >installer.schema.json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.specValidateCommand(), a.specShowCommand(), a.specSchemaCommand(), a.specFlagsCommand())
+	cmd.AddCommand(a.specValidateCommand(), a.specShowCommand(), a.specUpgradeCommand(), a.specSchemaCommand(), a.specFlagsCommand())
 	return cmd
+}
+
+// open opens the document of an Installer; - is standard input. name stands for it in positions.
+func (a commands) open(path string) (in io.ReadCloser, name string, err error) {
+	if path == "-" {
+		return io.NopCloser(a.In), "standard input", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("read installer: %w", err)
+	}
+	return f, path, nil
 }
 
 // readSpec reads an Installer; - is standard input.
 func (a commands) readSpec(path string) (*spec.Installer, error) {
-	if path == "-" {
-		return spec.Parse("standard input", a.In)
+	in, name, err := a.open(path)
+	if err != nil {
+		return nil, err
 	}
-	return spec.Load(path)
+	defer in.Close()
+	return spec.Parse(name, in)
 }
 
 // loadSpec reads an Installer. Its mistakes are printed, one per line, and counted in the error.
@@ -49,9 +64,24 @@ func (a commands) loadSpec(path string) (*spec.Installer, error) {
 	var mistakes diag.Errors
 	if errors.As(err, &mistakes) {
 		fmt.Fprintln(a.Err, mistakes.Error())
-		return nil, fmt.Errorf("%s is no valid Installer: %s", path, app.Counted(len(mistakes), "error"))
+		return nil, fmt.Errorf("%s is not a valid Installer: %s%s", path, app.Counted(len(mistakes), "error"), upgradeHint(path))
 	}
 	return installer, err
+}
+
+// Load reads the Installer at path. The error for one with mistakes names the command that corrects what can be corrected.
+func Load(path string) (*spec.Installer, error) {
+	i, err := spec.Load(path)
+	var mistakes diag.Errors
+	if errors.As(err, &mistakes) {
+		return nil, fmt.Errorf("%w%s", err, upgradeHint(path))
+	}
+	return i, err
+}
+
+// upgradeHint is the end of an error that refuses an Installer.
+func upgradeHint(path string) string {
+	return "; 'sealift spec upgrade " + path + "' writes the nearest one that works"
 }
 
 // adjusted reads the Installer that a command line names first, and applies the rest of the command line to it.
@@ -96,7 +126,7 @@ func (a commands) printFindings(args []string, changes Adjustment) error {
 	}
 	var mistakes diag.Errors
 	if errors.As(diag.Err(found), &mistakes) {
-		return fmt.Errorf("%s is no valid Installer: %s", args[0], app.Counted(len(mistakes), "error"))
+		return fmt.Errorf("%s is not a valid Installer: %s%s", args[0], app.Counted(len(mistakes), "error"), upgradeHint(args[0]))
 	}
 	return nil
 }
@@ -155,7 +185,7 @@ func CheckTogether(out io.Writer, name string, i *spec.Installer) error {
 	}
 	var mistakes diag.Errors
 	if errors.As(findings.Err(), &mistakes) {
-		return fmt.Errorf("%s cannot work: %s", name, app.Counted(len(mistakes), "error"))
+		return fmt.Errorf("%s cannot work: %s%s", name, app.Counted(len(mistakes), "error"), upgradeHint(name))
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
@@ -114,7 +114,7 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 	adjust := o.Adjust
 	o.Adjust = nil
 	o.Open = func() (*bundle.Archive, error) {
-		installer, err := spec.Load(s.file)
+		installer, err := installers.Load(s.file)
 		if err == nil && adjust != nil { // before the packages are chosen: it may change versions
 			installer, err = adjust(installer)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
@@ -108,7 +109,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	}
 	var record preflight.Record
 	if alone {
-		s, err := spec.Load(o.source.file)
+		s, err := installers.Load(o.source.file)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,79 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sealift/sealift/spec"
+)
+
+// drop takes an option out of an add-on.
+func (u *upgrade) drop(a *spec.AddOn, option, why string) {
+	if value, set := a.Options[option]; set {
+		delete(a.Options, option)
+		u.change(a.Pos, a.Key+"."+option, fmt.Sprint(value), "", why)
+	}
+}
+
+// options leaves out options that a rule refuses.
+func (u *upgrade) options() {
+	for _, r := range rules() {
+		at := u.at(r.key)
+		if _, _, applies := (&checker{installer: u.installer}).applies(r); r.option == "" || at < 0 || !applies {
+			continue
+		}
+		a := &u.installer.AddOns[at]
+		u.drop(a, r.option, r.why+"; "+r.fix)
+		if r.option == "isCstorEnabled" {
+			u.localVolumes(a)
+		}
+	}
+}
+
+// localVolumes makes OpenEBS provide its StorageClass from local disks in place of cStor.
+func (u *upgrade) localVolumes(a *spec.AddOn) {
+	class, _ := a.Options["cstorStorageClassName"].(string)
+	u.drop(a, "cstorStorageClassName", "openebs.localPVStorageClassName replaces it (Sealift moves no data)")
+	if a.Options["isLocalPVEnabled"] == true {
+		return
+	}
+	if class == "" {
+		class = "default"
+	}
+	a.Options["isLocalPVEnabled"], a.Options["localPVStorageClassName"] = true, class
+	u.change(a.Pos, "openebs.localPVStorageClassName", "", class, "in place of cStor")
+}
+
+// needs switches off what needs a capability that no add-on has.
+func (u *upgrade) needs() {
+	for _, n := range needs() {
+		about, unmet := (&checker{installer: u.installer}).unmet(n)
+		switch at := u.at(n.key); {
+		case !unmet:
+		case n.unless != "" && at >= 0:
+			a := &u.installer.AddOns[at]
+			if a.Options == nil {
+				a.Options = spec.Options{}
+			}
+			a.Options[n.unless] = true
+			u.change(a.Pos, n.key+"."+n.unless, "", "true", n.why)
+		case n.option != "":
+			delete(about.options, n.option)
+			u.change(about.pos, n.key+"."+n.option, "true", "", n.why+"; "+n.fix)
+		}
+	}
+}
+
+// idle leaves out options without effect.
+func (u *upgrade) idle() {
+	for _, o := range u.installer.Idle() {
+		key, option, _ := strings.Cut(o.Name, ".")
+		options := u.installer.Section(key).Options
+		if at := u.at(key); at >= 0 {
+			options = u.installer.AddOns[at].Options
+		}
+		value := fmt.Sprint(options[option])
+		delete(options, option)
+		u.change(o.Pos, o.Name, value, "", "it has no effect; "+o.Hint)
+	}
+}
