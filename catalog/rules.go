@@ -43,7 +43,7 @@ func rules() []rule {
 		removed("contour", "1.7.1", "1.22", "use Contour 1.7.1 or later"),
 		removed("longhorn", "1.4", "1.25", "use Longhorn 1.4 or later, or OpenEBS"),
 		removed("openebs", "2.12.9", "1.22", "use OpenEBS 2.12.9 or later"),
-		removed("prometheus", "0.60", "1.25", "use Prometheus 0.60 or later"),
+		removed("prometheus", "0.59.1", "1.25", "use Prometheus 0.59.1 or later"),
 		removed("rook", "1.9.11", "1.25", "use Rook 1.9.11 or later"),
 		removed("velero", "1.6.3", "1.22", "use Velero 1.6.3 or later"),
 
