@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -100,7 +101,7 @@ func (p Program) limitMemory(pid int) error {
 
 // programEnvironment returns the program's environment: the command path and the proxy settings.
 func programEnvironment() []string {
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	env := []string{"PATH=" + hostpath.Folders, "HOME=/root", "LANG=C.UTF-8"}
 	for _, name := range []string{"TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)

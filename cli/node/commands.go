@@ -8,6 +8,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -33,11 +34,21 @@ func (a commands) withStore(text string) string {
 // Commands makes the commands for a node, in the order in which they are used. Without an Assembler they take bundles alone.
 func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	c := commands{a, assemble}
-	return []*cobra.Command{
+	return onHost(
 		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.adoptCommand(), c.upgradeCommand(), c.journalCommand(),
 		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
-	}
+	)
 }
 
 // Hook makes the command hook, by which programs of hooks call sealift.
-func Hook(a *app.App) *cobra.Command { return commands{App: a}.hookCommand() }
+func Hook(a *app.App) *cobra.Command { return onHost(commands{App: a}.hookCommand())[0] }
+
+// onHost gives commands and all commands below them the PATH of the host before they run: the shell that starts sealift can have a PATH
+// without the folders of containerd, kubeadm, or ldconfig.
+func onHost(list ...*cobra.Command) []*cobra.Command {
+	for _, c := range list {
+		c.PreRunE = func(*cobra.Command, []string) error { return hostpath.Extend() }
+		onHost(c.Commands()...)
+	}
+	return list
+}

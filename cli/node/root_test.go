@@ -48,6 +48,42 @@ func TestCommandsThatCheckAHostShowTheFlagsOfChecks(t *testing.T) {
 	}
 }
 
+// TestEveryCommandFindsTheProgramsOfTheHost has the shortest PATH that a shell starts with: in that of RHEL's sudo sealift does not find the
+// containerd that it installed, and in that of Debian's su dpkg does not find ldconfig (replicatedhq/kURL#2951, k3s-io/k3s#10175). Its
+// children find both, too.
+func TestEveryCommandFindsTheProgramsOfTheHost(t *testing.T) {
+	var all int
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.RunE == nil {
+			return
+		}
+		all++
+		t.Setenv("PATH", "/usr/bin:/bin")
+		if cmd.PreRunE == nil {
+			t.Errorf("%s runs with the PATH of its caller", cmd.CommandPath())
+			return
+		}
+		if err := cmd.PreRunE(cmd, nil); err != nil {
+			t.Error(err)
+		}
+		for _, folder := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/sbin"} {
+			if !slices.Contains(filepath.SplitList(os.Getenv("PATH")), folder) {
+				t.Errorf("%s does not look for programs in %s", cmd.CommandPath(), folder)
+			}
+		}
+	}
+	for _, cmd := range append(node.Commands(&app.App{}, nil), node.Hook(&app.App{})) {
+		walk(cmd)
+	}
+	if all < 35 {
+		t.Errorf("only %d commands were looked at", all)
+	}
+}
+
 // TestArgumentsThatCannotBeMeantAreWrongUsage runs as any user on any host: nothing of it is looked at.
 func TestArgumentsThatCannotBeMeantAreWrongUsage(t *testing.T) {
 	for line, why := range map[string]string{

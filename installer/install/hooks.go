@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // hooks is the shell of all hooks, started with the first call. What finished steps left in it before is put back.
@@ -164,13 +165,10 @@ func optionsVariable(addOn string) string {
 	return "SEALIFT_OPTIONS_" + notInNames.ReplaceAllString(addOn, "_")
 }
 
-// hooksPath is where hooks find programs.
-const hooksPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // environment is all that hooks inherit. The caller's shell must not be able to change an install.
 func environment() []string {
 	return []string{
-		"PATH=" + hooksPath, "HOME=/root", "LANG=C.UTF-8",
+		"PATH=" + hostpath.Folders, "HOME=/root", "LANG=C.UTF-8",
 		"HOSTNAME=" + hostname(), "KUBECONFIG=" + cluster.AdminKubeconfig, "DEBIAN_FRONTEND=noninteractive",
 	}
 }

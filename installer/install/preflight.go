@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -74,7 +75,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hooksPath))
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
 		if i.settings.skipPackages {
 			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // Snapshots says how a control plane saves snapshots by itself.
@@ -64,12 +65,13 @@ Description=Sealift: save a snapshot of this control plane
 Type=oneshot
 TimeoutStartSec=%ds
 Environment=HOME=/root
+Environment=PATH=%s
 EnvironmentFile=-%s
 ExecStart=%s snapshot save --root %s --store %s --key %s%s
 ExecStart=%s snapshot prune --keep %d --store %s
 MemoryMax=%dM
 NoNewPrivileges=yes
-`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store), snapshotMemory)
+`, s.mounts(), int64(snapshotTime.Seconds()), hostpath.Folders, SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store), snapshotMemory)
 	timer := fmt.Sprintf(`[Unit]
 Description=Sealift: snapshots of this control plane
 

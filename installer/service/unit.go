@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // Unit is a service of sealift itself.
@@ -60,7 +61,8 @@ func (u Unit) Install(ctx context.Context, output io.Writer) error {
 	return nil
 }
 
-// unit has a home for the programs that the service starts: kubectl would keep its cache in /.kube. The service and its programs use at
+// unit has a home and a PATH for the programs that the service starts: kubectl would keep its cache in /.kube, and the PATH of systemd
+// can be set in its system.conf. The service and its programs use at
 // most some MiB of memory, so that a fault in one of them does not take the memory of the node.
 func unit(description, command string, memory int, root string) string {
 	return fmt.Sprintf(`[Unit]
@@ -70,6 +72,7 @@ Wants=network-online.target
 
 [Service]
 Environment=HOME=/root
+Environment=PATH=%s
 ExecStart=%s node %s --root %s
 Restart=always
 RestartSec=2
@@ -79,7 +82,7 @@ NoNewPrivileges=yes
 
 [Install]
 WantedBy=multi-user.target
-`, description, node.Binary, command, unitWord(root), memory, memory*3/4)
+`, description, hostpath.Folders, node.Binary, command, unitWord(root), memory, memory*3/4)
 }
 
 // unitWord quotes text as one word of a command in a unit of systemd, which fills in %h and $HOME otherwise.

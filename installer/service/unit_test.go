@@ -18,6 +18,15 @@ func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 	}
 }
 
+// TestServicesFindTheProgramsOfTheHost: DefaultEnvironment of systemd-system.conf(5) can give units another PATH.
+func TestServicesFindTheProgramsOfTheHost(t *testing.T) {
+	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {
+		if !strings.Contains(u.Text, "\nEnvironment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n") {
+			t.Errorf("%s:\n%s", u.Name, u.Text)
+		}
+	}
+}
+
 func TestServicesHaveAMemoryLimit(t *testing.T) {
 	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {
 		if !strings.Contains(u.Text, "\nMemoryMax=") || strings.Contains(u.Text, "%!") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 const (
@@ -144,7 +145,7 @@ func (c *collection) run(ctx context.Context, program string, args []string) ([]
 	out := &bounded{limit: maxOutput}
 	cmd := exec.CommandContext(ctx, program, args[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/root", "LANG=C.UTF-8", "SYSTEMD_COLORS=0"}
+	cmd.Env = []string{"PATH=" + hostpath.Extended(os.Getenv("PATH")), "HOME=/root", "LANG=C.UTF-8", "SYSTEMD_COLORS=0"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
