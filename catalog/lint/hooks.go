@@ -18,9 +18,13 @@ func hookSuffixes() []string {
 	return []string{"_pre_init", "_init", "_install", "_join", "_post_init", "_outro", "_already_applied", "_preflights"}
 }
 
-// ownHooks are the hooks that kURL's core calls only for certain add-ons (kURL §3.6).
+// ownHooks are the hooks that are called only for certain add-ons: for ekco as in kURL (kURL §3.6), and for Kubernetes.
 func ownHooks(addOn string) []string {
-	if addOn != "ekco" {
+	switch addOn {
+	case "kubernetes":
+		return []string{"kubernetes_host"}
+	case "ekco":
+	default:
 		return nil
 	}
 	return []string{

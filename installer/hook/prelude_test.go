@@ -53,6 +53,29 @@ func TestEveryFunctionOfTheContractIsThere(t *testing.T) {
 	}
 }
 
+// TestKubectlOfNoClusterIsNotFound: pre-init hooks of kURL's flannel 0.20.0 to 0.25.4 ask a kubectl that they find for the network of
+// pods, and fail where nobody answers. A host package may have brought it, or an install that was stopped.
+func TestKubectlOfNoClusterIsNotFound(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"kubectl", "kubeadm"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	kubeconfig := filepath.Join(folder, "admin.conf")
+	const look = `R=''; for name in kubectl kubeadm missing; do ! commandExists "$name" || R+="$name "; done`
+	for _, want := range []string{"kubeadm ", "kubectl kubeadm "} {
+		got, err := outcome(t, look, nil, hook.Variables{"KUBECONFIG": kubeconfig})
+		if err != nil || got != want {
+			t.Errorf("hooks find %q, %v; want %q", got, err, want)
+		}
+		if err := os.WriteFile(kubeconfig, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // outcome runs a body in a fresh shell and returns what it put into R.
 func outcome(t *testing.T, body string, verbs map[string]hook.Verb, variables hook.Variables) (string, error) {
 	t.Helper()

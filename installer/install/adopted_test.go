@@ -28,8 +28,8 @@ func adopted(t *testing.T, first bool) *Install {
 
 func TestAnUpgradeReplacesWhatAnotherInstallerBrought(t *testing.T) {
 	for first, want := range map[bool]string{
-		true:  "containerd/install kubernetes/kubelet",
-		false: "containerd/install flannel/join kubernetes/kubelet",
+		true:  "containerd/install kubernetes/host kubernetes/kubelet",
+		false: "containerd/install flannel/join kubernetes/host kubernetes/kubelet",
 	} {
 		i := adopted(t, first)
 		i.options.Upgrade = &Upgrade{From: "1", Leads: first}

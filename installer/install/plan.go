@@ -28,6 +28,7 @@ const (
 	filesStep    = "files"
 	imagesStep   = "images"
 	preInitStep  = "pre-init"
+	hostStep     = "host"
 	installStep  = "install"
 	joinHookStep = "join"
 	removeStep   = "remove"
@@ -39,6 +40,10 @@ const (
 	initInputs   = "once"
 	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
 )
+
+// hostHook is the suffix of the hook that brings the programs of Kubernetes to a host. It comes after the pre-init hooks of all add-ons
+// and the container runtime, and on a host that joins after the hooks for joining (kURL §3.1 and §3.2).
+const hostHook = "_host"
 
 // hookSuffixes are what the names of hooks have behind the name of their add-on.
 func hookSuffixes() []string {
@@ -86,6 +91,7 @@ func (p *planner) first() {
 	}
 	p.eachHook(lifecycle.PreInit, preInitStep, "_pre_init")
 	p.runtime(lifecycle.Install)
+	p.programs(lifecycle.Install)
 	if hasCluster {
 		p.seedVolumes()
 		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
@@ -132,6 +138,7 @@ func (p *planner) join() {
 			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
 	}
 	p.eachHook(lifecycle.Join, joinHookStep, "_join")
+	p.programs(lifecycle.Join)
 	p.add(lifecycle.Step{ID: node.JoinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
 		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
@@ -154,6 +161,13 @@ func (p *planner) runtime(phase lifecycle.Phase) {
 		}
 	}
 	p.images(phase)
+}
+
+// programs adds the hook that brings the programs of Kubernetes.
+func (p *planner) programs(phase lifecycle.Phase) {
+	if k, ok := kubernetes(p.addOns); ok {
+		p.hook(k, phase, hostStep, k.name()+hostHook)
+	}
 }
 
 // images adds the steps that load images, one after the other. On the host that makes the cluster, where nothing asks for an
@@ -229,7 +243,7 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 			step.After = append(step.After, p.beside(m.name())...)
 		}
 	}
-	if what == preInitStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
+	if what == preInitStep || what == hostStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
 		p.keep(a, &step)
 	}
 	p.add(step)

@@ -64,12 +64,12 @@ func ids(p lifecycle.Plan) (ids []string) {
 func TestStepsComeInKurlsOrder(t *testing.T) {
 	i := made(t,
 		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
-		with(t, "kubernetes", "apt socat\nyum nothing-here\n", "kubernetes_pre_init"),
-		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
+		with(t, "kubernetes", "apt socat\nyum nothing-here\n", "kubernetes_pre_init", "kubernetes_host"),
+		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_pre_init", "flannel_host", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
 	)
 	want := []string{
 		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network", "node/balancer",
-		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "node/share", "node/agent", "flannel/install",
+		"containerd/pre-init", "kubernetes/pre-init", "flannel/pre-init", "containerd/install", "kubernetes/host", "kubernetes/init", "node/share", "node/agent", "flannel/install",
 		"cluster/ready", "flannel/post-init", "flannel/outro",
 	}
 	if got := ids(i.plan); !slices.Equal(got, want) {
@@ -122,13 +122,13 @@ func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 func TestJoiningFollowsKurlsOrder(t *testing.T) {
 	addOns := []addOn{
 		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
-		with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes"),
+		with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes_host", "kubernetes"),
 		with(t, "flannel", "", "flannel", "flannel_pre_init", "flannel_post_init", "flannel_outro", "flannel_join"),
 	}
 	i := made(t, addOns...)
 	for controlPlane, want := range map[bool][]string{
-		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/agent", "cluster/ready"},
-		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/share", "node/agent", "cluster/ready"},
+		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", "kubernetes/host", node.JoinStep, "node/agent", "cluster/ready"},
+		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", "kubernetes/host", node.JoinStep, "node/share", "node/agent", "cluster/ready"},
 	} {
 		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 		plan, err := i.makePlan()

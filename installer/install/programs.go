@@ -113,6 +113,8 @@ func (a addOn) runs(function string, joins bool) bool {
 		return joins
 	case "_install":
 		return !joins || a.provides(catalog.ContainerRuntime)
+	case hostHook:
+		return a.provides(kubernetesCapability)
 	case "_pre_init":
 		return !joins || a.provides(kubernetesCapability)
 	case "", "_init", "_post_init", "_outro", "_already_applied":

@@ -23,7 +23,7 @@ func standard(t *testing.T) []addOn {
 	containerd.texts = [][]byte{[]byte("$CONTAINERD_OPTION")}
 	flannel := with(t, "flannel", "", "flannel", "flannel_pre_init", "flannel_join")
 	flannel.texts = [][]byte{[]byte("$FLANNEL_OPTION")}
-	addOns := []addOn{containerd, with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes"), flannel, with(t, "sysctl", "", "sysctl_pre_init")}
+	addOns := []addOn{containerd, with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes_host", "kubernetes"), flannel, with(t, "sysctl", "", "sysctl_pre_init")}
 	for n := range addOns {
 		addOns[n].options = "options of before"
 	}

@@ -140,6 +140,7 @@ func (p *planner) kubelet(k addOn) {
 	if p.Joins() {
 		p.eachHook(lifecycle.Kubelet, joinHookStep, "_join")
 	}
+	p.programs(lifecycle.Kubelet)
 	p.add(lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, AddOn: k.name(), Title: "run kubelet " + k.info.Version, Timeout: 3 * shortTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: func(ctx context.Context) (lifecycle.State, error) {
 			return nil, p.bridged(ctx, func() error { return p.restartKubelet(ctx, k.info.Version) })

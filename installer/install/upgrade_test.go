@@ -54,7 +54,7 @@ func TestAnUpgradeGoesThroughPhases(t *testing.T) {
 		"the node that leads": {false, Upgrade{From: "1", Leads: true}, map[lifecycle.Phase]string{
 			lifecycle.Prepare: "kubernetes/files flannel/files lights/files",
 			lifecycle.Upgrade: "kubernetes/upgrade kubernetes/approval",
-			lifecycle.Kubelet: "kubernetes/pre-init flannel/pre-init containerd/install kubernetes/kubelet",
+			lifecycle.Kubelet: "kubernetes/pre-init flannel/pre-init containerd/install kubernetes/host kubernetes/kubelet",
 			lifecycle.Install: "kubernetes/install flannel/install lights/install cluster/ready sysctl/remove",
 		}},
 		"a stop on the way": {false, Upgrade{From: "1", Leads: true, Stop: "2"}, map[lifecycle.Phase]string{
@@ -63,7 +63,7 @@ func TestAnUpgradeGoesThroughPhases(t *testing.T) {
 		"a worker": {true, Upgrade{From: "1"}, map[lifecycle.Phase]string{
 			lifecycle.Prepare: "kubernetes/files flannel/files lights/files",
 			lifecycle.Upgrade: "kubernetes/upgrade",
-			lifecycle.Kubelet: "kubernetes/pre-init containerd/install flannel/join lights/join kubernetes/kubelet",
+			lifecycle.Kubelet: "kubernetes/pre-init containerd/install flannel/join lights/join kubernetes/host kubernetes/kubelet",
 			lifecycle.Install: "",
 		}},
 	} {

@@ -2,9 +2,15 @@
 
 kubernetes_pre_init() {
     local src="$DIR/addons/kubernetes/$KUBERNETES_VERSION"
+    # containerd's hook reads it
     PAUSE_IMAGE=$(awk '$1 == "image" && $2 == "pause" { print $3 }' "$src/Manifest")
     kubernetes_kernel
-    local binary
+}
+
+# kubernetes_host: brings what a node runs. No pre-init hook finds it on a fresh host, as in kURL: some ask for kubectl to see whether
+# there is a cluster. The networks of the cluster are final here.
+kubernetes_host() {
+    local src="$DIR/addons/kubernetes/$KUBERNETES_VERSION" binary
     for binary in kubeadm kubectl kubelet; do
         install -m 0755 "$src/assets/$binary" "/usr/local/bin/$binary"
     done

@@ -1,7 +1,12 @@
 # shellcheck shell=bash
 # Waiting. Every wait ends at the latest when the step's time is over: Go stops the shell then.
 
-commandExists() { command -v "$1" >/dev/null 2>&1; }
+# commandExists NAME: hooks ask for kubectl to see whether there is a cluster to ask. On a host without one, kubectl is of a host package,
+# or of an install that was stopped.
+commandExists() {
+    command -v "$1" >/dev/null 2>&1 || return
+    [ "$1" != kubectl ] || [ -e /etc/kubernetes/kubelet.conf ] || [ -e "${KUBECONFIG:-/etc/kubernetes/admin.conf}" ]
+}
 
 # sealift_once COMMAND [ARG…]: a command in one word with blanks, as some add-ons give it, is parted at them.
 sealift_once() {
