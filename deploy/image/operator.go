@@ -126,12 +126,16 @@ func (o operatorOptions) own() ([]file, error) {
 	}
 	files := []file{
 		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates},
-		{name: "shell_lib.sh", mode: 0o644, data: hook.ShellLibrary()},
 		{name: programs + "sealift-controller", mode: 0o755, data: binary},
 		{name: programs + "shell-operator", link: "sealift-controller"}, {name: programs + "addon-operator", link: "sealift-controller"},
 		// where Flant's images have them, for the commands and entry points that name them
 		{name: "shell-operator", link: programs + "sealift-controller"}, {name: "addon-operator", link: programs + "sealift-controller"},
 	}
+	library, err := shellLibrary()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, library...)
 	for _, text := range o.added {
 		name, from, ok := strings.Cut(text, "=")
 		if !ok || name != path.Base(name) {
@@ -144,6 +148,24 @@ func (o operatorOptions) own() ([]file, error) {
 		files = append(files, file{name: programs + name, mode: 0o755, data: data})
 	}
 	return files, nil
+}
+
+// shellLibrary is /shell_lib.sh and /frameworks/shell, where hooks expect them.
+func shellLibrary() (files []file, err error) {
+	library := hook.ShellLibrary()
+	err = fs.WalkDir(library, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case entry.IsDir():
+			files = append(files, file{name: name + "/", mode: 0o755})
+			return nil
+		}
+		data, err := fs.ReadFile(library, name)
+		files = append(files, file{name: name, mode: 0o644, data: data})
+		return err
+	})
+	return files, err
 }
 
 // folder reads a folder that shall be at a path of the image, with its modes and links.

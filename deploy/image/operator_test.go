@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,9 @@ const imageHook = `#!/usr/bin/env bash
 source /shell_lib.sh
 function __config__() { echo '{configVersion: v1, onStartup: 1}'; }
 function __on_startup() {
+    source /frameworks/shell/context.sh
+    source /frameworks/shell/hook.sh
+    [[ $(context::get 'binding | length') == 9 ]]
     printf '%s %s %s\n' "$(jq -r '.[0].binding' "$BINDING_CONTEXT_PATH" | sed s/on/after/)" "$(sh -c 'echo plain | grep -c plain')" "$(id -u)"
 }
 hook::run "$@"
@@ -73,6 +77,13 @@ func TestTheOperatorsImageRunsAHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "tmp", "context"), []byte(`[{"binding":"onStartup"}]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	devNull := filepath.Join(root, "dev", "null") // a file will do
+	if err := errors.Join(os.WriteFile(devNull, nil, 0o666), os.Chmod(devNull, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) string {

@@ -1,8 +1,8 @@
 package hook
 
 import (
-	"bytes"
-	_ "embed"
+	"embed"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -10,16 +10,33 @@ import (
 // FrameworkDir is the variable that tells hooks where shell_lib.sh lies (S-18).
 const FrameworkDir = "FRAMEWORK_DIR"
 
-//go:embed shell_lib.sh
-var shellLibrary []byte
+//go:embed shell_lib.sh frameworks/shell/*.sh
+var shellLibrary embed.FS
 
-// ShellLibrary is shell_lib.sh, for an image that has it at its root.
-func ShellLibrary() []byte { return bytes.Clone(shellLibrary) }
+// ShellLibrary is shell_lib.sh and the files in frameworks/shell that it sources, for the root of an image.
+func ShellLibrary() fs.FS { return shellLibrary }
 
-// WriteShellLibrary puts shell_lib.sh, which many hooks in bash source, into a folder that hooks may read.
+// WriteShellLibrary puts shell_lib.sh, which many hooks in bash source, into a folder that hooks may read, and its files
+// beside it.
 func WriteShellLibrary(dir string) error {
-	if err := os.Chmod(dir, 0o755); err != nil { // hooks of another user read it, too
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "shell_lib.sh"), shellLibrary, 0o644)
+	return fs.WalkDir(shellLibrary, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(dir, path)
+		if entry.IsDir() {
+			if err := os.MkdirAll(at, 0o755); err != nil {
+				return err
+			}
+			return os.Chmod(at, 0o755) // hooks of another user read it, too
+		}
+		data, err := shellLibrary.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(at, data, 0o644); err != nil {
+			return err
+		}
+		return os.Chmod(at, 0o644)
+	})
 }

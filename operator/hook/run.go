@@ -31,6 +31,8 @@ const (
 	configSize = 1 << 20
 	// answerSize bounds each file that a hook writes.
 	answerSize = 64 << 20
+	// tailLines and tailWidth bound what an error quotes of a hook's output: a message, and the trace of shell_lib.sh after it.
+	tailLines, tailWidth = 20, 500
 )
 
 // Runner runs hooks. Its zero value runs them as the user of this process, with its environment, in the default folder for
@@ -102,7 +104,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 	result, err := r.process(ctx, cmd, out.of("stdout"), out.of("stderr"))
 	if err != nil {
 		err = fmt.Errorf("hook %s: %w", c.Name, err)
-		if last := out.tail.Last(5, 500); last != "" {
+		if last := out.tail.Last(tailLines, tailWidth); last != "" {
 			err = fmt.Errorf("%w; it printed last:\n%s", err, last)
 		}
 	}
@@ -126,7 +128,7 @@ func (r *Runner) Config(ctx context.Context, name, path, dir string) ([]byte, er
 		err = fmt.Errorf("it printed more than %d bytes", configSize)
 	}
 	if err != nil {
-		if last := out.tail.Last(5, 500); last != "" {
+		if last := out.tail.Last(tailLines, tailWidth); last != "" {
 			err = fmt.Errorf("%w; it printed last:\n%s", err, last)
 		}
 		return nil, fmt.Errorf("configuration of hook %s: run it with --config: %w", name, err)
