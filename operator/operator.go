@@ -79,8 +79,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err := webhooks.Set(e.Webhooks()); err != nil {
 			o.Log.ErrorContext(ctx, "cannot serve the webhooks of hooks that have come or gone", "error", err)
 		}
-	})
+	}, webhooks.Err)
 	if err != nil {
+		return err
+	}
+	if err := webhooks.Check(ctx, e.Webhooks()); err != nil {
 		return err
 	}
 	for _, h := range e.Hooks() {

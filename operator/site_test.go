@@ -104,7 +104,7 @@ EOC
 }
 function answer() { jq '{convertedObjects: [.[0].review.request.objects[] | '"$1"']}' "$BINDING_CONTEXT_PATH" > "$CONVERSION_RESPONSE_PATH"; cp "$BINDING_CONTEXT_PATH" "$TRACE/$(context::get fromVersion | tr / _)"; }
 function __on_conversion::up::v1alpha1::v1beta1() { answer '.apiVersion = "example.org/v1beta1" | .spec.beta = .spec.alpha | del(.spec.alpha)'; }
-function __on_conversion::up::example.org/v1beta1::example.org/v1() { answer '.apiVersion = "example.org/v1" | .spec.stable = .spec.beta | del(.spec.beta)'; }
+function __on_conversion::up::example.org.v1beta1::example.org.v1() { answer '.apiVersion = "example.org/v1" | .spec.stable = .spec.beta | del(.spec.beta)'; }
 function __on_conversion::down() {
     if jq -e '.[0].review.request.objects | any(.metadata.name == "stuck")' "$BINDING_CONTEXT_PATH" >/dev/null; then
         echo '{"failedMessage": "stuck cannot go back"}' > "$CONVERSION_RESPONSE_PATH"

@@ -17,13 +17,16 @@ type work struct {
 	*engine.Engine
 
 	modules *lifecycle.Operator // nil in shell mode
+	// webhooks returns why the API server does not call all hooks.
+	webhooks func() error
 }
 
 // load reads hooks, and modules if there are some. changed is called when hooks have come or gone since.
-func load(ctx context.Context, o Options, changed func()) (*work, error) {
+// webhooks returns why the API server does not call all hooks.
+func load(ctx context.Context, o Options, changed func(), webhooks func() error) (*work, error) {
 	if o.Modules == nil {
 		e, err := engine.Load(ctx, o.Options)
-		return &work{Engine: e}, err
+		return &work{Engine: e, webhooks: webhooks}, err
 	}
 	settings := *o.Modules
 	settings.Options, settings.HooksChanged = o.Options, changed
@@ -31,7 +34,7 @@ func load(ctx context.Context, o Options, changed func()) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &work{m.Engine(), m}, nil
+	return &work{m.Engine(), m, webhooks}, nil
 }
 
 // Run works until ctx ends.
@@ -55,13 +58,16 @@ func (w *work) Standby(ctx context.Context) {
 // knowsHooks says whether all hooks are known that have webhooks. Until then, those that the API server calls stay.
 func (w *work) knowsHooks() bool { return w.modules == nil || w.modules.Discovered() }
 
-// notReady says what the start still waits for; nil is a start that is over.
+// notReady returns what the start still waits for, or why hooks are not called after it. It returns nil if all is well.
 func (w *work) notReady() error {
 	switch {
 	case w.modules != nil && !w.modules.Ready():
 		return errors.New("the start is not over: not all modules have run; /status/converge says how far it is")
 	case w.modules == nil && !w.Ready():
 		return errors.New("the start is not over: hooks with onStartup run, or objects are synchronized")
+	}
+	if err := w.webhooks(); err != nil {
+		return fmt.Errorf("the API server does not call all hooks: %w", err)
 	}
 	return nil
 }

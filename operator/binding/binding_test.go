@@ -2,6 +2,7 @@ package binding_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,20 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"a webhook's name of two segments", "configVersion: v1\nkubernetesMutating: [{name: b.c}]", "kubernetesMutating[0].name: Invalid value: \"b.c\": should be a domain with at least three segments"},
 		{"a webhook's name that is no domain", "configVersion: v1\nkubernetesValidating: [{name: Pods.example.com}]", "kubernetesValidating[0].name: Invalid value: \"Pods.example.com\""},
 		{"a timeout above the server's", "configVersion: v1\nkubernetesValidating: [{name: a.b.c, timeoutSeconds: 31}]", "kubernetesValidating[0].timeoutSeconds"},
+		{"every operation and one", webhookWith(`operations: ["*", CREATE]`), "kubernetesValidating[0].rules[0].operations: * stands beside others"},
+		{"every group and one", webhookWith(`apiGroups: ["", "*"]`), "rules[0].apiGroups: * stands beside others"},
+		{"every version and one", webhookWith(`apiVersions: ["*", v1]`), "rules[0].apiVersions: * stands beside others"},
+		{"a version without a name", webhookWith(`apiVersions: [v1, ""]`), "rules[0].apiVersions[1]: is empty"},
+		{"every resource and one", webhookWith(`resources: ["*", pods]`), "rules[0].resources: * stands beside pods"},
+		{"everything and one", webhookWith(`resources: [pods, "*/*"]`), "rules[0].resources[1]: */* has all resources"},
+		{"every subresource and one", webhookWith(`resources: ["pods/*", pods/status]`), "rules[0].resources[1]: pods/status is in pods/* already"},
+		{"a subresource of all and of one", webhookWith(`resources: ["*/scale", deployments/scale]`), "rules[0].resources[1]: deployments/scale is in */scale already"},
+		{"a resource without a name", webhookWith(`resources: [""]`), "rules[0].resources[0]: is empty"},
+		{"two webhooks of one name", "configVersion: v1\nkubernetesMutating: [{name: a.b.c}, {name: d.e.f}, {name: a.b.c}]", "kubernetesMutating[2].name: kubernetesMutating[0] has the name a.b.c, too"},
+		{"two conditions of one name", "configVersion: v1\nkubernetesMutating: [{name: a.b.c, matchConditions: [{name: x, expression: 'true'}, {name: x, expression: 'true'}]}]",
+			"kubernetesMutating[0].matchConditions[1].name: matchConditions[0] has the name x, too"},
+		{"a condition without an expression", "configVersion: v1\nkubernetesMutating: [{name: a.b.c, matchConditions: [{name: x, expression: ' '}]}]", "kubernetesMutating[0].matchConditions[0].expression: is empty"},
+		{"a condition's name with a space", "configVersion: v1\nkubernetesMutating: [{name: a.b.c, matchConditions: [{name: x y, expression: 'true'}]}]", "kubernetesMutating[0].matchConditions[0].name: name part must consist of"},
 		{"v0: a mistyped binding", "onKubernetesEvents: []", `did you mean "onKubernetesEvent"?`},
 		{"v0: an event of v1", "onKubernetesEvent: [{kind: Pod, event: [Added]}]", `onKubernetesEvent[0].event[0]: "Added" is none of`},
 		{"v0: a wrong crontab", "schedule: [{crontab: often}]", "schedule[0].crontab"},
@@ -45,6 +60,25 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+// webhookWith is a configuration with a webhook whose rule has another list.
+func webhookWith(list string) string {
+	lists := map[string]string{"apiGroups": `[""]`, "apiVersions": "[v1]", "operations": "[CREATE]", "resources": "[pods]"}
+	key, value, _ := strings.Cut(list, ": ")
+	lists[key] = value
+	return fmt.Sprintf("configVersion: v1\nkubernetesValidating: [{name: a.b.c, rules: [{apiGroups: %s, apiVersions: %s, operations: %s, resources: %s}]}]",
+		lists["apiGroups"], lists["apiVersions"], lists["operations"], lists["resources"])
+}
+
+// TestRuleThatTheServerTakesIsTaken has lists that look alike those that it refuses.
+func TestRuleThatTheServerTakesIsTaken(t *testing.T) {
+	for _, list := range []string{`operations: ["*"]`, `operations: [CREATE, CREATE]`, `apiGroups: ["*"]`, `apiGroups: ["", apps]`, `resources: ["*"]`, `resources: ["*/*"]`, `resources: [pods, "*"]`,
+		`resources: ["*", pods/status]`, `resources: [pods, pods/status, "deployments/*", "*/scale"]`} {
+		if _, err := binding.Parse("hook.sh", []byte(webhookWith(list)), binding.Shell); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

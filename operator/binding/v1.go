@@ -228,6 +228,13 @@ func (r *reader) admissions(t Type, files []admissionV1) (all []Admission) {
 		}
 		r.labels(path+".labelSelector", a.Labels)
 		r.labels(path+".namespace.labelSelector", a.NamespaceLabels)
+		for j := range f.Rules {
+			r.rule(fmt.Sprintf("%s.rules[%d]", path, j), &f.Rules[j])
+		}
+		r.conditions(path+".matchConditions", f.MatchConditions)
+		if j := slices.IndexFunc(all, func(b Admission) bool { return b.Name == f.Name }); j >= 0 {
+			r.addf(path+".name", "%s[%d] has the name %s, too; give them different names", t, j, f.Name)
+		}
 		all = append(all, a)
 	}
 	return all

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -27,12 +28,13 @@ const (
 type admission struct {
 	hook    *Hook
 	kind    binding.Type
+	index   int // among the bindings of its kind
 	binding *binding.Admission
 }
 
 // verdict is what a hook writes into $ADMISSION_RESPONSE_PATH.
 type verdict struct {
-	Allowed  *bool    `json:"allowed"`
+	Allowed  bool     `json:"allowed"`
 	Message  string   `json:"message"`
 	Code     int32    `json:"code"` // of the refusal; default 403
 	Warnings []string `json:"warnings"`
@@ -86,7 +88,7 @@ func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv
 		return refusal(http.StatusInternalServerError, err.Error())
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if !*v.Allowed {
+	if !v.Allowed {
 		response = refusal(cmp.Or(v.Code, http.StatusForbidden), v.Message)
 	}
 	response.Warnings = v.Warnings
@@ -97,19 +99,16 @@ func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv
 	return response
 }
 
-// parseVerdict reads the answer of a hook. What allows nothing clearly is an error.
+// parseVerdict reads the answer of a hook: the first document that it wrote, as upstream does. Without the key allowed it refuses.
 func parseVerdict(written []byte) (*verdict, error) {
-	if len(strings.TrimSpace(string(written))) == 0 {
+	if len(bytes.TrimSpace(written)) == 0 {
 		return nil, fmt.Errorf("it wrote nothing to $ADMISSION_RESPONSE_PATH; write {\"allowed\": true} or {\"allowed\": false, \"message\": \"…\"}")
 	}
-	var v verdict
-	if err := json.Unmarshal(written, &v); err != nil {
+	v := verdict{Message: "what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message"}
+	if err := json.NewDecoder(bytes.NewReader(written)).Decode(&v); err != nil {
 		return nil, fmt.Errorf("what it wrote to $ADMISSION_RESPONSE_PATH is no answer: %w", err)
 	}
-	switch {
-	case v.Allowed == nil:
-		return nil, fmt.Errorf("what it wrote to $ADMISSION_RESPONSE_PATH has no key allowed")
-	case v.Code != 0 && (v.Code < 400 || v.Code > 599):
+	if v.Code != 0 && (v.Code < 400 || v.Code > 599) {
 		return nil, fmt.Errorf("what it wrote to $ADMISSION_RESPONSE_PATH has the code %d; a refusal has one from 400 to 599", v.Code)
 	}
 	var operations []json.RawMessage

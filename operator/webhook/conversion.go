@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,7 +138,7 @@ func (c *conversion) convert(ctx context.Context, objects []json.RawMessage, at 
 		return fmt.Errorf("hook %s, from %s to %s: %w", c.hook.Name, c.step.From, c.step.To, fmt.Errorf(format, args...))
 	}
 	var answer converted
-	switch err := json.Unmarshal(written, &answer); {
+	switch err := json.NewDecoder(bytes.NewReader(written)).Decode(&answer); { // of several documents the first counts, as upstream
 	case len(strings.TrimSpace(string(written))) == 0:
 		return fail("it wrote nothing to $CONVERSION_RESPONSE_PATH; write {\"convertedObjects\": […]} or {\"failedMessage\": \"…\"}")
 	case err != nil:

@@ -43,6 +43,9 @@ type object struct {
 	ref kube.Ref
 	// set writes what is ours into the object, which is nil if there is none, and says what to do with it.
 	set func(live *unstructured.Unstructured) (*unstructured.Unstructured, action)
+	// webhooks are the admission webhooks in the object, in their order. with makes the object that has only some of them.
+	webhooks []*admission
+	with     func([]*admission) object
 }
 
 // endpoint serves HTTPS, and keeps the objects that lead to it.
@@ -59,6 +62,7 @@ type endpoint struct {
 
 	silentUntil atomic.Int64 // when to ask the leader again, in nanoseconds
 
+	needed  atomic.Bool // hooks have webhooks of this endpoint
 	opening sync.Mutex  // held by open
 	trying  atomic.Bool // openLater is at work
 
@@ -67,6 +71,7 @@ type endpoint struct {
 	shown    atomic.Pointer[certificate]
 	known    map[kube.Ref]string // the generations that we have written
 	told     map[string]bool     // errors that were logged already
+	failed   map[kube.Ref]error  // what the API server refuses; held by mu
 }
 
 // newEndpoint makes an endpoint for reviews of up to size bytes.
@@ -74,7 +79,7 @@ func newEndpoint(s *Server, e Endpoint, size int64, answer answer, objects func(
 	return &endpoint{
 		Endpoint: e, server: s, answer: answer, objects: objects, bodies: intake.New(intake.Limits{Body: size, All: inMemory * size, Time: readTime}),
 		slots: make(chan struct{}, parallel), kick: make(chan struct{}, 1),
-		known: map[kube.Ref]string{}, told: map[string]bool{},
+		known: map[kube.Ref]string{}, told: map[string]bool{}, failed: map[kube.Ref]error{},
 	}
 }
 

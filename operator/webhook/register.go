@@ -26,8 +26,12 @@ const (
 // reviewVersions are the versions of reviews that we read.
 func reviewVersions() []string { return []string{"v1", "v1beta1"} }
 
-// errAwaited is the error of an object that somebody else makes, and that is not there yet.
-var errAwaited = errors.New("it is not there yet")
+var (
+	// errAwaited is the error of an object that somebody else makes, and that is not there yet.
+	errAwaited = errors.New("it is not there yet")
+	// errUnchanged is the error of an object that is as we have left it.
+	errUnchanged = errors.New("it is as it was written")
+)
 
 // action is what is done with an object.
 type action int
@@ -52,14 +56,30 @@ func plain(value map[string]any) map[string]any {
 	return out
 }
 
-// write makes the objects right, and says whether all are.
+// write makes the objects right, and reports whether all are, except for what the API server refuses.
 func (e *endpoint) write(ctx context.Context, ca []byte) bool {
-	all := true
-	for _, o := range e.objects(ca) {
-		err := e.writeOne(ctx, o)
-		all = e.tell(ctx, fmt.Sprintf("%s cannot be written yet, so the API server does not call hooks for it", o.ref), err) && all
+	all, objects := true, e.objects(ca)
+	e.forget(objects)
+	for _, o := range objects {
+		err := e.writeGood(ctx, o)
+		if errors.Is(err, errUnchanged) {
+			continue // what was refused of it, is
+		}
+		e.fail(o.ref, err)
+		var refusals *refusalsError
+		refused := errors.As(err, &refusals)
+		e.tell(ctx, fmt.Sprintf("the API server refuses some webhooks of %s, and calls the other ones", o.ref), only(refused, err))
+		all = e.tell(ctx, fmt.Sprintf("%s cannot be written yet, so the API server does not call hooks for it", o.ref), only(!refused, err)) && all
 	}
 	return all
+}
+
+// only is an error under a condition.
+func only(is bool, err error) error {
+	if is {
+		return err
+	}
+	return nil
 }
 
 // sweep removes what an earlier run has left, when hooks had webhooks. An operator that may not look has left nothing.
@@ -82,7 +102,7 @@ func (e *endpoint) sweep(ctx context.Context) {
 	}
 }
 
-// writeOne writes an object, unless it is as we have left it.
+// writeOne writes an object, unless it is as we have left it: that is errUnchanged.
 func (e *endpoint) writeOne(ctx context.Context, o object) error {
 	objects, err := e.server.options.Cluster.Objects(ctx, o.ref)
 	if err != nil {
@@ -95,7 +115,7 @@ func (e *endpoint) writeOne(ctx context.Context, o object) error {
 		return err
 	}
 	if live != nil && e.known[o.ref] == generation(live) {
-		return nil
+		return errUnchanged
 	}
 	wanted, do := o.set(live)
 	switch {
@@ -127,37 +147,55 @@ func generation(o *unstructured.Unstructured) string {
 
 // admissionObjects are the two configurations. One that has no webhooks any more is deleted if it is ours.
 func (s *Server) admissionObjects(ca []byte) []object {
-	var validating []admissionregistration.ValidatingWebhook
-	var mutating []admissionregistration.MutatingWebhook
 	admissions := s.routes.Load().admissions
+	var validating, mutating []*admission
 	for _, name := range slices.Sorted(maps.Keys(admissions)) {
 		if a := admissions[name]; a.kind == binding.OnValidating {
-			validating = append(validating, s.validating(a.binding, ca))
+			validating = append(validating, a)
 		} else {
-			mutating = append(mutating, s.mutating(a.binding, ca))
+			mutating = append(mutating, a)
 		}
 	}
-	return []object{s.configuration(validatingKind, len(validating), validating), s.configuration(mutatingKind, len(mutating), mutating)}
+	return []object{s.configuration(validatingKind, validating, ca), s.configuration(mutatingKind, mutating, ca)}
 }
 
-func (s *Server) configuration(kind string, count int, webhooks any) object {
+// webhooks is the list of webhooks in a configuration.
+func (s *Server) webhooks(all []*admission, ca []byte) any {
+	list := make([]any, len(all))
+	for i, a := range all {
+		if a.kind == binding.OnValidating {
+			list[i] = s.validating(a.binding, ca)
+		} else {
+			list[i] = s.mutating(a.binding, ca)
+		}
+	}
+	return plain(map[string]any{"webhooks": list})["webhooks"]
+}
+
+func (s *Server) configuration(kind string, webhooks []*admission, ca []byte) object {
 	ref := kube.Ref{Group: admissionregistration.GroupName, Version: "v1", Kind: kind, Name: s.options.ConfigurationName + configurationSuffix}
-	return object{ref, func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
+	set := func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
 		switch {
-		case count == 0 && live != nil && s.leadsHere(live):
+		case len(webhooks) == 0 && live != nil && s.leadsHere(live):
 			return nil, remove
-		case count == 0:
+		case len(webhooks) == 0:
 			return nil, leave
 		}
 		if live == nil {
-			live = &unstructured.Unstructured{}
-			live.SetAPIVersion(admissionregistration.SchemeGroupVersion.String())
-			live.SetKind(kind)
+			live = newConfiguration(kind)
 			live.SetName(ref.Name)
 		}
-		live.Object["webhooks"] = plain(map[string]any{"webhooks": webhooks})["webhooks"]
+		live.Object["webhooks"] = s.webhooks(webhooks, ca)
 		return live, put
-	}}
+	}
+	return object{ref: ref, set: set, webhooks: webhooks, with: func(some []*admission) object { return s.configuration(kind, some, ca) }}
+}
+
+func newConfiguration(kind string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(admissionregistration.SchemeGroupVersion.String())
+	o.SetKind(kind)
+	return o
 }
 
 // leadsHere says whether all webhooks of a configuration lead to our Service.
@@ -178,7 +216,7 @@ func (s *Server) leadsHere(live *unstructured.Unstructured) bool {
 func (s *Server) conversionObjects(ca []byte) (all []object) {
 	for _, crd := range slices.Sorted(maps.Keys(s.routes.Load().conversions)) {
 		ref := kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: crd}
-		all = append(all, object{ref, func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
+		all = append(all, object{ref: ref, set: func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
 			if live == nil {
 				return nil, await
 			}

@@ -68,6 +68,7 @@ type Server struct {
 	admission, conversion *endpoint
 	routes                atomic.Pointer[routes]
 	running               sync.WaitGroup
+	doubled               atomic.Pointer[error] // webhooks of one name
 }
 
 // routes is which hook answers what.
@@ -98,11 +99,13 @@ func (s *Server) Set(hooks []Hook) error {
 		return errors.New("hooks have webhooks, and the namespace of the operator is unknown; say --namespace")
 	}
 	s.routes.Store(r)
+	s.doubled.Store(&err)
 	for _, one := range []struct {
 		*endpoint
 
 		needed bool
 	}{{s.admission, len(r.admissions) > 0}, {s.conversion, len(r.conversions) > 0}} {
+		one.endpoint.needed.Store(one.needed)
 		if !one.needed && one.Address() == "" {
 			one.swept.Do(func() { s.running.Go(func() { one.sweep(s.ctx) }) })
 			continue
@@ -136,7 +139,7 @@ func route(hooks []Hook) (*routes, error) {
 					errs = append(errs, fmt.Errorf("hook %s: %s[%d].name: hook %s has a webhook %s, too; give them different names", h.Name, t, j, other.hook.Name, b.Name))
 					continue
 				}
-				r.admissions[b.Name] = &admission{h, t, b}
+				r.admissions[b.Name] = &admission{h, t, j, b}
 			}
 		}
 		add(binding.OnValidating, h.Config.Validating)
