@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 const content = "the content of a blob, long enough to be cut in two"
@@ -246,12 +247,12 @@ func TestASilentBodyEnds(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-release
 	})
-	resp, err := fetch.Client{Stall: 20 * time.Millisecond}.Get(t.Context(), address, nil)
+	resp, err := fetch.Client{Bounds: transfer.Bounds{Stall: 20 * time.Millisecond}}.Get(t.Context(), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if _, err := io.ReadAll(resp.Body); !errors.Is(err, fetch.ErrStalled) || !fetch.Transient(err) {
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, transfer.ErrStalled) || !fetch.Transient(err) {
 		t.Errorf("got %v, want a transient ErrStalled", err)
 	}
 }

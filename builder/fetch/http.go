@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
-
-// ErrStalled says that a transfer made no progress for too long.
-var ErrStalled = errors.New("no data arrived for too long")
 
 // StatusError is an HTTP error status.
 type StatusError struct {
@@ -27,7 +23,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.URL, e.Code, http.StatusText(e.Code))
 }
 
-// NewTransport returns the transport of a build. It limits every phase of a request except the body, which Client.Stall
+// NewTransport returns the transport of a build. It limits every phase of a request except the body, which Client.Bounds
 // limits. It uses the proxy settings of the environment and never decompresses content.
 func NewTransport(cas trust.CAs) *http.Transport {
 	return &http.Transport{
@@ -47,30 +43,23 @@ func NewTransport(cas trust.CAs) *http.Transport {
 type Client struct {
 	// Transport sends the requests; nil means http.DefaultTransport.
 	Transport http.RoundTripper
-	// Stall is the longest time without data in a body; 0 means one minute.
-	Stall time.Duration
+	Bounds    transfer.Bounds
 }
 
 // Get requests a URL. It returns responses with status 200, 206 (if the request has a range) and 304 (if it has a
-// condition). It follows up to ten redirects. Any other status is a *StatusError. The caller must close the body.
+// condition). It follows up to transfer.MaxRedirects redirects. Any other status is a *StatusError. The caller must close
+// the body.
 func (c Client) Get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
-	stall := c.Stall
-	if stall <= 0 {
-		stall = time.Minute
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		cancel(nil)
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
 	for name, values := range header {
 		req.Header[name] = values
 	}
 	req.Header.Set("User-Agent", "sealift")
-	resp, err := (&http.Client{Transport: c.Transport}).Do(req)
+	resp, err := (&http.Client{Transport: c.Bounds.Over(c.Transport)}).Do(req)
 	if err != nil {
-		cancel(nil)
 		var wrapped *url.Error // contains the whole URL, which may be a redirect with secrets
 		if errors.As(err, &wrapped) {
 			return nil, fmt.Errorf("get %s: %w", redacted(req.URL), wrapped.Err)
@@ -79,15 +68,8 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	}
 	if !wanted(resp.StatusCode, header) {
 		_ = resp.Body.Close()
-		cancel(nil)
 		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode}
 	}
-	body := &guardedBody{body: resp.Body, cancel: cancel, stall: stall}
-	body.timer = time.AfterFunc(stall, func() {
-		body.stalled.Store(true)
-		cancel(ErrStalled)
-	})
-	resp.Body = body
 	return resp, nil
 }
 
@@ -108,31 +90,4 @@ func redacted(u *url.URL) string {
 	shown := *u
 	shown.RawQuery = ""
 	return shown.Redacted()
-}
-
-// guardedBody aborts a request if its body stalls.
-type guardedBody struct {
-	body    io.ReadCloser
-	cancel  context.CancelCauseFunc
-	timer   *time.Timer
-	stall   time.Duration
-	stalled atomic.Bool
-}
-
-func (g *guardedBody) Read(p []byte) (int, error) {
-	n, err := g.body.Read(p)
-	if n > 0 {
-		g.timer.Reset(g.stall)
-	}
-	if err != nil && !errors.Is(err, io.EOF) && g.stalled.Load() {
-		return n, fmt.Errorf("%w (%s)", ErrStalled, g.stall)
-	}
-	return n, err
-}
-
-func (g *guardedBody) Close() error {
-	g.timer.Stop()
-	err := g.body.Close()
-	g.cancel(nil)
-	return err
 }

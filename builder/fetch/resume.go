@@ -51,7 +51,7 @@ func continued(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 		return Stored{}, err
 	}
 	for {
-		t := transfer{cache: c, blob: b, from: from}
+		t := attempt{cache: c, blob: b, from: from}
 		stored, err := t.run(ctx)
 		// If the content came in two parts and does not match, the first part may be wrong. It is removed now.
 		if t.offset == 0 || !errors.Is(err, cache.ErrMismatch) {
@@ -60,8 +60,8 @@ func continued(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	}
 }
 
-// transfer is one attempt to fetch a blob.
-type transfer struct {
+// attempt is one attempt to fetch a blob.
+type attempt struct {
 	cache  *cache.Cache
 	blob   Blob
 	from   Location
@@ -69,7 +69,7 @@ type transfer struct {
 	offset int64 // size of the partial before this attempt
 }
 
-func (t *transfer) run(ctx context.Context) (stored Stored, err error) {
+func (t *attempt) run(ctx context.Context) (stored Stored, err error) {
 	if t.writer, err = t.cache.Continue(ctx, t.key()); err != nil {
 		return Stored{}, err
 	}
@@ -107,7 +107,7 @@ func (t *transfer) run(ctx context.Context) (stored Stored, err error) {
 }
 
 // key names the partial: by the content where that is known, or else by the place.
-func (t *transfer) key() string {
+func (t *attempt) key() string {
 	if t.blob.SHA256 != "" {
 		return "sha256-" + t.blob.SHA256
 	}
@@ -128,7 +128,7 @@ const transfers = "transfers"
 
 // known returns the size of the whole blob and the validator of the partial's content. A transfer without a known size
 // cannot be resumed. A blob with a digest needs no validator, because the digest is verified at the end.
-func (t *transfer) known() (total int64, validator string) {
+func (t *attempt) known() (total int64, validator string) {
 	if t.blob.SHA256 != "" {
 		return t.blob.Size, ""
 	}
@@ -148,7 +148,7 @@ func bootID() string {
 }
 
 // transfer requests the missing bytes and writes them.
-func (t *transfer) transfer(ctx context.Context, total int64, validator string) (Version, error) {
+func (t *attempt) transfer(ctx context.Context, total int64, validator string) (Version, error) {
 	resp, err := t.ask(ctx, total, validator)
 	if err != nil {
 		return Version{}, err
@@ -170,7 +170,7 @@ func (t *transfer) transfer(ctx context.Context, total int64, validator string) 
 }
 
 // ask sends the request. The response has the requested range or the whole content.
-func (t *transfer) ask(ctx context.Context, total int64, validator string) (*http.Response, error) {
+func (t *attempt) ask(ctx context.Context, total int64, validator string) (*http.Response, error) {
 	header := make(http.Header)
 	if t.from.Known != nil {
 		t.from.Known().condition(header)
@@ -201,7 +201,7 @@ func (t *transfer) ask(ctx context.Context, total int64, validator string) (*htt
 }
 
 // begin records the content of a transfer that starts at the first byte.
-func (t *transfer) begin(resp *http.Response, version Version) error {
+func (t *attempt) begin(resp *http.Response, version Version) error {
 	if err := t.writer.Restart(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // Retry configures the retries of transient failures. Retries happen only here, so that attempts do not multiply.
@@ -80,5 +81,5 @@ func Transient(err error) bool {
 	if errors.As(err, &registry) {
 		return outage.StatusPasses(registry.StatusCode)
 	}
-	return errors.Is(err, ErrStalled) || errors.Is(err, errRange) || outage.Passes(err)
+	return errors.Is(err, transfer.ErrStalled) || errors.Is(err, transfer.ErrSlow) || errors.Is(err, errRange) || outage.Passes(err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // repository is one repository of a registry as it is asked, which a mirror may have moved away from upstream's name.
@@ -73,7 +74,9 @@ func (s *repositories) dial(ctx context.Context, upstream string) (*repository, 
 	if err != nil {
 		return nil, fmt.Errorf("find credentials for %s: %w", repo.RegistryStr(), err)
 	}
-	authorized, err := transport.NewWithContext(ctx, repo.Registry, auth, s.transport, []string{repo.Scope(transport.PullScope)})
+	// remote follows redirects without an end, and reads a manifest of any size.
+	bounds := transfer.Bounds{Limit: transfer.RegistryLimit}
+	authorized, err := transport.NewWithContext(ctx, repo.Registry, auth, bounds.Over(s.transport), []string{repo.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, fmt.Errorf("reach registry %s: %w", repo.RegistryStr(), err)
 	}

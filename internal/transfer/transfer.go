@@ -1,0 +1,185 @@
+// Package transfer bounds what a web server can make its client do: follow redirects in a circle, wait for a body that
+// stalls or drips, and read a document without an end.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// MaxRedirects is the most redirects that are followed for one request.
+const MaxRedirects = 10
+
+// ErrStalled says that a transfer made no progress for too long.
+var ErrStalled = errors.New("no data arrived for too long")
+
+// ErrSlow says that a transfer makes so little progress that it might not end.
+var ErrSlow = errors.New("data arrives too slowly")
+
+// Pace is the least speed of a transfer. Only time counts in which the receiver waits.
+type Pace struct {
+	Floor  int64         // bytes within Window; 0 means 64 KiB, less than 0 means no floor
+	Window time.Duration // 0 means five minutes
+}
+
+// Meter measures one transfer. It is not for several goroutines at once.
+type Meter struct {
+	pace   Pace
+	bytes  int64
+	waited time.Duration
+}
+
+// NewMeter returns the meter of a transfer that begins.
+func (p Pace) NewMeter() *Meter {
+	if p.Floor == 0 {
+		p.Floor = 64 << 10
+	}
+	if p.Window <= 0 {
+		p.Window = 5 * time.Minute
+	}
+	return &Meter{pace: p}
+}
+
+// Add counts bytes that took some time to arrive. It fails with ErrSlow at the end of a window with too few of them.
+func (m *Meter) Add(bytes int, waited time.Duration) error {
+	m.bytes += int64(bytes)
+	if m.waited += waited; m.waited < m.pace.Window {
+		return nil
+	}
+	if m.bytes < m.pace.Floor {
+		return fmt.Errorf("%w: %d bytes in %s", ErrSlow, m.bytes, m.waited.Round(time.Millisecond))
+	}
+	m.bytes, m.waited = 0, 0
+	return nil
+}
+
+// Bounds are those of a client.
+type Bounds struct {
+	// Stall is the longest time without data in a body. 0 means one minute.
+	Stall time.Duration
+	Pace  Pace
+	// Limit returns the most bytes of the body that answers a request. 0 means no limit. nil limits nothing.
+	Limit func(*http.Request) int64
+}
+
+// maxDocument is the most that a registry may answer with when it is not asked for a blob, in bytes: the 4 MiB for a
+// manifest that the distribution specification asks registries to accept.
+const maxDocument = 4 << 20
+
+// RegistryLimit is the Limit of clients of registries: everything but blobs, whose size their manifest tells.
+func RegistryLimit(r *http.Request) int64 {
+	if strings.Contains(r.URL.Path, "/blobs/") {
+		return 0
+	}
+	for asked := r.Response; asked != nil && asked.Request != nil; asked = asked.Request.Response {
+		if strings.Contains(asked.Request.URL.Path, "/blobs/") { // which redirects to where the blobs lie
+			return 0
+		}
+	}
+	return maxDocument
+}
+
+// Over returns a transport that keeps the bounds for the requests that next sends.
+func (b Bounds) Over(next http.RoundTripper) http.RoundTripper {
+	if b.Stall <= 0 {
+		b.Stall = time.Minute
+	}
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return &bounded{Bounds: b, next: next}
+}
+
+type bounded struct {
+	Bounds
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. A client says by Response which answer redirected it.
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := 0
+	for from := r.Response; from != nil && from.Request != nil; from = from.Request.Response {
+		if n++; n >= MaxRedirects {
+			return nil, fmt.Errorf("stopped after %d redirects", MaxRedirects)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	answer, err := b.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	guarded := &body{ReadCloser: answer.Body, cancel: cancel, stall: b.Stall, meter: b.Pace.NewMeter()}
+	if b.Limit != nil {
+		guarded.limit = b.Limit(r)
+	}
+	if guarded.limit > 0 && answer.ContentLength > guarded.limit && r.Method != http.MethodHead {
+		return nil, errors.Join(guarded.tooLarge(answer.ContentLength), guarded.Close())
+	}
+	guarded.timer = time.AfterFunc(b.Stall, func() {
+		guarded.stalled.Store(true)
+		cancel(ErrStalled)
+	})
+	answer.Body, answer.Request = guarded, r
+	return answer, nil
+}
+
+// CloseIdleConnections is what http.Client calls.
+func (b *bounded) CloseIdleConnections() {
+	if next, ok := b.next.(interface{ CloseIdleConnections() }); ok {
+		next.CloseIdleConnections()
+	}
+}
+
+// body aborts a request whose answer stalls, drips or does not end.
+type body struct {
+	io.ReadCloser
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	stall   time.Duration
+	stalled atomic.Bool
+	meter   *Meter
+	limit   int64 // 0 means none
+	read    int64
+}
+
+func (b *body) tooLarge(size int64) error {
+	return fmt.Errorf("the answer has %d bytes or more, and at most %d are supported", size, b.limit)
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.limit > 0 { // one byte beyond the limit shows that there are too many
+		p = p[:min(int64(len(p)), max(b.limit+1-b.read, 0))]
+	}
+	begin := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.timer.Reset(b.stall)
+	}
+	b.read += int64(n)
+	switch {
+	case b.limit > 0 && b.read > b.limit:
+		return n, b.tooLarge(b.read)
+	case err != nil && !errors.Is(err, io.EOF) && b.stalled.Load():
+		return n, fmt.Errorf("%w (%s)", ErrStalled, b.stall)
+	case err != nil:
+		return n, err
+	}
+	return n, b.meter.Add(n, time.Since(begin))
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
+	return err
+}

@@ -1,0 +1,156 @@
+package transfer_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/internal/transfer"
+)
+
+// get reads what a server answers within bounds.
+func get(t *testing.T, b transfer.Bounds, answer http.HandlerFunc) ([]byte, error) {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	// A client with a CheckRedirect of its own has no bound, such as go-containerregistry's.
+	client := &http.Client{Transport: b.Over(nil), CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v2/a/manifests/1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
+func flush(w http.ResponseWriter, text string) {
+	_, _ = io.WriteString(w, text)
+	_ = http.NewResponseController(w).Flush()
+}
+
+// drip sends one byte at a time until the client has gone.
+func drip(pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			flush(w, ".")
+			time.Sleep(pause)
+		}
+	}
+}
+
+func TestRedirectsEnd(t *testing.T) {
+	for name, next := range map[string]func(*http.Request) string{
+		"to itself": func(r *http.Request) string { return r.URL.Path },
+		"on and on": func(r *http.Request) string { return r.URL.Path + "0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			_, err := get(t, transfer.Bounds{}, func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				http.Redirect(w, r, next(r), http.StatusTemporaryRedirect)
+			})
+			if err == nil || !strings.Contains(err.Error(), "stopped after 10 redirects") || asked.Load() != transfer.MaxRedirects {
+				t.Errorf("after %d requests: %v", asked.Load(), err)
+			}
+		})
+	}
+}
+
+func TestRedirectsAreFollowed(t *testing.T) {
+	var asked atomic.Int32
+	got, err := get(t, transfer.Bounds{}, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < transfer.MaxRedirects {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+			return
+		}
+		flush(w, "there")
+	})
+	if err != nil || string(got) != "there" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestSlowBodyEnds(t *testing.T) {
+	fast := transfer.Pace{Floor: 1000, Window: 100 * time.Millisecond}
+	for name, row := range map[string]struct {
+		bounds transfer.Bounds
+		answer http.HandlerFunc
+		want   error
+	}{
+		"a body that drips":  {transfer.Bounds{Pace: fast}, drip(5 * time.Millisecond), transfer.ErrSlow},
+		"a body that stalls": {transfer.Bounds{Stall: 50 * time.Millisecond}, drip(time.Second), transfer.ErrStalled},
+		"a slow body that keeps the floor": {transfer.Bounds{Pace: fast}, func(w http.ResponseWriter, _ *http.Request) {
+			for range 40 {
+				flush(w, strings.Repeat(".", 500))
+				time.Sleep(10 * time.Millisecond)
+			}
+		}, nil},
+		"a small body": {transfer.Bounds{Pace: fast}, func(w http.ResponseWriter, _ *http.Request) { flush(w, ".") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := get(t, row.bounds, row.answer); !errors.Is(err, row.want) {
+				t.Errorf("got %v, want %v", err, row.want)
+			}
+		})
+	}
+}
+
+func TestPauseOfTheReaderDoesNotCount(t *testing.T) {
+	m := transfer.Pace{Floor: 10, Window: time.Second}.NewMeter()
+	for range 100 { // whatever time passes between the calls
+		if err := m.Add(1, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Add(1, time.Second); err != nil { // 101 bytes
+		t.Error(err)
+	}
+	if err := m.Add(1, time.Second); !errors.Is(err, transfer.ErrSlow) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDocumentWithoutEndIsCutOff(t *testing.T) {
+	const most = 4 << 20
+	for name, size := range map[string]int64{"announced": 300 << 20, "not announced": -1} {
+		t.Run(name, func(t *testing.T) {
+			got, err := get(t, transfer.Bounds{Limit: transfer.RegistryLimit}, func(w http.ResponseWriter, r *http.Request) {
+				if size > 0 {
+					w.Header().Set("Content-Length", "314572800")
+				}
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, strings.Repeat(" ", 1<<20)); err != nil {
+						return
+					}
+				}
+			})
+			if err == nil || !strings.Contains(err.Error(), "at most 4194304 are supported") || len(got) > most+1 {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		})
+	}
+}
+
+func TestBlobsHaveNoLimit(t *testing.T) {
+	blob, err := http.NewRequest(http.MethodGet, "http://example.org/v2/a/blobs/sha256:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, err := http.NewRequest(http.MethodGet, "http://example.org/bucket/1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved.Response = &http.Response{Request: blob}
+	if transfer.RegistryLimit(blob) != 0 || transfer.RegistryLimit(moved) != 0 {
+		t.Error("blobs are limited like manifests")
+	}
+}
