@@ -21,13 +21,13 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/store"
 )
@@ -92,7 +92,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	}
 	var errs []error
 	for _, p := range b.platforms {
-		if _, err := image.ParsePlatform(p); err != nil {
+		if _, err := platform.Parse(p); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/platform"
 )
 
 // Needs lists the requirements of an install on its host. The zero value requires only a working Linux.
@@ -116,7 +118,7 @@ func (p probes) root(_ context.Context, r *Reporter) {
 }
 
 func (p probes) architecture(_ context.Context, r *Reporter) {
-	if have := p.needs.Platforms; len(have) > 0 && !slices.Contains(have, p.host.Platform) {
+	if have := p.needs.Platforms; len(have) > 0 && !platform.Contains(have, p.host.Platform) {
 		r.Refusef("build the bundle with --platform "+p.host.Platform, "this host is %s; the bundle is for %s", p.host.Platform, strings.Join(have, ", "))
 		return
 	}

@@ -17,6 +17,7 @@ func (s *Source) Artifact(ctx context.Context, what string, ref Reference) (Mani
 	if err != nil {
 		return Manifest{}, s.wrapAs(what, ref, err)
 	}
+	root.MediaType = mediaType(root.MediaType, data)
 	if !types.MediaType(root.MediaType).IsImage() {
 		return Manifest{}, s.wrapAs(what, ref, fmt.Errorf("what the registry has under this name is of type %s", root.MediaType))
 	}

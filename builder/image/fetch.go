@@ -2,6 +2,8 @@ package image
 
 import (
 	"context"
+	"io"
+	"net/http"
 
 	"github.com/sealift/sealift/builder/fetch"
 )
@@ -26,8 +28,14 @@ func (s *Source) Fetch(ctx context.Context, r Resolved, d Descriptor) (fetch.Sto
 }
 
 func (s *Source) blob(ref Reference, d Descriptor) fetch.Blob {
+	name := ref.String() + " " + d.hex()[:12]
+	if d.Size == 0 { // no request; a size of 0 would mean any size
+		return fetch.Blob{Name: name, SHA256: d.hex(), Open: func(context.Context) (io.ReadCloser, int64, error) {
+			return http.NoBody, 0, nil
+		}}
+	}
 	return fetch.Blob{
-		Name: ref.String() + " " + d.hex()[:12], SHA256: d.hex(), Size: d.Size,
+		Name: name, SHA256: d.hex(), Size: d.Size,
 		From: func(ctx context.Context) (fetch.Location, error) {
 			repo, err := s.repos.get(ctx, ref.Repository())
 			if err != nil {

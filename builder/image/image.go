@@ -10,7 +10,8 @@ import (
 	"cmp"
 	"slices"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
 )
@@ -22,6 +23,8 @@ type Resolved struct {
 	NoRemoteLoad bool   `json:"noRemoteLoad,omitempty"`
 	// Root is what the reference pointed to: an index, or the only manifest.
 	Root Descriptor `json:"root"`
+	// Indexes are those between Root and Manifests: an index may list other indexes.
+	Indexes []Descriptor `json:"indexes,omitempty"`
 	// Manifests has one element for each platform asked for, in that order.
 	Manifests []Manifest `json:"manifests"`
 }
@@ -41,8 +44,12 @@ type Descriptor struct {
 	Size      int64  `json:"size"`   // bytes
 }
 
-func descriptor(d v1.Descriptor) Descriptor {
-	return Descriptor{MediaType: string(d.MediaType), Digest: d.Digest.String(), Size: d.Size}
+func descriptor(d ocispec.Descriptor) Descriptor {
+	return Descriptor{MediaType: d.MediaType, Digest: d.Digest.String(), Size: d.Size}
+}
+
+func (d Descriptor) oci() ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: d.MediaType, Digest: digest.Digest(d.Digest), Size: d.Size}
 }
 
 // hex is the digest without its algorithm.
@@ -50,7 +57,7 @@ func (d Descriptor) hex() string { return d.Digest[len("sha256:"):] }
 
 // all returns every blob of the image once, its index and manifests first.
 func (r Resolved) all() []Descriptor {
-	list := []Descriptor{r.Root}
+	list := append([]Descriptor{r.Root}, r.Indexes...)
 	for _, m := range r.Manifests {
 		list = append(list, m.Descriptor)
 	}

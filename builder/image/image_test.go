@@ -403,7 +403,7 @@ func TestIndexMayNotClaimAnotherPlatform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.CheckPlatforms(resolved); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := b.CheckPlatforms(t.Context(), resolved); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", ref, err, want)
 		}
 	}

@@ -21,13 +21,13 @@ func (s *Source) ResolvePinned(ctx context.Context, ref Reference, root Descript
 	if err != nil {
 		return Resolved{}, s.wrap(ref, err)
 	}
-	r := Resolved{Ref: ref.String(), Root: root}
+	r := Resolved{Ref: ref.String()}
 	data, err := s.options.Cache.Read(root.hex(), maxManifest)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cache.ErrMismatch) {
 		_, data, err = s.manifest(ctx, pinned, root.Digest)
 	}
 	if err == nil {
-		r.Manifests, err = s.manifests(ctx, pinned, root, data, platforms)
+		err = s.takeApart(ctx, pinned, root, data, platforms, &r)
 	}
 	return r, s.wrap(pinned, err)
 }

@@ -2,10 +2,8 @@ package image
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/distribution/reference"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // Reference is the full name of an image, as a container runtime spells it: with its registry, and with its tag or
@@ -43,31 +41,4 @@ func (r Reference) Tag() string {
 		return tagged.Tag()
 	}
 	return ""
-}
-
-// ParsePlatform reads os/architecture or os/architecture/variant, such as linux/amd64 or linux/arm/v7.
-func ParsePlatform(s string) (v1.Platform, error) {
-	parts := strings.Split(s, "/")
-	if len(parts) < 2 || len(parts) > 3 {
-		return v1.Platform{}, fmt.Errorf("platform %q is not of the form os/architecture, such as linux/amd64", s)
-	}
-	for _, part := range parts {
-		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-			return v1.Platform{}, fmt.Errorf("platform %q is not of the form os/architecture, such as linux/amd64", s)
-		}
-	}
-	p := v1.Platform{OS: parts[0], Architecture: parts[1]}
-	if len(parts) == 3 {
-		p.Variant = parts[2]
-	}
-	return p, nil
-}
-
-// platformName is the inverse of ParsePlatform; versions of an operating system are left out.
-func platformName(p v1.Platform) string {
-	name := p.OS + "/" + p.Architecture
-	if p.Variant != "" {
-		name += "/" + p.Variant
-	}
-	return name
 }

@@ -70,13 +70,13 @@ func (r *testRegistry) setFault(f func(w http.ResponseWriter, r *http.Request) b
 	r.fault, r.requests = f, nil
 }
 
-// count says how many requests since the last setFault have a method and a path that contains part.
+// count says how many requests since the last setFault have a method, "" for any, and a path that contains part.
 func (r *testRegistry) count(method, part string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
 	for _, line := range r.requests {
-		if strings.HasPrefix(line, method+" ") && strings.Contains(line, part) {
+		if strings.HasPrefix(line, method) && strings.Contains(line, part) {
 			n++
 		}
 	}
@@ -220,6 +220,11 @@ func (b bench) pull(t *testing.T, ref string, platforms ...string) image.Resolve
 		t.Fatal(err)
 	}
 	return r
+}
+
+func exists(dir, digest string) bool {
+	_, err := os.Stat(filepath.Join(dir, "blobs/sha256", strings.TrimPrefix(digest, "sha256:")))
+	return err == nil
 }
 
 func (b bench) fetchAll(t *testing.T, r image.Resolved) error {

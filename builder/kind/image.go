@@ -145,9 +145,9 @@ func (p *imagePart) transfers() []transfer {
 }
 
 // run checks what has been fetched.
-func (p *imagePart) run(_ context.Context, wrong *faults) error {
+func (p *imagePart) run(ctx context.Context, wrong *faults) error {
 	for i, img := range p.Images {
-		if err := p.source.CheckPlatforms(img); err != nil {
+		if err := p.source.CheckPlatforms(ctx, img); err != nil {
 			wrong.add(p.from[i], err)
 		}
 	}

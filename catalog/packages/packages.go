@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -227,7 +228,7 @@ func (s Source) Trust(key string, archive *bundle.Archive) error {
 }
 
 // Open opens a package for a platform, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
-func (s Source) Open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
+func (s Source) Open(ctx context.Context, key, wanted string) (store.Object, *bundle.Archive, error) {
 	object, err := s.Store.Get(ctx, key)
 	if err != nil {
 		return nil, nil, err
@@ -245,9 +246,9 @@ func (s Source) Open(ctx context.Context, key, platform string) (store.Object, *
 	if err := s.Trust(key, archive); err != nil {
 		return object, nil, err
 	}
-	if !slices.Contains(archive.Index.Platforms, platform) {
+	if !platform.Contains(archive.Index.Platforms, wanted) {
 		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",
-			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)}
+			key, strings.Join(archive.Index.Platforms, ", "), wanted, wanted)}
 	}
 	return object, archive, nil
 }

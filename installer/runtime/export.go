@@ -10,10 +10,11 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 	"github.com/klauspost/compress/gzip"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/internal/platform"
 )
 
 // maxExported bounds a blob of an image that is exported: such an image is as small as that of a sandbox.
@@ -30,7 +31,7 @@ func (l *Layout) Export(ctx context.Context, ref string, w io.Writer) error {
 		}
 		z := gzip.NewWriter(w)
 		blobs := layoutBlobs{l}
-		if err := archive.Export(ctx, blobs, z, archive.WithManifest(image.Target, ref), archive.WithPlatform(platforms.Default())); err != nil {
+		if err := archive.Export(ctx, blobs, z, archive.WithManifest(image.Target, ref), archive.WithPlatform(platform.Host())); err != nil {
 			return fmt.Errorf("export image %s: %w", ref, err)
 		}
 		return z.Close()

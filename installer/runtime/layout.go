@@ -165,12 +165,12 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 
 // gzipSize gives the inflated size of a gzip file, zero for another file. An archive compresses no gzip file again.
 func (l *Layout) gzipSize(e bundle.Entry) (int64, error) {
-	if e.Encoding == bundle.Deflate {
+	if e.Encoding == bundle.Deflate || e.Size < 18 { // the header and the end of a gzip file
 		return 0, nil
 	}
 	var head, tail [4]byte
 	err := l.archive.ReadAt(e.Path, head[:2], 0)
-	if e.Size < 18 || err != nil || !slices.Equal(head[:2], []byte{0x1f, 0x8b}) {
+	if err != nil || !slices.Equal(head[:2], []byte{0x1f, 0x8b}) {
 		return 0, err
 	}
 	if err := l.archive.ReadAt(e.Path, tail[:], e.Size-4); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/platform"
 )
 
 // Program copies a program out of an image that containerd has. name is its path in the image. Nothing is mounted and no
@@ -60,7 +60,7 @@ func (l *Layout) Program(ctx context.Context, ref, name, to string) error {
 	if at < 0 {
 		return fmt.Errorf("%s has no image %s: %w", l.dir, ref, fs.ErrNotExist)
 	}
-	manifest, err := images.Manifest(ctx, layoutBlobs{l}, l.Images[at].Target, platforms.Default())
+	manifest, err := images.Manifest(ctx, layoutBlobs{l}, l.Images[at].Target, platform.Host())
 	if err != nil {
 		return fmt.Errorf("image %s: %w", ref, err)
 	}

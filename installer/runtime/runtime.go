@@ -23,6 +23,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/sealift/sealift/internal/platform"
 )
 
 const (
@@ -58,7 +60,7 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("containerd at %s does not answer: %w; see 'systemctl status containerd'", socket, err)
 	}
-	r := &Runtime{client: client, platform: platforms.Default()}
+	r := &Runtime{client: client, platform: platform.Host()}
 	serving, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if ok, err := client.IsServing(serving); !ok || err != nil {
@@ -176,6 +178,9 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 		return nil, layout.copyBlob(ctx, cs, desc)
 	})
 	if err := images.Dispatch(ctx, images.Handlers(write, children), blobs, image.Target); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: the package lacks what this host loads of the image; build it again", err)
+		}
 		return err
 	}
 	if err := r.handle(image).Unpack(ctx, "", durably); err != nil {
