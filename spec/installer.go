@@ -31,7 +31,7 @@ func metadataKeys() []string {
 
 func (p *parser) installer(root *yaml.Node) *Installer {
 	i := &Installer{}
-	if _, version := find(root, "apiVersion"); version != nil && version.Value == LegacyAPIVersion {
+	if version := find(root, "apiVersion"); version != nil && version.Value == LegacyAPIVersion {
 		p.legacy = true
 	}
 	fields := p.fields(i, root, "the document", topLevel()...)

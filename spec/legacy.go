@@ -76,7 +76,7 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 		p.migrated(i, key, "write "+toSection+"."+to, "%s is an old name", name)
 		old.move(body, to, key, value)
 	}
-	if _, version := find(sectionNode(spec, "collectd"), "version"); version != nil && version.Value == "0.0.1" {
+	if version := find(sectionNode(spec, "collectd"), "version"); version != nil && version.Value == "0.0.1" {
 		p.migrated(i, version, "write collectd: {version: v5}", "collectd 0.0.1 is an old name of v5")
 		version.Value, version.Tag = "v5", "!!str"
 	}
@@ -85,7 +85,7 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 // move gives the new option the value of the old one, unless the new one is set.
 func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
 	value = old.today(value)
-	_, given := find(body, to)
+	given := find(body, to)
 	switch {
 	case given == nil:
 		body.Content = append(body.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: to, Line: key.Line, Column: key.Column}, value)
@@ -120,12 +120,12 @@ func (p *parser) migrated(i *Installer, at *yaml.Node, hint, format string, args
 	}
 }
 
-// find returns a key of a mapping and its value, or nil. Names in lower case count, as in the table.
-func find(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+// find returns the value of a key of a mapping, or nil. Names in lower case count, as in the table.
+func find(mapping *yaml.Node, name string) *yaml.Node {
 	if at := position(mapping, name); at >= 0 {
-		return mapping.Content[at], mapping.Content[at+1]
+		return mapping.Content[at+1]
 	}
-	return nil, nil
+	return nil
 }
 
 // take removes a key from a mapping and returns it with its value. A value of null counts as absent.
@@ -184,7 +184,7 @@ func (p *parser) unchosen(key string, body *yaml.Node) bool {
 	if s.versionless || s.key == "kubernetes" {
 		return false
 	}
-	_, version := find(body, "version")
+	version := find(body, "version")
 	if version != nil && version.Kind == yaml.ScalarNode && version.ShortTag() != "!!null" {
 		return version.Value == ""
 	}
