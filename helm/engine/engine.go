@@ -71,6 +71,9 @@ func renderTwice(w archiveWork, _ sandbox.Ask) (out archiveResult, err error) {
 			return archiveResult{Random: &o}, nil
 		}
 	}
+	if err := applicable(first.Objects); err != nil {
+		return out, err
+	}
 	out.Values, err = json.Marshal(first.Values)
 	out.Rendered, out.Rendered.Values = first, nil
 	return out, err

@@ -115,7 +115,7 @@ func TestObjectsComeInTheOrderInWhichTheyAreApplied(t *testing.T) {
 }
 
 func TestAChartThatAsksTheClusterIsNamed(t *testing.T) {
-	got, err := render(t, "", map[string]string{"templates/l.yaml": `{{ if not (lookup "v1" "Secret" "a" "b") }}` + deployment + "{{ end }}"})
+	got, err := render(t, "", map[string]string{"templates/deployment.yaml": `{{ if not (lookup "v1" "Secret" "a" "b") }}` + deployment + "{{ end }}"})
 	if err != nil || !slices.Equal(got.Lookups, []string{"v1 Secret"}) {
 		t.Errorf("%v, %v", got.Lookups, err)
 	}

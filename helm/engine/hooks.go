@@ -3,22 +3,26 @@ package engine
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	release "helm.sh/helm/v4/pkg/release/v1"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"sigs.k8s.io/yaml"
 )
 
-// hookLine is a line that makes an object a hook.
-var hookLine = regexp.MustCompile(`(?m)^\s*["']?helm\.sh/hook["']?:[ \t]*["']?([a-zA-Z, -]+)`)
-
-// knownHooks refuses hooks that Helm does not know and would leave out without a word, such as Helm 2's crd-install.
+// knownHooks refuses hooks that Helm does not know and would leave out without a word, such as Helm 2's crd-install. Only the
+// annotations of a whole document make a hook: not those of an item of a list, nor what a text in it says.
 func knownHooks(files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		for _, line := range hookLine.FindAllStringSubmatch(files[name], -1) {
-			for hook := range strings.SplitSeq(line[1], ",") {
-				if hook = strings.ToLower(strings.TrimSpace(hook)); !slices.Contains(hookNames(), hook) {
+		for _, document := range releaseutil.SplitManifests(files[name]) {
+			var head releaseutil.SimpleHead
+			if yaml.Unmarshal([]byte(document), &head) != nil || head.Metadata == nil { // which SortManifests refuses
+				continue
+			}
+			hooks, is := head.Metadata.Annotations[release.HookAnnotation]
+			for hook := range strings.SplitSeq(hooks, ",") {
+				if hook = strings.ToLower(strings.TrimSpace(hook)); is && !slices.Contains(hookNames(), hook) {
 					return fmt.Errorf("%s: Helm does not know the hook %q", name, hook)
 				}
 			}

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -16,9 +16,11 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/strictyaml"
+	kuberender "github.com/sealift/sealift/kube/render"
 )
 
-// sorted puts the objects of a chart in the order in which they are applied. Hooks that no installation runs are skipped.
+// sorted puts the objects of a chart in the order in which they are applied. Lists are taken apart. Hooks that no
+// installation runs are skipped. What could not be applied is refused.
 func sorted(loaded *chart.Chart, files map[string]string, namespace string) (objects, skipped []helm.Object, err error) {
 	if err := knownHooks(files); err != nil {
 		return nil, nil, err
@@ -27,96 +29,139 @@ func sorted(loaded *chart.Chart, files map[string]string, namespace string) (obj
 	if err != nil {
 		return nil, nil, err
 	}
-	n := namer{namespace: namespace, cluster: make(map[string]bool)}
+	var crds, ordinary, before, after, left []document
 	for _, crd := range loaded.CRDObjects() {
-		objects = append(objects, n.objects(crd.Filename, string(crd.File.Data), nil)...)
+		crds = append(crds, document{crd.Filename, string(crd.File.Data), nil})
 	}
-	var ordinary, before, after []helm.Object
 	for _, m := range manifests {
-		ordinary = append(ordinary, n.objects(m.Name, m.Content, nil)...)
+		ordinary = append(ordinary, document{m.Name, m.Content, nil})
 	}
 	slices.SortStableFunc(hooks, func(a, b *release.Hook) int { return a.Weight - b.Weight })
 	for _, h := range hooks {
-		found := n.objects(h.Path, h.Manifest, events(h))
+		d := document{h.Path, h.Manifest, events(h)}
 		switch {
 		case slices.Contains(h.Events, release.HookPreInstall):
-			before = append(before, found...)
+			before = append(before, d)
 		case slices.Contains(h.Events, release.HookPostInstall):
-			after = append(after, found...)
+			after = append(after, d)
 		default:
-			skipped = append(skipped, found...)
+			left = append(left, d)
 		}
 	}
-	if o := n.ownNamespace(slices.Concat(ordinary, before)); o != nil {
-		objects = append(objects, *o)
+	n := namer{namespace: namespace, cluster: make(map[string]bool)}
+	var entries [5][]entry
+	for i, documents := range [len(entries)][]document{crds, before, ordinary, after, left} {
+		if entries[i], err = n.read(documents); err != nil {
+			return nil, nil, err
+		}
 	}
-	return slices.Concat(objects, before, ordinary, after), skipped, n.err
+	var named [len(entries)][]object
+	for i := range entries { // every definition of a kind is known now
+		if named[i], err = n.objects(entries[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	all := firsts(named[0])
+	if o := n.ownNamespace(slices.Concat(named[1], named[2])); o != nil {
+		all = append(all, *o)
+	}
+	all = slices.Concat(all, named[1], named[2], named[3])
+	return plain(all), plain(named[4]), unique(all)
 }
 
-// namer reads objects and puts those without a namespace into that of the release.
+// object is an object and the group of its kind.
+type object struct {
+	helm.Object
+	group string
+}
+
+// identity is what the objects of a cluster do not share.
+func (o object) identity() string { return o.group + "/" + o.String() }
+
+func plain(list []object) (objects []helm.Object) {
+	for _, o := range list {
+		objects = append(objects, o.Object)
+	}
+	return objects
+}
+
+// firsts leaves the first of equal definitions. Charts that depend on each other often bring the same ones in crds/, and
+// Helm skips a definition that is there.
+func firsts(crds []object) (list []object) {
+	seen := make(map[string]bool)
+	for _, o := range crds {
+		if !seen[o.identity()] {
+			list = append(list, o)
+		}
+		seen[o.identity()] = true
+	}
+	return list
+}
+
+// unique refuses an object that the chart has twice: no kustomization takes it, and the last one would win in the cluster.
+func unique(all []object) error {
+	seen := make(map[string]object)
+	for _, o := range all {
+		if first, twice := seen[o.identity()]; twice {
+			return fmt.Errorf("%s: %s is also in %s; one of them has to go or needs another name, by the chart's values or in the chart", o.Template, o.String(), first.Template)
+		}
+		seen[o.identity()] = o
+	}
+	return nil
+}
+
+// applicable checks that a node reads the objects as they are. It is stricter than Helm.
+func applicable(objects []helm.Object) error {
+	for _, o := range objects {
+		if _, err := kuberender.Decode(bytes.NewReader(o.YAML)); err != nil {
+			return fmt.Errorf("%s: %w", o.Template, err)
+		}
+	}
+	return nil
+}
+
+// namer puts objects without a namespace into that of the release.
 type namer struct {
 	namespace string
 	cluster   map[string]bool // kinds, with their group, which the chart defines for the whole cluster
-	err       error           // the first
 }
 
-// objects reads the documents of a file.
-func (n *namer) objects(file, text string, hooks []string) (list []helm.Object) {
-	for documents := yaml.NewDecoder(strings.NewReader(text)); ; {
-		var document yaml.Node
-		err := documents.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return list
-		}
-		if err == nil { // finds keys that are there twice, and aliases that explode
-			var whole any
-			err = document.Decode(&whole)
-		}
+func (n *namer) objects(entries []entry) (list []object, err error) {
+	for _, e := range entries {
+		o, err := n.object(e)
 		if err != nil {
-			n.fail(fmt.Errorf("%s: %w", file, err))
-			return list
+			return nil, fmt.Errorf("%s: %w", e.file, err)
 		}
-		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode || len(document.Content[0].Content) == 0 {
-			continue
-		}
-		o, err := n.object(file, document.Content[0])
-		if err != nil {
-			n.fail(fmt.Errorf("%s: %w", file, err))
-			return list
-		}
-		o.Hooks = hooks
 		list = append(list, o)
 	}
+	return list, nil
 }
 
-func (n *namer) fail(err error) {
-	if n.err == nil {
-		n.err = err
-	}
-}
-
-func (n *namer) object(file string, node *yaml.Node) (helm.Object, error) {
-	o := helm.Object{Template: file, Kind: text(node, "kind")}
-	apiVersion := text(node, "apiVersion")
+func (n *namer) object(e entry) (object, error) {
+	o := object{Object: helm.Object{Template: e.file, Kind: text(e.node, "kind"), Hooks: e.hooks}}
+	apiVersion := text(e.node, "apiVersion")
 	if o.Kind == "" || apiVersion == "" {
 		return o, errors.New("an object has no kind or no apiVersion")
 	}
-	metadata := field(node, "metadata")
+	metadata := field(e.node, "metadata")
 	if metadata == nil || metadata.Kind != yaml.MappingNode {
 		return o, fmt.Errorf("%s has no metadata", o.Kind)
 	}
-	o.Name, o.Namespace = text(metadata, "name"), text(metadata, "namespace")
-	if o.Kind == "CustomResourceDefinition" {
-		n.learn(node)
+	o.Name, o.Namespace, o.group = text(metadata, "name"), text(metadata, "namespace"), group(apiVersion)
+	if o.Name == "" {
+		if prefix := text(metadata, "generateName"); prefix != "" {
+			return o, fmt.Errorf("%s has generateName %s and no name; an object without a name cannot be applied", o.Kind, prefix)
+		}
+		return o, fmt.Errorf("%s has no name", o.Kind)
 	}
 	meta := kyaml.TypeMeta{APIVersion: apiVersion, Kind: o.Kind}
-	inCluster := openapi.IsCertainlyClusterScoped(meta) || n.cluster[group(apiVersion)+"/"+o.Kind]
+	inCluster := openapi.IsCertainlyClusterScoped(meta) || n.cluster[o.group+"/"+o.Kind]
 	if o.Namespace == "" && !inCluster {
 		o.Namespace = n.namespace
-		metadata.Content = append(metadata.Content, scalar("namespace"), scalar(n.namespace))
+		metadata.Content = append(without(metadata, "namespace"), scalar("namespace"), scalar(n.namespace))
 	}
 	var err error
-	o.YAML, err = strictyaml.Marshal(node)
+	o.YAML, err = strictyaml.Marshal(e.node)
 	return o, err
 }
 
@@ -140,15 +185,15 @@ func group(apiVersion string) string {
 }
 
 // ownNamespace is the object of the release's namespace, nil when every cluster has it or the chart makes it.
-func (n *namer) ownNamespace(others []helm.Object) *helm.Object {
+func (n *namer) ownNamespace(others []object) *object {
 	if slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, n.namespace) ||
-		slices.ContainsFunc(others, func(o helm.Object) bool { return o.Kind == "Namespace" && o.Name == n.namespace }) {
+		slices.ContainsFunc(others, func(o object) bool { return o.Kind == "Namespace" && o.Name == n.namespace }) {
 		return nil
 	}
-	return &helm.Object{
+	return &object{Object: helm.Object{
 		Template: "the namespace of the release", Kind: "Namespace", Name: n.namespace,
 		YAML: fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", n.namespace),
-	}
+	}}
 }
 
 func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
@@ -163,9 +208,9 @@ func field(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// text gives a scalar of a mapping as it is written.
+// text gives a scalar of a mapping as it is written, "" for null.
 func text(node *yaml.Node, key string) string {
-	if value := field(node, key); value != nil && value.Kind == yaml.ScalarNode {
+	if value := field(node, key); value != nil && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
 		return value.Value
 	}
 	return ""

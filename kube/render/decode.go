@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -57,8 +58,13 @@ func decodeJSON(data []byte) ([]*unstructured.Unstructured, error) {
 	return takeApart(&unstructured.Unstructured{Object: content})
 }
 
-// takeApart gives the objects of a List, of Lists in it too, or the object itself.
+// takeApart gives the objects of a List, of Lists in it too, or the object itself. As for the API's own clients, an item of a
+// list such as RoleList may leave out its kind.
 func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	of, list := strings.CutSuffix(obj.GetKind(), "List")
+	if value, there := obj.Object["items"]; list && there && value == nil {
+		return nil, nil
+	}
 	if !obj.IsList() {
 		if err := checkShape(obj); err != nil {
 			return nil, err
@@ -72,7 +78,12 @@ func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, er
 		if !ok {
 			return nil, fmt.Errorf("%s: item %d is not an object", obj.GetKind(), i+1)
 		}
-		found, err := takeApart(&unstructured.Unstructured{Object: content})
+		one := &unstructured.Unstructured{Object: content}
+		if _, named := content["kind"]; list && of != "" && !named {
+			one.SetAPIVersion(obj.GetAPIVersion())
+			one.SetKind(of)
+		}
+		found, err := takeApart(one)
 		if err != nil {
 			return nil, fmt.Errorf("%s: item %d: %w", obj.GetKind(), i+1, err)
 		}
@@ -91,6 +102,9 @@ func checkShape(obj *unstructured.Unstructured) error {
 	meta, ok := obj.Object["metadata"].(map[string]any)
 	if !ok {
 		return fmt.Errorf("%s: metadata is missing or not a mapping", obj.GetKind())
+	}
+	if prefix, ok := meta["generateName"].(string); ok && (meta["name"] == nil || meta["name"] == "") {
+		return fmt.Errorf("%s: generateName %s cannot be applied; give it a metadata.name", obj.GetKind(), prefix)
 	}
 	if err := checkText(meta, "name", "metadata.", true); err != nil {
 		return fmt.Errorf("%s: %w", obj.GetKind(), err)

@@ -26,6 +26,9 @@ func TestDecode(t *testing.T) {
 			{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}},
 			{"apiVersion":"v1","kind":"SecretList","items":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"t"}}]}]}`,
 			[]string{"Secret/s", "Secret/t"}},
+		{"items of a typed list have its kind", "apiVersion: v1\nkind: SecretList\nmetadata: {}\nitems: [{metadata: {name: s}}, {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]",
+			[]string{"Secret/s", "ConfigMap/c"}},
+		{"a List of nothing", "apiVersion: v1\nkind: List\nitems:\n", nil},
 		{"Windows line ends", strings.ReplaceAll("---\n"+configMap, "\n", "\r\n"), []string{"ConfigMap/a"}},
 	}
 	for _, tt := range tests {
@@ -53,6 +56,8 @@ func TestDecodeNamesTheDocumentThatIsWrong(t *testing.T) {
 		{"a name that YAML takes for a number", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 1.10}", "metadata.name is a float64, not a string"},
 		{"a namespace that YAML takes for a boolean", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: no}", "metadata.namespace is a bool"},
 		{"no name", "apiVersion: v1\nkind: ConfigMap\nmetadata: {}", "metadata.name is missing"},
+		{"a name that the server makes", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}", "generateName a- cannot be applied"},
+		{"an item of a List without a kind", "apiVersion: v1\nkind: List\nitems: [{metadata: {name: s}}]", "item 1"},
 		{"metadata of the wrong type", "apiVersion: v1\nkind: ConfigMap\nmetadata: a", "metadata is missing"},
 		{"a key given twice", configMap + "kind: Secret\n", "kind"},
 		{"a list instead of an object", "- a\n- b", "document 2"},
