@@ -356,7 +356,6 @@ var hostFiles = map[string]string{
 	"installer/snapshot/keys.go":     "reads the keys that an administrator names, which may come through a pipe",
 	"installer/kurlbin":              "reads what hooks name, which may be a pipe, and /proc",
 	"installer/host/proc":            "reads /proc",
-	"installer/host/network":         "reads /proc",
 	"installer/host/facts.go":        "reads /proc",
 	"installer/host/containers.go":   "reads /proc",
 	"installer/baseline/baseline.go": "opens folders and files to sync their file systems",

@@ -37,9 +37,15 @@ func (a *App) Confirm(question string) bool {
 	if !a.CanAsk() {
 		return true
 	}
-	fmt.Fprintf(a.Err, "%s (y/N) ", question)
+	answer := a.Ask(question + " (y/N)")
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+}
+
+// Ask asks on a terminal, and returns the answer without the space around it.
+func (a *App) Ask(question string) string {
+	fmt.Fprint(a.Err, question+" ")
 	answer, _ := bufio.NewReader(a.In).ReadString('\n')
-	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
+	return strings.TrimSpace(answer)
 }
 
 // Passphrase takes a passphrase from an environment variable, or asks for it, twice if it is new.

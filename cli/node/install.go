@@ -95,7 +95,7 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options.AllowDowngrade = o.older
+	options.AllowDowngrade, options.ChooseAddress = o.older, a.addressQuestion(o.yes || o.plan)
 	in, err := install.Prepare(options)
 	if err != nil {
 		return err

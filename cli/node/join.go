@@ -172,6 +172,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 		// a server has all of its bundle
 		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
 	}
+	options.ChooseAddress = a.addressQuestion(o.yes || o.plan)
 	if o.verbose {
 		options.Output = a.Err
 	}

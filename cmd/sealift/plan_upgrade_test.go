@@ -217,10 +217,9 @@ func planOfReaddress(t *testing.T) {
 	folder := kubeadm.Folder(t)
 	kubeadm.EtcdManifest(t, folder)
 	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(folder)))
-	routes, err := network.Routes()
+	view, err := network.Read()
 	h.made(err)
-	address, err := network.NodeAddress(routes, false)
-	h.made(err)
+	address := view.NodeAddress(false).Address
 	if !address.IsValid() {
 		t.Skip("this machine has no address beside loopback")
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,17 @@ import (
 
 // ControllerManagerManifest names the networks of the cluster.
 const ControllerManagerManifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+
+var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)(?:,([0-9a-fA-F.:]+))?`)
+
+// NodeIPs reads the addresses of the node from the contents of KubeletFlags; "" for one that the kubelet is not told.
+func NodeIPs(flags []byte) (first, second string) {
+	found := nodeIP.FindSubmatch(flags)
+	if found == nil {
+		return "", ""
+	}
+	return string(found[1]), string(found[2])
+}
 
 // NetworksOf reads the networks of the cluster from the manifest of its controller manager. Those of a dual-stack cluster have a
 // comma between them.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Facts are what an install needs to know of its host.
@@ -25,9 +26,10 @@ type Facts struct {
 	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12
 	Platform     string         `json:"platform"`     // such as linux/amd64
 	Hostname     string         `json:"hostname"`     // as Name has it
-	Address      netip.Addr     `json:"address"`      // that other nodes reach with IPv4; invalid when there is none
-	Address6     netip.Addr     `json:"address6"`     // the same with IPv6
-	Used         []netip.Prefix `json:"used"`         // networks that a cluster's must not overlap
+	Address      network.Choice `json:"address"`      // that other nodes reach with IPv4
+	Address6     network.Choice `json:"address6"`     // the same with IPv6
+	Used         []netip.Prefix `json:"used"`         // networks and single addresses that a cluster's must not overlap
+	Attached     []netip.Prefix `json:"attached"`     // those of Used that an interface is in
 	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
 	CgroupDriver  string `json:"cgroupDriver"`
 	CgroupVersion int    `json:"cgroupVersion"`
@@ -59,19 +61,12 @@ func Discover() (Facts, error) {
 	if f.Hostname, err = Name(); err != nil {
 		return Facts{}, err
 	}
-	routes, err := network.Routes()
+	view, err := network.Read()
 	if err != nil {
 		return Facts{}, err
 	}
-	if f.Used, err = network.InUse(routes); err != nil {
-		return Facts{}, err
-	}
-	if f.Address, err = network.NodeAddress(routes, false); err != nil {
-		return Facts{}, err
-	}
-	if f.Address6, err = network.NodeAddress(routes, true); err != nil {
-		return Facts{}, err
-	}
+	f.Used, f.Attached = append(view.InUse(), nameServers()...), view.Attached()
+	f.Address, f.Address6 = view.NodeAddress(false), view.NodeAddress(true)
 	f.CgroupVersion, f.CgroupDriver = 1, "cgroupfs"
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
@@ -79,6 +74,26 @@ func Discover() (Facts, error) {
 	}
 	f.CanLowerOOMScore, err = hasCapability(unix.CAP_SYS_RESOURCE)
 	return f, err
+}
+
+// nameServers returns the addresses of the name servers of this host, which may be in no network that it has a route to.
+func nameServers() (found []netip.Prefix) {
+	for _, file := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
+		text, err := regularfile.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) < 2 || f[0] != "nameserver" {
+				continue
+			}
+			if a, err := netip.ParseAddr(f[1]); err == nil && a.IsGlobalUnicast() {
+				found = append(found, netip.PrefixFrom(a, a.BitLen()))
+			}
+		}
+	}
+	return found
 }
 
 // Name is the host's, in lower case, as Kubernetes names the node.

@@ -1,13 +1,16 @@
 package install
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // asksForIPv6 and asksForBoth say whether the Installer does.
@@ -43,25 +46,64 @@ func (i *Install) kindOfCluster() (six, known bool) {
 	return err == nil && p.Addr().Is6(), err == nil
 }
 
-// chooseAddress chooses the address of this host by which other nodes reach it, unless the Installer names it. It has the kind of the
-// cluster that there is, or the kind that the Installer asks for. It also says whether the cluster is dual-stack.
-func (i *Install) chooseAddress() {
+// chooseAddress chooses the addresses of this host by which other nodes reach it, unless the Installer names the first one. It has the
+// family of the cluster that there is, or the one that the Installer asks for. It also finds out whether the cluster is dual-stack.
+func (i *Install) chooseAddress() (err error) {
 	six, known := i.kindOfCluster()
 	if !known {
 		six = i.asksForIPv6()
 	}
 	i.dual = i.dualStack()
+	i.address = i.facts.Address
 	if six {
-		i.facts.Address = i.facts.Address6
+		i.address = i.facts.Address6
 	}
 	if i.Joins() {
-		if address := network.AddressTowards(i.options.Join.Server, six); address.IsValid() {
-			i.facts.Address = address
+		view, err := network.Read()
+		if err != nil {
+			return err
+		}
+		if towards := view.AddressTowards(i.options.Join.Server, six); towards.Address.IsValid() {
+			i.address = towards
 		}
 	}
-	if u := i.options.Upgrade; u != nil && u.Address.IsValid() {
-		i.facts.Address = u.Address
+	if kept := i.keptAddress(six); kept.Address.IsValid() {
+		i.address = kept
 	}
+	if u := i.options.Upgrade; u != nil && u.Address.IsValid() {
+		i.address = network.Choice{Candidate: network.Candidate{Address: u.Address}}
+	}
+	if len(i.address.Others) == 0 || i.options.ChooseAddress == nil || word(i.spec.Section("kurl").Options, "privateAddress") != "" {
+		return nil
+	}
+	i.address.Candidate, err = i.options.ChooseAddress(i.address)
+	i.address.Why, i.address.Others = "chosen at the terminal", nil
+	return err
+}
+
+// keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet is told, or the
+// one that the last run began with. It is not valid on a host without an earlier run.
+func (i *Install) keptAddress(six bool) (c network.Choice) {
+	if len(i.journal.Records()) == 0 {
+		return c
+	}
+	var text string
+	if i.journal.Began(node.InitStep) || i.journal.Began(node.JoinStep) {
+		if flags, err := regularfile.ReadFile(cluster.KubeletFlags); err == nil {
+			text, _ = cluster.NodeIPs(flags)
+		}
+	}
+	if run, err := node.LastRun(i.options.Root); err == nil {
+		text = cmp.Or(text, run.Address)
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Is6() != six {
+		return c
+	}
+	if link := network.InterfaceOf(text); link != "" {
+		c = network.Choice{Candidate: network.Candidate{Address: address, Link: link}, Why: "this node has it since an earlier run"}
+	}
+	return c
 }
 
 // checkAddress refuses an address of a kind that the cluster does not have, or that the Installer does not ask for.
@@ -82,10 +124,10 @@ func (i *Install) checkAddress() error {
 		return errors.New("the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6; a cluster keeps its kind of addresses, so leave out kurl.ipv6")
 	case known && s.address != "" && s.six != six:
 		return fmt.Errorf("the cluster has %s addresses, and %s of this host is none; name another one as kurl.privateAddress", kindName(six), s.address)
-	case known || s.address == "" && !asked && !i.facts.Address6.IsValid():
+	case known || s.address == "" && !asked && !i.facts.Address6.Address.IsValid():
 		return nil
 	case s.address == "" && !asked:
-		return fmt.Errorf("this host has no IPv4 address, only IPv6 such as %s; set kurl.ipv6 in the Installer, or add the word ipv6 to the command", i.facts.Address6)
+		return fmt.Errorf("this host has no IPv4 address, only IPv6 such as %s; set kurl.ipv6 in the Installer, or add the word ipv6 to the command", i.facts.Address6.Address)
 	case s.address == "":
 		return errors.New("the Installer has kurl.ipv6, and no interface of this host has an IPv6 address that other hosts can reach; give it one, or name it as kurl.privateAddress")
 	case asked && !s.six:

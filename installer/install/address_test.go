@@ -1,12 +1,16 @@
 package install
 
 import (
+	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -26,6 +30,11 @@ func TestNetworksOfAClusterWithIPv6(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { row.settle(t, i) })
 	}
+}
+
+// chosen is the choice of an address that nothing competes with.
+func chosen(address netip.Addr) network.Choice {
+	return network.Choice{Candidate: network.Candidate{Address: address}}
 }
 
 func TestNetworksOfADualStackCluster(t *testing.T) {
@@ -70,12 +79,14 @@ func TestNodesOfADualStackClusterHaveBothAddresses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.spec, i.facts.Address, i.facts.Address6 = s, netip.MustParseAddr("192.0.2.7"), row.address6
+			i.spec, i.facts.Address, i.facts.Address6 = s, chosen(netip.MustParseAddr("192.0.2.7")), chosen(row.address6)
 			if row.pods != "" {
 				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, node.NetworkState(row.pods, ""))
 				finished(t, i, lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
 			}
-			i.chooseAddress()
+			if err := i.chooseAddress(); err != nil {
+				t.Fatal(err)
+			}
 			i.settings = i.newSettings()
 			if i.settings.dual() != row.dual {
 				t.Errorf("second address %q", i.settings.address6)
@@ -112,7 +123,7 @@ func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.spec, i.facts.Address6, i.settings = s, row.address6, settings{address: row.address, six: strings.Contains(row.address, ":")}
+			i.spec, i.facts.Address6, i.settings = s, chosen(row.address6), settings{address: row.address, six: strings.Contains(row.address, ":")}
 			if row.pods != "" {
 				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, lifecycle.State{node.PodNetwork: row.pods})
 				finished(t, i, lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
@@ -121,5 +132,77 @@ func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
 				t.Errorf("got %v, want %q", err, row.refused)
 			}
 		})
+	}
+}
+
+// TestAddressIsAskedForWhereSeveralCouldBeMeant is of a host without a default route (k0sproject/k0s#4775).
+func TestAddressIsAskedForWhereSeveralCouldBeMeant(t *testing.T) {
+	first, second := network.Candidate{Address: netip.MustParseAddr("198.51.100.7"), Link: "eth0"}, network.Candidate{Address: netip.MustParseAddr("192.0.2.7"), Link: "br-mgmt"}
+	i := made(t, with(t, "kubernetes", ""))
+	i.facts.Address = network.Choice{Candidate: first, Why: "no default route decides, and it is the first one", Others: []network.Candidate{second}}
+	check := func(want string) {
+		t.Helper()
+		if err := i.chooseAddress(); err != nil {
+			t.Fatal(err)
+		}
+		i.settings = i.newSettings()
+		report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "address", Probe: i.addressCheck}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Results[0].String(); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	check("no interface has 198.51.100.7")
+	i.facts.Address.Candidate = network.Candidate{Address: netip.MustParseAddr("127.0.0.1"), Link: "lo"} // which every host has
+	check("127.0.0.1 (lo): no default route decides, and it is the first one; it could also be 192.0.2.7 (br-mgmt); if that is wrong, add private-address=192.0.2.7")
+	i.facts.Address.Candidate = first
+	i.options.ChooseAddress = func(c network.Choice) (network.Candidate, error) { return c.Others[0], nil }
+	if err := i.chooseAddress(); err != nil || i.newSettings().address != "192.0.2.7" || len(i.address.Others) > 0 {
+		t.Errorf("the answer counts for nothing: %s, %v", i.address, err)
+	}
+	i.options.ChooseAddress = func(network.Choice) (network.Candidate, error) { return second, errors.New("not one of them") }
+	if err := i.chooseAddress(); err == nil {
+		t.Error("a wrong answer counts for something")
+	}
+	i.spec.Sections = append(i.spec.Sections, spec.Section{Key: "kurl", Options: spec.Options{"privateAddress": "192.0.2.8"}})
+	if err := i.chooseAddress(); err != nil || i.newSettings().address != "192.0.2.8" {
+		t.Errorf("asked although the Installer names an address: %v", err)
+	}
+}
+
+// TestAddressStaysThatOfAnEarlierRun changes what the routes say between two runs.
+func TestAddressStaysThatOfAnEarlierRun(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	i.options.Root = t.TempDir()
+	i.facts.Address = chosen(netip.MustParseAddr("192.0.2.7"))
+	if err := os.MkdirAll(node.StateDir(i.options.Root), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	i.settings.address = "127.0.0.1" // which every host has
+	if err := i.writeRun(); err != nil {
+		t.Fatal(err)
+	}
+	choose := func() string {
+		t.Helper()
+		if err := i.chooseAddress(); err != nil {
+			t.Fatal(err)
+		}
+		return i.address.Address.String()
+	}
+	if got := choose(); got != "192.0.2.7" {
+		t.Errorf("before the first step it is %s", got)
+	}
+	finished(t, i, lifecycle.Step{ID: "node/sealift"}, nil)
+	if got := choose(); got != "127.0.0.1" {
+		t.Errorf("after it, it is %s", got)
+	}
+	i.settings.address = "203.0.113.9" // which no host has
+	if err := i.writeRun(); err != nil {
+		t.Fatal(err)
+	}
+	if got := choose(); got != "192.0.2.7" {
+		t.Errorf("when the host has lost the address, it is %s", got)
 	}
 }

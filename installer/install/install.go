@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
@@ -58,6 +59,8 @@ type Options struct {
 	Upgrade *Upgrade
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
+	// ChooseAddress is asked for the address of this host where several could be meant. Nil means to take the first one.
+	ChooseAddress func(network.Choice) (network.Candidate, error)
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
 	Yes bool
 	// Output receives what hooks and tools print, besides the log file; nil for nothing.
@@ -74,8 +77,9 @@ type Install struct {
 	// settings are those of this node, made of spec and facts
 	settings settings
 	facts    host.Facts
-	dual     bool    // the cluster is dual-stack
-	addOns   []addOn // in the order in which they install
+	address  network.Choice // by which other nodes reach this host, unless the Installer names one
+	dual     bool           // the cluster is dual-stack
+	addOns   []addOn        // in the order in which they install
 	journal  *lifecycle.Journal
 	plan     lifecycle.Plan
 	kept     []string // notes about add-ons that others own
@@ -138,7 +142,9 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := errors.Join(i.checkDowngrade(), i.checkMinorSteps()); err != nil {
 		return nil, err
 	}
-	i.chooseAddress()
+	if err := i.chooseAddress(); err != nil {
+		return nil, err
+	}
 	i.settings = i.newSettings()
 	i.prepareHooks()
 	if err := errors.Join(i.checkSeed(), i.checkAddress(), i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {

@@ -93,7 +93,7 @@ func (i *Install) checkJoin() error {
 	for _, text := range c.Networks() {
 		p, err := netip.ParsePrefix(text)
 		if err == nil {
-			err = clash(p, used)
+			err = i.clash(p, used)
 		}
 		if err != nil {
 			return fmt.Errorf("the cluster's network %s: %w", text, err)

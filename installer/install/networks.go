@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
 )
 
 // clusterNetwork is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
@@ -30,6 +31,8 @@ type clusterNetwork struct {
 
 func (s settings) networks() []clusterNetwork {
 	const podOption, serviceOption = "flannel.podCIDR", "kubernetes.serviceCIDR"
+	// kURL's first, then what a site that routes all of it leaves
+	wide := []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", carrierShared.String()}
 	pods4, pods6 := s.pods, s.pods
 	services4, services6 := s.services, s.services
 	if s.dual() {
@@ -37,8 +40,8 @@ func (s settings) networks() []clusterNetwork {
 		services4, services6 = s.services.split()
 	}
 	four := []clusterNetwork{
-		{node.PodNetwork, pods4, podOption, false, 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{node.ServiceNetwork, services4, serviceOption, false, 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+		{node.PodNetwork, pods4, podOption, false, 20, 8, 24, append([]string{"10.32.0.0/16"}, wide...)},
+		{node.ServiceNetwork, services4, serviceOption, false, 22, 12, 28, append([]string{"10.96.0.0/16"}, wide...)},
 	}
 	six := []clusterNetwork{
 		{node.PodNetwork, pods6, podOption, true, 56, 48, 64, []string{"fd00:c00b:1::/48", "fd00::/8"}},
@@ -137,13 +140,51 @@ func (n clusterNetwork) parse(given string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func clash(p netip.Prefix, used []netip.Prefix) error {
+// clash refuses a network that somebody named if this host could not work with it: one of the networks that its interfaces are in, and
+// one that has an address or a route of this host inside, which would win over the cluster's. A route that leads to more than the network
+// says that the site routes the whole range. Whoever names a network in it has chosen it.
+func (i *Install) clash(p netip.Prefix, used []netip.Prefix) error {
 	for _, u := range used {
-		if p.Overlaps(u) {
+		if p.Overlaps(u) && (u.Bits() > p.Bits() || !i.routed(u)) {
 			return fmt.Errorf("overlaps %s, which is in use on this host", u)
 		}
 	}
 	return nil
+}
+
+// routed reports whether a network is one that this host has only a route to.
+func (i *Install) routed(used netip.Prefix) bool {
+	return slices.Contains(i.facts.Used, used) && !slices.ContainsFunc(i.facts.Attached, func(a netip.Prefix) bool {
+		return a.Bits() <= used.Bits() && a.Contains(used.Addr())
+	})
+}
+
+// networksCheck warns of networks of the cluster that were chosen inside a range which the site routes as a whole.
+func (i *Install) networksCheck(_ context.Context, r *preflight.Reporter) {
+	used, err := i.used()
+	if err != nil {
+		r.Warnf("see why", "%v", err)
+		return
+	}
+	chosen := i.networksThatAre()
+	if chosen[node.PodNetwork] == "" {
+		if chosen, err = i.settleNetworks(); err != nil {
+			r.Failf("name another one", "%v", err)
+			return
+		}
+	}
+	var names []string
+	for _, name := range node.NetworkVariables() {
+		p, err := netip.ParsePrefix(chosen[name])
+		if err != nil {
+			continue
+		}
+		names = append(names, p.String())
+		if at := slices.IndexFunc(used, p.Overlaps); at >= 0 {
+			r.Warnf("keep it if nothing that this host talks to has an address there", "%s %s lies in %s, which this host has a route to; addresses in it outside of the cluster cannot be reached", name, p, used[at])
+		}
+	}
+	r.Passf("%s", strings.Join(names, ", "))
 }
 
 // chooseNetworks settles the pod and service networks. The choice is made once, since the cluster's own routes would look
@@ -170,7 +211,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 		}
 		p, err := n.parse(given)
 		if err == nil {
-			err = clash(p, used)
+			err = i.clash(p, used)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.option, given, err)

@@ -183,10 +183,13 @@ func TestSpecDecidesNetworks(t *testing.T) {
 	if err != nil || state["POD_CIDR"] != "10.99.0.0/16" || state["SERVICE_CIDR"] != "10.96.0.0/22" {
 		t.Errorf("%v, %v", state, err)
 	}
-	i.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.90.0.0/16")}
+	i.facts.Used = prefixes("10.90.0.0/16 10.128.0.0/9 10.131.7.0/24 10.132.0.1/32")
+	i.facts.Attached = prefixes("10.90.0.0/16 10.200.0.0/24")
 	for given, want := range map[string]string{
 		"10.99.0.0/16": "", "everything": "not a network", "$(touch /tmp/x)": "not a network", "fd00::/48": "private IPv4", "0.0.0.0/0": "private IPv4",
 		"10.32.0.0/30": "too small", "10.0.0.0/7": "too large", "100.64.0.0/16": "", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
+		// the site routes 10.128.0.0/9 as a whole
+		"10.130.0.0/16": "", "10.131.0.0/16": "overlaps 10.131.7.0/24", "10.132.0.0/20": "overlaps 10.132.0.1/32",
 	} {
 		i.settings.pods.network = given
 		if err := i.checkNetworks(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -207,7 +210,12 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 		"a size beyond the first range":  {"", "", "/14", "", "10.0.0.0/14", "10.96.0.0/22", ""},
 		"too small a size":               {"", "", "/28", "", "", "", "no size from /8 to /24"},
 		"no size":                        {"", "", "large", "", "", "", "no size from /8 to /24"},
-		"nothing is free":                {"", "", "", "10.0.0.0/8", "", "", "name one as flannel.podCIDR in the Installer"},
+		"a site routes all of 10/8":      {"", "", "", "10.0.0.0/8", "172.16.0.0/20", "172.16.16.0/22", ""},
+		"and all of 172.16/12":           {"", "", "", "10.0.0.0/8 172.16.0.0/12", "192.168.0.0/20", "192.168.16.0/22", ""},
+		"and all of 192.168/16":          {"", "", "", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16", "100.64.0.0/20", "100.64.16.0/22", ""},
+		"one of them is insisted on":     {"10.200.0.0/16", "", "", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10", "", "", "name one as kubernetes.serviceCIDR in the Installer"},
+		"both are insisted on":           {"10.200.0.0/16", "10.201.0.0/20", "", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10", "10.200.0.0/16", "10.201.0.0/20", ""},
+		"nothing is free":                {"", "", "", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10", "", "", "name one as flannel.podCIDR in the Installer"},
 	} {
 		t.Run(name, func(t *testing.T) { row.settle(t, i) })
 	}
@@ -219,10 +227,7 @@ type networksRow struct{ pods, services, sizes, used, wantPods, wantServices, re
 func (row networksRow) settle(t *testing.T, i *Install) {
 	t.Helper()
 	i.settings.pods, i.settings.services = subnet{row.pods, row.sizes}, subnet{network: row.services}
-	i.facts.Used = nil
-	if row.used != "" {
-		i.facts.Used = []netip.Prefix{netip.MustParsePrefix(row.used)}
-	}
+	i.facts.Used = prefixes(row.used)
 	if err := i.checkNetworks(); (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
 		t.Fatalf("got %v, want %q", err, row.refused)
 	}
@@ -232,6 +237,13 @@ func (row networksRow) settle(t *testing.T, i *Install) {
 	if got, err := i.settleNetworks(); err != nil || !maps.Equal(got, node.NetworkState(row.wantPods, row.wantServices)) {
 		t.Errorf("got %v, %v", got, err)
 	}
+}
+
+func prefixes(list string) (found []netip.Prefix) {
+	for text := range strings.FieldsSeq(list) {
+		found = append(found, netip.MustParsePrefix(text))
+	}
+	return found
 }
 
 // TestAnInstallGoesOnBesideItsOwnRoutes is of a host without a default route, on which a route to the services comes before the
@@ -257,7 +269,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 		t.Errorf("a join under the name of another node: %v", err)
 	}
 	worker.options.Join.Cluster.Ready = []string{"node-2"}
-	worker.facts.Used = first.facts.Used
+	worker.facts.Used, worker.facts.Attached = first.facts.Used, first.facts.Used
 	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
 		t.Errorf("a join to a cluster with the network of this host: %v", err)
 	}
@@ -271,8 +283,12 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 		t.Errorf("a join that began: %v", err)
 	}
 	worker.facts.Used = append(worker.facts.Used, netip.MustParsePrefix("10.32.0.0/12"))
+	if err := worker.checkJoin(); err != nil {
+		t.Errorf("beside a route to a larger network: %v", err)
+	}
+	worker.facts.Attached = append(worker.facts.Attached, netip.MustParsePrefix("10.32.0.0/12"))
 	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.32.0.0/12") {
-		t.Errorf("beside a larger network: %v", err)
+		t.Errorf("in a larger network: %v", err)
 	}
 }
 

@@ -75,7 +75,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.addressCheck}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
+		if _, hasCluster := kubernetes(i.addOns); hasCluster {
+			checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck})
+		}
 		if i.settings.skipPackages {
 			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
 		}

@@ -46,7 +46,7 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 
 // writeRun notes what this run is about.
 func (i *Install) writeRun() error {
-	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
+	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan, Address: i.settings.address}
 	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
 		run.Bundle = path
 	}

@@ -68,14 +68,14 @@ func (i *Install) newSettings() settings {
 		selinux: selinux(i.spec.Section("selinuxConfig").Options), firewalls: firewalls(i.spec),
 		services: subnet{word(kubernetes, "serviceCIDR"), word(kubernetes, "serviceCidrRange")},
 	}
-	if s.address == "" && i.facts.Address.IsValid() {
-		s.address = i.facts.Address.String()
+	if s.address == "" && i.address.Address.IsValid() {
+		s.address = i.address.Address.String()
 	}
 	if address, err := netip.ParseAddr(s.address); err == nil {
 		s.six = address.Is6()
 	}
-	if i.dual && !s.six && i.facts.Address6.IsValid() {
-		s.address6 = i.facts.Address6.String()
+	if i.dual && !s.six && i.facts.Address6.Address.IsValid() {
+		s.address6 = i.facts.Address6.Address.String()
 	}
 	if s.clusterName == "" {
 		s.clusterName = "kubernetes"

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/installer/balancer"
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
@@ -57,7 +56,7 @@ func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := &Install{spec: s, options: Options{Join: row.join}, facts: host.Facts{Address: netip.MustParseAddr("192.0.2.7")}}
+			i := &Install{spec: s, options: Options{Join: row.join}, address: chosen(netip.MustParseAddr("192.0.2.7"))}
 			got := i.newSettings()
 			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(settings{}, proxy{}, firewallOptions{}, subnet{})); diff != "" {
 				t.Error(diff)

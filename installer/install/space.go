@@ -43,17 +43,34 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
 }
 
-// address wants one that other nodes and the node itself reach the API server by.
-func (i *Install) address(_ context.Context, r *preflight.Reporter) {
+// addressCheck wants one that other nodes and the node itself reach the API server by.
+func (i *Install) addressCheck(_ context.Context, r *preflight.Reporter) {
 	if address := i.settings.address; address != "" {
 		if !network.HasAddress(address) {
 			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)
 			return
 		}
-		r.Passf("%s", address)
+		chosen := i.address.Address.IsValid() && i.address.Address.String() == address
+		switch {
+		case chosen && len(i.address.Others) > 0:
+			r.Warnf("if that is wrong, add private-address="+i.address.Others[0].Address.String()+" to the command, or set kurl.privateAddress in the Installer",
+				"%s; it could also be %s", i.address, listCandidates(i.address.Others))
+		case chosen:
+			r.Passf("%s", i.address)
+		default:
+			r.Passf("%s", address)
+		}
 		return
 	}
 	r.Failf("give an interface an IPv4 address, or name one as kurl.privateAddress in the Installer", "no interface has an IPv4 address")
+}
+
+func listCandidates(all []network.Candidate) string {
+	var names []string
+	for _, c := range all {
+		names = append(names, c.String())
+	}
+	return strings.Join(names, " or ")
 }
 
 // needs computes from the index what the pending steps will take.

@@ -1,14 +1,10 @@
 package kurlbin
 
 import (
-	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"strings"
 
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
@@ -78,55 +74,12 @@ func defaultInterface(_ context.Context, args []string, s Streams) error {
 	if err := parse(set, args); err != nil {
 		return err
 	}
-	table := routes4()
-	if *six {
-		table = routes6()
-	}
-	name, err := table.defaultRoute()
-	if err != nil && !errors.Is(err, errNoRoute) {
+	view, err := network.Read()
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, name)
+	_, err = fmt.Fprintln(s.Out, view.DefaultLink(*six))
 	return err
-}
-
-var errNoRoute = errors.New("this host has no default route")
-
-// routeTable is a file of the kernel's routes, see proc(5): which columns have the destination, its length and the interface.
-type routeTable struct {
-	file                      string
-	destination, length, name int
-	zero                      string // length of a default route
-}
-
-func routes4() routeTable { return routeTable{"/proc/net/route", 1, 7, 0, "00000000"} }
-func routes6() routeTable { return routeTable{"/proc/net/ipv6_route", 0, 1, 9, "00"} }
-
-func (t routeTable) defaultRoute() (string, error) {
-	f, err := os.Open(t.file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		columns := strings.Fields(lines.Text())
-		if len(columns) <= max(t.destination, t.length, t.name) || columns[t.length] != t.zero || columns[t.name] == "lo" {
-			continue
-		}
-		if destination, err := hex.DecodeString(columns[t.destination]); err == nil && allZero(destination) {
-			return columns[t.name], nil
-		}
-	}
-	return "", errNoRoute
-}
-
-func allZero(b []byte) bool {
-	for _, v := range b {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // subnet prints a network that no route of this host overlaps.

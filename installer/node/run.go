@@ -23,6 +23,7 @@ type Run struct {
 	Began     time.Time      `json:"began"`
 	AddOns    []AddOn        `json:"addOns"`
 	Plan      lifecycle.Plan `json:"plan"`
+	Address   string         `json:"address,omitempty"`  // of the host, by which other nodes reach it
 	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
 }
 

@@ -148,10 +148,10 @@ func changeNow(ctx context.Context, o Options, address string, log *slog.Logger)
 const answerTime = time.Second
 
 // refuseAnswering refuses an address that another host has: one that answers in a network of this host, or that can be connected to.
-func refuseAnswering(ctx context.Context, own map[netip.Addr]string, address netip.Addr) error {
+func (f facts) refuseAnswering(ctx context.Context, address netip.Addr) error {
 	asked := map[string]bool{}
-	for a, link := range own {
-		if a.IsLoopback() || network.IsVirtual(link) || asked[link] {
+	for a, link := range f.own {
+		if a.IsLoopback() || f.virtual(link) || asked[link] {
 			continue
 		}
 		asked[link] = true

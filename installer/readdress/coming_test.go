@@ -72,11 +72,11 @@ func TestAnAddressThatAnswersIsRefused(t *testing.T) {
 	}
 	defer l.Close()
 	for address, port := range map[string]string{"127.0.0.9": "6443", "127.0.0.8": "6443"} { // the second one refuses the connection
-		if err := refuseAnswering(t.Context(), nil, netip.MustParseAddr(address)); err == nil || !strings.Contains(err.Error(), "port "+port) {
+		if err := (facts{}).refuseAnswering(t.Context(), netip.MustParseAddr(address)); err == nil || !strings.Contains(err.Error(), "port "+port) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if err := refuseAnswering(t.Context(), nil, netip.MustParseAddr("10.1.2.3")); err != nil { // no route
+	if err := (facts{}).refuseAnswering(t.Context(), netip.MustParseAddr("10.1.2.3")); err != nil { // no route
 		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -55,8 +54,6 @@ type state struct {
 	networks     []netip.Prefix // of pods and Services, as far as the files name them
 	servers      []string       // addresses of the API servers that the node knows
 }
-
-var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)(?:,([0-9a-fA-F.:]+))?`)
 
 // read reads the state of the node. It needs no API.
 func (h host) read() (s state, err error) {
@@ -109,11 +106,11 @@ func (h host) kubeletAddress() (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	found := nodeIP.FindSubmatch(flags)
-	if found == nil {
+	found, _ := cluster.NodeIPs(flags)
+	if found == "" {
 		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", cluster.KubeletFlags)
 	}
-	address, err := netip.ParseAddr(string(found[1]))
+	address, err := netip.ParseAddr(found)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
 	}
@@ -126,11 +123,11 @@ func (h host) secondAddress() (netip.Addr, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, nil
 	}
-	found := nodeIP.FindSubmatch(flags)
-	if err != nil || found == nil || len(found[2]) == 0 {
+	_, second := cluster.NodeIPs(flags)
+	if err != nil || second == "" {
 		return netip.Addr{}, err
 	}
-	address, err := netip.ParseAddr(string(found[2]))
+	address, err := netip.ParseAddr(second)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
 	}

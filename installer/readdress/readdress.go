@@ -162,7 +162,7 @@ func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 	}
 	switch {
 	case err == nil && f.before:
-		err = refuseAnswering(ctx, f.own, r.To)
+		err = f.refuseAnswering(ctx, r.To)
 	case err == nil:
 		err = refuseClaimed(r.Link, r.To)
 	}
@@ -216,10 +216,11 @@ const askTime = 5 * time.Second
 
 // facts collects what the address is checked against, and finds the other control planes.
 func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
-	f = facts{nodes: map[netip.Addr]string{}, virtual: network.IsVirtual, second: r.state.second, before: r.options.Before, networks: r.state.networks}
-	if f.own, err = network.Own(); err != nil {
+	view, err := network.Read()
+	if err != nil {
 		return f, err
 	}
+	f = facts{nodes: map[netip.Addr]string{}, own: view.Addresses(), virtual: view.IsVirtual, second: r.state.second, before: r.options.Before, networks: r.state.networks}
 	named, err := node.Networks(r.options.Root, r.journal.Records())
 	if err != nil {
 		return f, err

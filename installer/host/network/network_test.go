@@ -58,6 +58,24 @@ func TestAddressesOfThisHostAreKnown(t *testing.T) {
 	}
 }
 
+// read is what the kernel says in the network of the test.
+func read(t *testing.T) View {
+	t.Helper()
+	v, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// ip runs commands of ip(8) in the network of the test.
+func ip(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		netns.Run(t, "", "ip", strings.Fields(command)...)
+	}
+}
+
 func TestAddressOfAHostWithSeveral(t *testing.T) {
 	netns.ForTest(t)
 	for _, command := range []string{
@@ -70,24 +88,14 @@ func TestAddressOfAHostWithSeveral(t *testing.T) {
 	}
 	address := func() string {
 		t.Helper()
-		routes, err := Routes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		inUse, err := InUse(routes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address, err := NodeAddress(routes, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := read(t)
+		inUse := view.InUse()
 		for _, used := range []string{"10.0.2.0/24", "198.51.100.0/24", "192.0.2.7/32"} {
 			if !slices.Contains(inUse, netip.MustParsePrefix(used)) {
 				t.Errorf("%s counts as free: %v", used, inUse)
 			}
 		}
-		return address.String()
+		return view.NodeAddress(false).Address.String()
 	}
 	if got := address(); got != "10.0.2.15" {
 		t.Errorf("without a default route it is %s", got)
@@ -100,20 +108,23 @@ func TestAddressOfAHostWithSeveral(t *testing.T) {
 	for other, want := range map[string]string{
 		"198.51.100.3:6443": "192.0.2.7", "10.0.2.2:6443": "10.0.2.15", "127.0.0.1:6443": "invalid IP", "172.17.0.9:6443": "invalid IP", "no port": "invalid IP",
 	} {
-		if got := AddressTowards(other, false).String(); got != want {
+		if got := read(t).AddressTowards(other, false).Address.String(); got != want {
 			t.Errorf("towards %s it is %s, want %s", other, got, want)
 		}
 	}
 }
 
 func TestRoutesReadAsIpTakesThem(t *testing.T) {
-	for line, want := range map[string]string{
-		"eth0 0000600A 00000000 0001 0 0 0 00FCFFFF": "10.96.0.0/22 dev eth0",
-		"eth0 00000000 0100A8C0 0003 0 0 0 00000000": "0.0.0.0/0 via 192.168.0.1 dev eth0",
-	} {
-		if r, ok, err := parseRoute4(strings.Fields(line)); err != nil || !ok || r.String() != want {
-			t.Errorf("%s: got %s, %t, %v; want %s", line, r, ok, err, want)
-		}
+	netns.ForTest(t)
+	ip(t, "link add lan0 type bridge", "link set lan0 up", "address add 192.168.0.7/24 dev lan0", "route add 10.96.0.0/22 dev lan0", "route add default via 192.168.0.1",
+		"route add blackhole 10.40.0.0/16", "route add default via 192.168.0.2 table 9")
+	var got []string
+	for _, r := range read(t).main() {
+		got = append(got, r.String())
+	}
+	slices.Sort(got)
+	if want := []string{"0.0.0.0/0 via 192.168.0.1 dev lan0", "10.96.0.0/22 dev lan0", "192.168.0.0/24 dev lan0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -131,14 +142,8 @@ func TestAddressOfAHostWithIPv6Alone(t *testing.T) {
 	}
 	address := func(six bool) string {
 		t.Helper()
-		routes, err := Routes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		inUse, err := InUse(routes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := read(t)
+		inUse := view.InUse()
 		for _, used := range []string{"fd00:2::/64", "fd00:4::/64", "fd00:3::7/128"} {
 			if !slices.Contains(inUse, netip.MustParsePrefix(used)) {
 				t.Errorf("%s counts as free: %v", used, inUse)
@@ -147,26 +152,18 @@ func TestAddressOfAHostWithIPv6Alone(t *testing.T) {
 		if slices.ContainsFunc(inUse, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() || p.Bits() == 0 }) {
 			t.Errorf("a network that everybody has counts as used: %v", inUse)
 		}
-		address, err := NodeAddress(routes, six)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return address.String()
+		return view.NodeAddress(six).Address.String()
 	}
 	if got := address(true); got != "fd00:2::7" { // the oldest
 		t.Errorf("without a default route it is %s", got)
 	}
-	routes, err := Routes()
-	if err != nil {
-		t.Fatal(err)
+	var routes []string
+	for _, r := range read(t).main() {
+		routes = append(routes, r.String())
 	}
-	var read []string
-	for _, r := range routes {
-		read = append(read, r.String())
-	}
-	slices.Sort(read)
-	if want := []string{"fd00:1::/64 dev cni0", "fd00:2::/64 dev lan0", "fd00:3::/64 dev rack0", "fd00:4::/64 dev rack0"}; !slices.Equal(read, want) {
-		t.Errorf("routes %q, want %q", read, want)
+	slices.Sort(routes)
+	if want := []string{"fd00:1::/64 dev cni0", "fd00:2::/64 dev lan0", "fd00:3::/64 dev rack0", "fd00:4::/64 dev rack0"}; !slices.Equal(routes, want) {
+		t.Errorf("routes %q, want %q", routes, want)
 	}
 	netns.Run(t, "", "ip", strings.Fields("-6 route add default via fd00:3::1 dev rack0")...)
 	if got := address(true); got != "fd00:3::7" {
@@ -178,30 +175,20 @@ func TestAddressOfAHostWithIPv6Alone(t *testing.T) {
 	for other, want := range map[string]string{
 		"[fd00:2::9]:6445": "fd00:2::7", "[fd00:9::9]:6445": "fd00:3::7", "[::1]:6445": "invalid IP", "[fd00:1::9]:6445": "invalid IP", "fd00:2::9": "invalid IP",
 	} {
-		if got := AddressTowards(other, true).String(); got != want {
+		if got := read(t).AddressTowards(other, true).Address.String(); got != want {
 			t.Errorf("towards %s it is %s, want %s", other, got, want)
 		}
 	}
 }
 
-func FuzzRoutes(f *testing.F) {
-	f.Add("eth0\t0000600A\t00000000\t0001\t0\t0\t0\t00FCFFFF\t0\t0\t0")
-	f.Add("Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask")
-	f.Fuzz(func(t *testing.T, line string) {
-		if r, ok, err := parseRoute4(strings.Fields(line)); ok && err == nil && (!r.destination.IsValid() || r.String() == "") {
-			t.Errorf("%q is %+v", line, r)
-		}
-		_ = parsePassing(line)
-	})
-}
-
 func TestNetworkLosesPodLinksAndRoutesAlone(t *testing.T) {
 	netns.ForTest(t)
-	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine"} {
+	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine", "kube-net"} {
 		netns.Run(t, "", "ip", "link", "add", link, "type", "bridge")
 		netns.Run(t, "", "ip", "link", "set", link, "up")
 	}
 	netns.Run(t, "", "ip", "address", "add", "192.0.2.1/24", "dev", "host0")
+	netns.Run(t, "", "ip", "route", "add", "default", "dev", "kube-net")
 	for _, route := range []string{"10.96.0.0/22", "10.32.1.0/24", "10.50.0.0/16", "10.96.1.0/24"} {
 		netns.Run(t, "", "ip", "route", "add", route, "dev", "host0")
 	}
@@ -212,7 +199,7 @@ func TestNetworkLosesPodLinksAndRoutesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := netns.Run(t, "", "ip", "-brief", "link") + netns.Run(t, "", "ip", "route")
-	for word, want := range map[string]bool{"host0": true, "cni-mine": true, "cni0": false, "cali1": false, "flannel.1": false,
+	for word, want := range map[string]bool{"host0": true, "cni-mine": true, "kube-net": true, "cni0": false, "cali1": false, "flannel.1": false,
 		"10.50.0.0/16": true, "10.96.1.0/24": true, "192.0.2.0/24": true, "10.96.0.0/22": false, "10.32.1.0/24": false} {
 		if strings.Contains(got, word) != want {
 			t.Errorf("%s there: %t, want %t\n%s", word, !want, want, got)

@@ -22,19 +22,19 @@ func IsPodLink(name string) bool {
 	return slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// RemoveLinks removes the network interfaces of pod networks but those that keep names.
+// RemoveLinks removes the network interfaces of pod networks, except those that keep names and those that the host itself needs.
 func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
-	links, err := net.Interfaces()
+	v, err := Read()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, link := range links {
-		if !IsPodLink(link.Name) || slices.Contains(keep, link.Name) {
+	for _, link := range v.links {
+		if !IsPodLink(link.name) || !v.IsVirtual(link.name) || slices.Contains(keep, link.name) {
 			continue
 		}
-		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.Name)
-		if _, gone := net.InterfaceByName(link.Name); gone == nil { // the other end of a pair goes with the first
+		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.name)
+		if _, gone := net.InterfaceByName(link.name); gone == nil { // the other end of a pair goes with the first
 			errs = append(errs, err)
 		}
 	}
