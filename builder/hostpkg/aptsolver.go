@@ -2,6 +2,8 @@ package hostpkg
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,9 +14,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"pault.ag/go/debian/control"
+
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // aptSolver answers for one target and architecture of the Debian family.
@@ -116,7 +123,7 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	if err := s.known(ctx, names); err != nil {
 		return nil, err
 	}
-	resolved, err := s.install(ctx, s.status, names)
+	resolved, err := s.together(ctx, names)
 	if err == nil {
 		return resolved, s.options.Cache.Remember(solutions, question, resolved)
 	}
@@ -136,6 +143,63 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 		}
 	}
 	return nil, &Error{Target: s.target.Name, Names: alone, Err: err}
+}
+
+// together resolves names, and what a minimal host has of the same sources. Packages of one source often depend on one another in exactly
+// their version, and a host may have an older one: as with yum, they come together.
+func (s *aptSolver) together(ctx context.Context, names []string) ([]Resolved, error) {
+	resolved, err := s.install(ctx, s.status, names)
+	if err != nil || len(resolved) == 0 {
+		return resolved, err
+	}
+	carried := make(map[string]bool)
+	var versions []string
+	for _, r := range resolved {
+		versions = append(versions, r.Name+"="+r.Version)
+	}
+	if err := s.apt.show(ctx, versions, func(p *control.Paragraph) { carried[sourceOf(p)] = true }); err != nil {
+		return nil, err
+	}
+	status, siblings, err := s.without(carried)
+	if err != nil || len(siblings) == 0 {
+		return resolved, err
+	}
+	return s.install(ctx, status, append(slices.Clone(names), siblings...))
+}
+
+// without writes the database of a minimal host that lacks the packages of some sources, and names these packages with their versions.
+func (s *aptSolver) without(sources map[string]bool) (status string, siblings []string, err error) {
+	text, err := os.ReadFile(s.status)
+	if err != nil {
+		return "", nil, err
+	}
+	paragraphs, err := control.NewParagraphReader(bytes.NewReader(text), nil)
+	if err != nil {
+		return "", nil, err
+	}
+	var rest bytes.Buffer
+	for {
+		p, err := paragraphs.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if sources[sourceOf(p)] {
+			siblings = append(siblings, p.Values["Package"]+"="+p.Values["Version"])
+			continue
+		}
+		writeParagraph(&rest, p)
+	}
+	status = filepath.Join(s.apt.dir, "status-without")
+	return status, siblings, atomicfile.Write(status, rest.Bytes())
+}
+
+// sourceOf names the source that a binary package was built from, with its version (Debian Policy §5.6.1).
+func sourceOf(p *control.Paragraph) string {
+	name, version, _ := strings.Cut(p.Values["Source"], " ")
+	return cmp.Or(name, p.Values["Package"]) + " " + cmp.Or(strings.Trim(version, "()"), p.Values["Version"])
 }
 
 // known refuses names that are no package but that apt-get would take for a pattern or for a command, as it does with

@@ -22,6 +22,8 @@ func TestResolve(t *testing.T) {
 	a.add("mailer", "1.0", "Depends: mail-agent")
 	a.add("postie", "1.0", "Provides: mail-agent")
 	a.add("g++-tool", "1.0")
+	a.add("apt-transport", "2.6", "Source: apt", "Depends: apt (= 2.6)")
+	a.add("libc-dev", "2.36-1+b2", "Source: glibc (2.36-1)")
 	a.publish()
 	tests := map[string]struct {
 		names []string
@@ -33,6 +35,8 @@ func TestResolve(t *testing.T) {
 		"a virtual package is provided":                                         {[]string{"mailer"}, "mailer=1.0 postie=1.0"},
 		"a virtual package may be wanted itself":                                {[]string{"mail-agent"}, "postie=1.0"},
 		"a name with a plus is a name":                                          {[]string{"g++-tool"}, "g++-tool=1.0"},
+		"what a minimal host has of the same source comes along":                {[]string{"apt-transport"}, "apt-transport=2.6 apt=2.6"},
+		"what it has of another source does not":                                {[]string{"libc-dev"}, "libc-dev=2.36-1+b2"},
 		"what a minimal host has is left out":                                   {[]string{"apt", "base-files"}, ""},
 	}
 	c := openCache(t)

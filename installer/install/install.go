@@ -90,7 +90,9 @@ type Install struct {
 	before   map[string]string // the host's packages before the first install, with their versions
 	signer   string            // fingerprint of the trusted key that signed the bundle
 	taken    string            // a folder with sealift-preflight, once that was taken out of the bundle
-	upgrade  string            // identifies an upgrade with all its stops
+	// packageNames are the host packages that the plan installs
+	packageNames []string
+	upgrade      string // identifies an upgrade with all its stops
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.

@@ -32,6 +32,7 @@ const (
 	installStep  = "install"
 	joinHookStep = "join"
 	removeStep   = "remove"
+	packagesStep = "node/packages" // of the host, not of an add-on
 )
 
 // The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
@@ -287,17 +288,17 @@ func (p *planner) files() error {
 
 // packages adds the step that installs host packages. On a node of a cluster those of add-ons that run stay as they are.
 func (p *planner) packages() {
-	const id = "node/packages"
 	names := hostPackages(p.addOns, p.facts.Target())
 	if len(names) == 0 || p.settings.skipPackages {
 		return
 	}
-	rec, finished := p.journal.Last(id)
+	rec, finished := p.journal.Last(packagesStep)
 	more := hostPackages(p.arriving(), p.facts.Target())
 	if finished && len(more) > 0 {
 		names = more
 	}
-	step := lifecycle.Step{ID: id, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
+	p.packageNames = names
+	step := lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
 		Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)}
 	if finished && len(more) == 0 {
 		step.Inputs = rec.Inputs

@@ -79,9 +79,11 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		if _, hasCluster := kubernetes(i.addOns); hasCluster {
 			checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck})
 		}
+		probe := i.packagesCheck
 		if i.settings.skipPackages {
-			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
+			probe = i.lackedPackages
 		}
+		checks = append(checks, preflight.Check{Name: "host packages", Probe: probe})
 		if specs, failed, err = i.preflights(ctx, o.Runs); err != nil {
 			return preflight.Record{}, err
 		}

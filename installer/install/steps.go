@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/preflight"
 )
 
 // keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.
@@ -112,6 +113,59 @@ func (i *Install) hostRepositories() (found []hostRepository) {
 		}
 	}
 	return found
+}
+
+// packagesCheck asks the host's package manager whether it could install the packages beside what is there. The indexes of their
+// repositories are enough for that.
+func (i *Install) packagesCheck(ctx context.Context, r *preflight.Reporter) {
+	pending := slices.ContainsFunc(i.Pending(), func(s lifecycle.Step) bool { return s.ID == packagesStep })
+	switch {
+	case !pending:
+		r.Passf("none are to be installed")
+		return
+	case slices.Contains(i.journal.Open(), packagesStep):
+		r.Passf("not checked: an earlier run was interrupted while it installed them")
+		return
+	}
+	found, err := i.packageObstacles(ctx)
+	if err != nil {
+		r.Warnf("see why; the install would stop at its step "+packagesStep+" if they cannot be installed", "cannot tell whether they can be installed: %v", err)
+		return
+	}
+	for _, o := range found {
+		r.Failf(o.Hint, "%s", strings.TrimPrefix(o.Package+": "+o.Reason, ": "))
+	}
+	if len(found) == 0 {
+		r.Passf("%s can be installed", strings.Join(i.packageNames, ", "))
+	}
+}
+
+func (i *Install) packageObstacles(ctx context.Context) (_ []packages.Obstacle, err error) {
+	dir, err := files.MkdirTemp(i.temporary(), ".sealift-packages-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
+	root, err := files.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	manager := packages.Manager{Dir: filepath.Join(dir, "work"), Output: i.log}
+	repositories := i.hostRepositories()
+	for _, one := range repositories {
+		manager.Repositories = append(manager.Repositories, filepath.Join(dir, one.folder))
+	}
+	err = i.archive.Extract(ctx, root, func(e bundle.Entry) bool {
+		return slices.ContainsFunc(repositories, func(r hostRepository) bool {
+			below, ok := strings.CutPrefix(e.Path, r.folder+"/")
+			return ok && !strings.HasSuffix(below, ".deb") && !strings.HasSuffix(below, ".rpm")
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return manager.Obstacles(ctx, i.packageNames)
 }
 
 func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {

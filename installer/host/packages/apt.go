@@ -23,6 +23,7 @@ type APT struct {
 	Before map[string]string
 	// Output receives what apt-get and dpkg print.
 	Output io.Writer
+	status string // dpkg's database; "" for the host's own
 }
 
 // Install installs the named packages and what they depend on. It removes nothing and forces nothing; configuration
@@ -83,15 +84,24 @@ func (a APT) dpkg(ctx context.Context, args ...string) error {
 var noninteractive = []string{"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l"}
 
 func (a APT) run(ctx context.Context, args ...string) error {
+	return run(ctx, a.Output, noninteractive, "apt-get", args, a.options())
+}
+
+// options are the settings for the repositories alone. The preferences of the site are left out, as the builder does: a pin of one version
+// or origin says nothing about what the bundle brings, and nothing else could be installed.
+func (a APT) options() (options []string) {
 	settings := map[string]string{
 		"Dir::Etc::SourceList": filepath.Join(a.Dir, "sources.list"), "Dir::Etc::SourceParts": "/dev/null",
+		"Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": "/dev/null", "APT::Default-Release": "",
 		"Dir::State::Lists": filepath.Join(a.Dir, "lists"), "Dir::Cache": filepath.Join(a.Dir, "cache"),
 		"APT::Sandbox::User": "root", "DPkg::Lock::Timeout": "120", "Dpkg::Options::": "--force-confold",
 		"Dpkg::Use-Pty": "0", "Acquire::Retries": "0",
 	}
-	var options []string
+	if a.status != "" {
+		settings["Dir::State::Status"] = a.status
+	}
 	for name, value := range settings {
 		options = append(options, "-o", name+"="+value)
 	}
-	return run(ctx, a.Output, noninteractive, "apt-get", args, options)
+	return options
 }

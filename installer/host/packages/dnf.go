@@ -48,31 +48,38 @@ func (d DNF) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	tool, err := exec.LookPath("dnf")
-	if err != nil {
-		if tool, err = exec.LookPath("yum"); err != nil {
-			return fmt.Errorf("install packages of the host: neither dnf nor yum is there: %w", err)
-		}
-	}
-	conf, err := d.configuration()
+	tool, options, err := d.prepare()
 	if err != nil {
 		return err
 	}
-	if err := files.MkdirAll(d.Dir, 0o755); err != nil {
-		return err
-	}
-	file := filepath.Join(d.Dir, "dnf.conf")
-	if err := files.Write(file, []byte(conf)); err != nil {
-		return err
-	}
-	options := []string{"--config", file, "--assumeyes", "--noplugins"}
-	if d.Root != "" {
-		options = append(options, "--installroot", d.Root)
-	}
+	options = append(options, "--assumeyes")
 	if err := d.mend(ctx, tool, options); err != nil {
 		return err
 	}
 	return run(ctx, d.Output, nil, tool, append([]string{"install", "--"}, names...), options)
+}
+
+// prepare writes the configuration for the repositories alone, and returns the package manager with the options that name it. The settings
+// of the site are left out: its exclusions and locks of versions say nothing about what the bundle brings.
+func (d DNF) prepare() (tool string, options []string, err error) {
+	if tool, err = exec.LookPath("dnf"); err != nil {
+		if tool, err = exec.LookPath("yum"); err != nil {
+			return "", nil, fmt.Errorf("install packages of the host: neither dnf nor yum is there: %w", err)
+		}
+	}
+	conf, err := d.configuration()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := files.MkdirAll(d.Dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	file := filepath.Join(d.Dir, "dnf.conf")
+	options = []string{"--config", file, "--noplugins"}
+	if d.Root != "" {
+		options = append(options, "--installroot", d.Root)
+	}
+	return tool, options, files.Write(file, []byte(conf))
 }
 
 func (d DNF) configuration() (string, error) {

@@ -43,6 +43,21 @@ func (p Manager) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	tool, err := p.tool()
+	if err != nil {
+		return err
+	}
+	return tool.Install(ctx, names)
+}
+
+// installer is the package manager of the host, with the repositories.
+type installer interface {
+	Install(ctx context.Context, names []string) error
+	Obstacles(ctx context.Context, names []string) ([]Obstacle, error)
+}
+
+// tool is apt-get or dnf, whichever the repositories are for.
+func (p Manager) tool() (installer, error) {
 	apt := APT{Dir: filepath.Join(p.Dir, "apt"), Before: p.Before, Output: p.Output}
 	dnf := DNF{Dir: filepath.Join(p.Dir, "dnf"), Before: p.Before, Output: p.Output}
 	for _, r := range p.Repositories {
@@ -52,16 +67,16 @@ func (p Manager) Install(ctx context.Context, names []string) error {
 		case exists(filepath.Join(r, YumIndex)):
 			dnf.Repositories = append(dnf.Repositories, r)
 		default:
-			return fmt.Errorf("%s is no repository of packages: it has neither %s nor %s", r, AptIndex, YumIndex)
+			return nil, fmt.Errorf("%s is no repository of packages: it has neither %s nor %s", r, AptIndex, YumIndex)
 		}
 	}
 	switch {
 	case len(apt.Repositories) > 0 && len(dnf.Repositories) > 0:
-		return errors.New("the packages for this host are of two kinds, .deb and .rpm; build them again for one target")
+		return nil, errors.New("the packages for this host are of two kinds, .deb and .rpm; build them again for one target")
 	case len(dnf.Repositories) > 0:
-		return dnf.Install(ctx, names)
+		return dnf, nil
 	}
-	return apt.Install(ctx, names)
+	return apt, nil
 }
 
 func exists(path string) bool {
