@@ -211,9 +211,10 @@ func (o *Operation) readBody(f *file) (errs []error) {
 	case patchMerge:
 		var value any
 		if value, err = plain(f.MergePatch); err == nil {
-			if _, ok := value.(map[string]any); !ok {
+			if fields, ok := value.(map[string]any); !ok {
 				err = errors.New("must be an object")
 			} else {
+				withoutServerFields(fields)
 				o.body, err = json.Marshal(value)
 			}
 		}
@@ -222,6 +223,7 @@ func (o *Operation) readBody(f *file) (errs []error) {
 		var value any
 		if value, err = plain(f.JSONPatch); err == nil {
 			errs = append(errs, checkJSONPatch(value)...)
+			withoutServerFieldsInSteps(value)
 			o.body, err = json.Marshal(value)
 		}
 		refuse("jsonPatch", err)
@@ -280,6 +282,7 @@ func (o *Operation) readObject(from any) error {
 	if _, ok := fields["metadata"].(map[string]any); !ok || o.content.GetKind() == "" || o.content.GetAPIVersion() == "" || o.content.GetName()+o.content.GetGenerateName() == "" {
 		return errors.New("needs apiVersion, kind, and metadata.name or metadata.generateName")
 	}
+	withoutServerFields(o.content.Object)
 	o.apiVersion, o.object, o.namespace, o.name = o.content.GetAPIVersion(), o.content.GetKind(), o.content.GetNamespace(), o.content.GetName()
 	return nil
 }

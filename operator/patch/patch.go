@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,10 +56,7 @@ func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
 	}
 	ref, err := cluster.KindOf(ctx, o.apiVersion, o.object)
 	if err != nil {
-		if o.deletes() && meta.IsNoMatchError(err) {
-			return nil // without the kind there is no object
-		}
-		return err
+		return err // also of a deletion: the kind may be mistyped
 	}
 	ref.Namespace, ref.Name = o.namespace, o.name
 	objects, err := cluster.Objects(ctx, ref)
@@ -165,6 +161,7 @@ func (o *Operation) patch(ctx context.Context, objects dynamic.ResourceInterface
 	if err != nil {
 		return finalError{fmt.Errorf("jq filter %q: %w", o.filter, err)}
 	}
+	withoutServerFields(wanted.Object)
 	wanted.SetResourceVersion(version)
 	_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{}, o.subresources()...)
 	return err

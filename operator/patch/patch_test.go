@@ -91,6 +91,7 @@ func TestOperations(t *testing.T) {
 	s.in("a status", testStatus)
 	s.in("an object that is deleted is waited for", testDelete)
 	s.in("conflicts are tried again", testConflict)
+	s.in("whole objects of the cluster are written back", testWholeObjects)
 }
 
 func testSamples(s *site) {
@@ -137,7 +138,10 @@ func testEach(s *site) {
 		{"JSONPatch as text", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: '[{\"op\":\"remove\",\"path\":\"/data/foo\"}]'}", "", `{"testcm":null}`},
 		{"JSONPatch below what is missing", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: [{op: add, path: /data/a/b, value: x}]}", "JSONPatch ConfigMap/default/testcm", `{"testcm":{"foo":"bar"}}`},
 		{"a patch of what is missing", "{operation: MergePatch, kind: ConfigMap, namespace: default, name: nope, mergePatch: {data: {}}}", `"nope" not found`, `{"testcm":{"foo":"bar"}}`},
-		{"deletions of what is missing", "{operation: Delete, kind: ConfigMap, namespace: default, name: nope}\n---\n{operation: DeleteInBackground, kind: Nothing, apiVersion: example.org/v1, name: nope}", "", `{"testcm":{"foo":"bar"}}`},
+		{"a deletion of what is missing", "{operation: Delete, kind: ConfigMap, namespace: default, name: nope}", "", `{"testcm":{"foo":"bar"}}`},
+		{"a deletion of a kind that nobody serves", "{operation: Delete, kind: Nothing, apiVersion: example.org/v1, name: nope}", "does not serve kind Nothing", `{"testcm":{"foo":"bar"}}`},
+		{"a deletion in the background of a kind that nobody serves, and one after it", "{operation: DeleteInBackground, kind: Nothing, name: nope}\n---\n{operation: DeleteInBackground, kind: ConfigMap, " + named + "}",
+			"DeleteInBackground Nothing/nope: ", `{}`},
 		{"DeleteInBackground", "{operation: DeleteInBackground, kind: ConfigMap, " + named + "}", "", `{}`},
 		{"an unknown kind", "{operation: MergePatch, kind: Nothing, name: x, mergePatch: {a: b}}", "does not serve kind Nothing", `{"testcm":{"foo":"bar"}}`},
 		{"what is after a filter that is wrong", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: '.['}\n---\n{operation: MergePatch, kind: ConfigMap, " + named + ", mergePatch: {data: {x: '1'}}}",
@@ -241,6 +245,124 @@ func testConflict(s *site) {
 	}
 	if got := s.data()["testcm"]["foo"]; got != "barxxxxx" {
 		s.Errorf("after five patches at once it is %s", got)
+	}
+}
+
+// testWholeObjects writes objects back as a hook gets them in its binding context, with all that the API server has put into their metadata. The
+// cluster has newer states meanwhile, or another object of that name.
+func testWholeObjects(s *site) {
+	for name, change := range map[string]func(){
+		"it is unchanged": func() {},
+		"it has changed": func() {
+			if _, err := s.maps.Patch(s.Context(), "testcm", types.MergePatchType, []byte(`{"data":{"later":"1"}}`), metav1.PatchOptions{}); err != nil {
+				s.Fatal(err)
+			}
+		},
+		"another one has its name": s.fresh,
+		"it is gone": func() {
+			if err := s.maps.Delete(s.Context(), "testcm", metav1.DeleteOptions{}); err != nil {
+				s.Fatal(err)
+			}
+		},
+	} {
+		for _, operation := range []string{"CreateOrUpdate", "MergePatch", "JQPatch", "JSONPatch"} {
+			if operation != "CreateOrUpdate" && name == "it is gone" {
+				continue
+			}
+			s.fresh()
+			live, err := s.maps.Get(s.Context(), "testcm", metav1.GetOptions{})
+			if err != nil {
+				s.Fatal(err)
+			}
+			change()
+			live.SetAnnotations(map[string]string{"written": "back"})
+			stream := map[string]any{"operation": operation, "kind": "ConfigMap", "namespace": "default", "name": "testcm"}
+			switch operation {
+			case "CreateOrUpdate":
+				stream["object"] = live.Object
+			case "MergePatch":
+				stream["mergePatch"] = live.Object
+			case "JQPatch":
+				text, err := json.Marshal(live.Object)
+				if err != nil {
+					s.Fatal(err)
+				}
+				stream["jqFilter"] = string(text)
+			case "JSONPatch":
+				stream["jsonPatch"] = []any{map[string]any{"op": "replace", "path": "/metadata", "value": live.Object["metadata"]}}
+			}
+			text, err := json.Marshal(stream)
+			if err != nil {
+				s.Fatal(err)
+			}
+			if err := s.run(string(text)); err != nil {
+				s.Errorf("%s, %s: %v", name, operation, err)
+				continue
+			}
+			if live, err = s.maps.Get(s.Context(), "testcm", metav1.GetOptions{}); err != nil || live.GetAnnotations()["written"] != "back" || s.data()["testcm"]["foo"] != "bar" {
+				s.Errorf("%s, %s: %v, %v", name, operation, live, err)
+			}
+		}
+	}
+	s.fresh()
+	live, err := s.maps.Get(s.Context(), "testcm", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	live.SetName("copy")
+	text, err := json.Marshal(map[string]any{"operation": "Create", "object": live.Object})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := s.run(string(text)); err != nil {
+		s.Errorf("a copy is created: %v", err)
+	}
+	if err := s.run("{operation: MergePatch, kind: cm, namespace: default, name: copy, mergePatch: {metadata: {managedFields: [{}]}}}"); err != nil {
+		s.Error(err)
+	}
+	if live, err = s.maps.Get(s.Context(), "copy", metav1.GetOptions{}); err != nil || len(live.GetManagedFields()) != 0 {
+		s.Errorf("a hook may ask to forget the managers: %v, %v", live, err)
+	}
+	if err := s.run(`{"operation":"JSONPatch","kind":"cm","namespace":"default","name":"copy","jsonPatch":[{"op":"test","path":"/metadata/resourceVersion","value":"1"},{"op":"add","path":"/data/x","value":"y"}]}`); err == nil {
+		s.Error("a test of the resource version has no effect")
+	}
+	testWholeDeployment(s)
+}
+
+// testWholeDeployment has a status and a generation, too.
+func testWholeDeployment(s *site) {
+	const name = "whole"
+	if err := s.run(`{operation: Create, object: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: ` + name + `}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: example.org/web}]}}}}}
+---
+{operation: MergePatch, kind: deploy, namespace: default, name: ` + name + `, subresource: status, mergePatch: {status: {replicas: 1, observedGeneration: 1}}}`); err != nil {
+		s.Fatal(err)
+	}
+	deployments, err := s.cluster.Objects(s.Context(), kube.Ref{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "default"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	live, err := deployments.Get(s.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for replicas := range 3 {
+		if err := unstructured.SetNestedField(live.Object, int64(replicas), "spec", "replicas"); err != nil {
+			s.Fatal(err)
+		}
+		text, err := json.Marshal(map[string]any{"operation": "CreateOrUpdate", "object": live.Object})
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := s.run(string(text)); err != nil {
+			s.Error(err)
+		}
+	}
+	after, err := deployments.Get(s.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if status, _, _ := unstructured.NestedInt64(after.Object, "status", "replicas"); status != 1 || after.GetGeneration() != 4 || after.GetUID() != live.GetUID() {
+		s.Errorf("status %d, generation %d", status, after.GetGeneration())
 	}
 }
 
