@@ -33,6 +33,8 @@ func TestScriptsOfABundleWorkOffline(t *testing.T) {
 		"reset as kURL forces it":    {"tasks.sh", []string{"reset", "kurl-install-directory=/x"}, "FORCE_RESET=1", "sealift got: reset --yes --force\n", 0},
 		"an administrator":           {"tasks.sh", []string{"generate-admin-user"}, "", "needs a control plane", 1},
 		"the registry":               {"tasks.sh", []string{"print-registry-login"}, "", "needs a control plane", 1},
+		"the console's certificate":  {"tasks.sh", []string{"kotsadm-accept-tls-uploads"}, "", "needs a control plane", 1},
+		"it, with underscores":       {"tasks.sh", []string{"kotsadm_accept_tls_uploads"}, "", "needs a control plane", 1},
 		"taints":                     {"tasks.sh", []string{"taint_primaries"}, "", "needs a control plane", 1},
 		"a load balancer":            {"tasks.sh", []string{"set-kubeconfig-server", "10.0.0.9"}, "", "this host is no node", 1},
 		"a host that is none":        {"tasks.sh", []string{"set-kubeconfig-server", "x|y"}, "", "say which host", 2},
@@ -103,6 +105,18 @@ func TestTheLoginOfTheRegistryIsPrinted(t *testing.T) {
 	}
 	if out, err := task(t, "on_control_plane() { :; }\nkubectl() { return 1; }\nprint_registry_login\n"); err == nil || !strings.Contains(out, "registry-creds") {
 		t.Errorf("without a registry: %v: %s", err, out)
+	}
+}
+
+func TestTLSUploadsAreAccepted(t *testing.T) {
+	out, err := task(t, "on_control_plane() { :; }\nkubectl() { echo kubectl \"$@\"; }\nkotsadm_accept_tls_uploads\n")
+	for _, want := range []string{`patch secret kotsadm-tls --patch {"metadata":{"annotations":{"acceptAnonymousUploads":"1"}},"stringData":{"acceptAnonymousUploads":"1"}}`, "delete pods --selector app=kurl-proxy-kotsadm", "/tls"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %q is not in %s", err, want, out)
+		}
+	}
+	if out, err := task(t, "on_control_plane() { :; }\nkubectl() { return 1; }\nkotsadm_accept_tls_uploads\n"); err == nil || !strings.Contains(out, "the add-on kotsadm makes it") {
+		t.Errorf("without kotsadm: %v: %s", err, out)
 	}
 }
 

@@ -37,6 +37,17 @@ print_registry_login() {
     printf 'registry: %s\nusername: %s\npassword: %s\n' "${BASH_REMATCH[@]:1:3}"
 }
 
+# kotsadm_accept_tls_uploads lets the next visitor of the admin console upload its certificate. Versions of kotsadm read an annotation or
+# a key of the Secret, when the proxy starts.
+kotsadm_accept_tls_uploads() {
+    on_control_plane
+    local kubectl=(kubectl --kubeconfig "$admin" --namespace default)
+    "${kubectl[@]}" get secret kotsadm-tls >/dev/null 2>&1 || die "the cluster has no Secret kotsadm-tls in the namespace default; the add-on kotsadm makes it"
+    "${kubectl[@]}" patch secret kotsadm-tls --patch '{"metadata":{"annotations":{"acceptAnonymousUploads":"1"}},"stringData":{"acceptAnonymousUploads":"1"}}'
+    "${kubectl[@]}" delete pods --selector app=kurl-proxy-kotsadm --ignore-not-found --wait=false
+    echo "Anyone who reaches the admin console's page /tls can upload a certificate now. Upload yours soon: that ends it."
+}
+
 # taint_primaries keeps new pods off control planes.
 taint_primaries() {
     on_control_plane
@@ -97,7 +108,7 @@ name_task() {
             esac
         done
         ;;
-    generate-admin-user | print-registry-login | taint-primaries | set-kubeconfig-server)
+    generate-admin-user | print-registry-login | kotsadm-accept-tls-uploads | taint-primaries | set-kubeconfig-server)
         "${task//-/_}" "$@"
         exit
         ;;
