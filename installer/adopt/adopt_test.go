@@ -313,3 +313,36 @@ func TestTheBaselineHasNoCluster(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// kURL applies its own Installer, then the one that it merged with installer-spec-file=, and then labels its own (apply_installer_crd).
+func TestMergedInstallerIsTheOneThatRuns(t *testing.T) {
+	at := func(seconds int) *metav1.Time { return &metav1.Time{Time: time.Unix(1_700_000_000+int64(seconds), 0)} }
+	installer := func(name string, applied, labelled int) (o unstructured.Unstructured) {
+		o.SetName(name)
+		o.SetCreationTimestamp(*at(0))
+		fields := []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate, Time: at(applied)}}
+		if labelled > 0 {
+			fields = append(fields, metav1.ManagedFieldsEntry{Manager: "kubectl-label", Operation: metav1.ManagedFieldsOperationUpdate, Time: at(labelled)})
+		}
+		o.SetManagedFields(fields)
+		return o
+	}
+	for name, row := range map[string]struct {
+		found []unstructured.Unstructured
+		want  string
+	}{
+		"in the same second":           {[]unstructured.Unstructured{installer("1a2b3c4", 10, 10), installer("merged", 10, 0), installer("old", 5, 0)}, "merged"},
+		"labelled later":               {[]unstructured.Unstructured{installer("1a2b3c4", 10, 12), installer("merged", 11, 0)}, "merged"},
+		"merged at an earlier run":     {[]unstructured.Unstructured{installer("merged", 10, 0), installer("1a2b3c4", 90, 91)}, "1a2b3c4"},
+		"without a patch":              {[]unstructured.Unstructured{installer("old", 5, 6), installer("1a2b3c4", 10, 11)}, "1a2b3c4"},
+		"two of a second, no patch":    {[]unstructured.Unstructured{installer("1a2b3c4", 10, 0), installer("other", 10, 0)}, "1a2b3c4"},
+		"a patch without another name": {[]unstructured.Unstructured{installer("1a2b3c4", 11, 12), installer("other", 10, 0)}, "1a2b3c4"},
+	} {
+		for range 2 {
+			if got := lastApplied(row.found, "1a2b3c4"); got.GetName() != row.want {
+				t.Errorf("%s: %s, want %s", name, got.GetName(), row.want)
+			}
+			slices.Reverse(row.found)
+		}
+	}
+}

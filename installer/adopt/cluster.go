@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -208,12 +209,7 @@ func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (*spec
 	if len(list.Items) == 0 {
 		return nil, nil //nolint:nilnil // none was applied yet
 	}
-	newest := slices.MaxFunc(list.Items, func(a, b unstructured.Unstructured) int {
-		if order := written(a).Compare(written(b)); order != 0 {
-			return order
-		}
-		return strings.Compare(fmt.Sprint(a.GetName() == id), fmt.Sprint(b.GetName() == id)) // "true" is the larger word
-	})
+	newest := lastApplied(list.Items, id)
 	text, err := yaml.Marshal(map[string]any{"apiVersion": spec.KurlAPIVersion, "kind": spec.Kind, "metadata": map[string]any{"name": newest.GetName()}, "spec": newest.Object["spec"]})
 	if err != nil {
 		return nil, err
@@ -221,11 +217,26 @@ func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (*spec
 	return spec.Parse("Installer "+newest.GetName()+" of the cluster", strings.NewReader(string(text)))
 }
 
-// written is when an object was last changed.
-func written(o unstructured.Unstructured) time.Time {
+// mergedName is the name of the Installer that kURL merged with the user's patch. kURL applies it after the one that it merged.
+const mergedName = "merged"
+
+// lastApplied returns the Installer that kURL applied last. Times are in whole seconds, so of several at once it takes the merged one,
+// and then the one with this name.
+func lastApplied(installers []unstructured.Unstructured, id string) unstructured.Unstructured {
+	rank := func(o unstructured.Unstructured) int { return slices.Index([]string{id, mergedName}, o.GetName()) }
+	return slices.MaxFunc(installers, func(a, b unstructured.Unstructured) int {
+		return cmp.Or(applyTime(a).Compare(applyTime(b)), cmp.Compare(rank(a), rank(b)))
+	})
+}
+
+// labeller is the field manager of kubectl label. kURL labels the Installer that it merged after it has applied the merged one.
+const labeller = "kubectl-label"
+
+// applyTime is when an object's content was last changed.
+func applyTime(o unstructured.Unstructured) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, entry := range o.GetManagedFields() {
-		if entry.Time != nil && entry.Time.After(last) {
+		if entry.Time != nil && entry.Manager != labeller && entry.Time.After(last) {
 			last = entry.Time.Time
 		}
 	}
