@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Check returns the reasons why the add-ons of an Installer cannot work together. Versions may be patterns; then Check
+// Check returns the reasons why the add-ons of an Installer cannot work together, and warnings of what may fail. Versions may be patterns; then Check
 // reports only what is wrong with every version that matches. metas describe the add-ons. Without them, Check knows only
 // the capabilities of kURL's add-ons.
 func Check(i *spec.Installer, metas []Meta) []diag.Finding {
@@ -55,7 +55,12 @@ func (c *checker) entry(key string) (entry, bool) {
 }
 
 func (c *checker) rule(r rule) {
-	if subject, about, applies := c.applies(r); applies {
+	subject, about, applies := c.applies(r)
+	switch {
+	case !applies:
+	case r.warns:
+		c.Warnf(about.pos, r.fix, "%s: %s", subject, r.why)
+	default:
 		c.Errorf(about.pos, r.fix, "%s: %s", subject, r.why)
 	}
 }

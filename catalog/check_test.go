@@ -141,3 +141,14 @@ func TestRulesNameKeysAndOptionsThatThereAre(t *testing.T) {
 		there(n.key, n.option)
 	}
 }
+
+// The hook of these versions counts the lines of its pod's conditions (replicatedhq/kURL#877), until replicatedhq/kots#3743.
+func TestKotsadmThatWaitsForFourConditionsIsWarnedOf(t *testing.T) {
+	for version, warned := range map[string]bool{"1.24.2": false, "1.25.0": true, "1.86.0": true, "1.95.0": true, "1.86.x": true, "1.97.0": false, "1.117.3": false, "latest": false, "nightly": false} {
+		i := installerOf(t, sound+"  kotsadm: {version: "+version+", disableS3: true}\n")
+		got := Check(i, nil)
+		if (len(got) == 1) != warned || diag.Err(got) != nil || warned && !strings.HasPrefix(got[0].Error(), "i:7:3: warning: kotsadm.version "+version+" does not go with kubernetes.version 1.36.3: ") {
+			t.Errorf("%s: %v", version, got)
+		}
+	}
+}

@@ -11,6 +11,8 @@ type rule struct {
 	with     string // the rule applies only with this add-on
 	inWith   versions
 	why, fix string
+	// warns marks a rule that some clusters do not run into. It refuses nothing.
+	warns bool
 }
 
 // versions is a range of versions from from up to, but not including, below. An empty bound is open.
@@ -53,6 +55,9 @@ func rules() []rule {
 			why: "the add-on knows ClusterIP and NodePort", fix: "write one of them, or leave it out"},
 		{key: "prometheus", versions: versions{below: "0.48.1"}, option: "serviceType",
 			why: "the add-on has it from 0.48.1 on", fix: "use Prometheus 0.48.1 or later"},
+
+		{key: "kotsadm", versions: versions{from: "1.25.0", below: "1.97"}, with: "kubernetes", inWith: versions{from: "1.29"}, warns: true,
+			why: "its hook waits until its pod has four conditions, and pods have five from Kubernetes 1.29 on", fix: "use kotsadm 1.97 or later"},
 
 		{key: "ekco", versions: versions{below: "0.23"}, with: "rook", inWith: versions{from: "1.9"},
 			why: "it cannot manage Rook 1.9 and later", fix: "use EKCO 0.23 or later"},
