@@ -114,10 +114,16 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 			return err
 		}
 	}
+	wrong := 0
 	for _, path := range paths {
 		f, err := spec.Load(path, o.values)
-		if err != nil {
-			return a.mistaken(path, err)
+		if f == nil || len(f.Tests)+len(f.Systems) == 0 {
+			if err != nil {
+				return a.mistaken(path, err)
+			}
+		} else if err != nil {
+			fmt.Fprintln(a.Err, err)
+			wrong += f.Wrong
 		}
 		for _, w := range f.Warnings {
 			fmt.Fprintln(a.Err, w.Error())
@@ -144,7 +150,11 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.concluded(cells, before, o.Out, o.format)
+	err = a.concluded(cells, before, o.Out, o.format)
+	if wrong > 0 {
+		err = errors.Join(err, fmt.Errorf("%s did not run: the file has mistakes in it", app.Counted(wrong, "test")))
+	}
+	return err
 }
 
 // addServerFlag adds the flag for tests that install over a network.

@@ -67,3 +67,13 @@ func TestRunFailsIfATestDoesNotPass(t *testing.T) {
 		t.Errorf("a gate that is none: code %d: %s", code, errOut)
 	}
 }
+
+func TestRunGoesOnBesideAWrongTest(t *testing.T) {
+	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  airgapp: true\n- name: y\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  unsupportedOSIDs: [a]\n")
+	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")
+	code, out, errOut := command(t, "run", tests, "--hosts", hosts, "--store", "s", "--out", t.TempDir(), "--program", "/bin/false")
+	if code != app.ExitFailed || !strings.HasPrefix(out, "0 passed, 0 failed, 0 flaky, 1 skipped; ") || !strings.Contains(errOut, `tests.yaml:3:3: error: unknown key "airgapp"`) ||
+		!strings.Contains(errOut, "1 test did not run: the file has mistakes in it") {
+		t.Errorf("code %d: %s%s", code, out, errOut)
+	}
+}

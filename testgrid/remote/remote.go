@@ -182,5 +182,9 @@ func loadSpec(ctx context.Context, s store.Store, in input) (*spec.File, error) 
 	if got := store.Bytes(data).SHA256; got != in.Tests {
 		return nil, fmt.Errorf("the tests of %s have the digest %s in the store, not %s", in.File, got, in.Tests)
 	}
-	return spec.Parse(in.File, strings.NewReader(string(data)), in.Values)
+	f, err := spec.Parse(in.File, strings.NewReader(string(data)), in.Values)
+	if f != nil { // mistakes in other tests were reported where the run began
+		return f, nil
+	}
+	return nil, err
 }

@@ -1,11 +1,13 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -27,7 +29,7 @@ type Values struct {
 	Dist    string // for __testdist__, the URL of a package; "" leaves out the options that have it
 }
 
-// Load reads a file of tests or of systems.
+// Load reads a file of tests or of systems, as Parse does.
 func Load(path string, v Values) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -38,7 +40,8 @@ func Load(path string, v Values) (*File, error) {
 }
 
 // Parse reads a file of tests or of systems. name stands for it in positions. If the file is wrong, the error is a diag.Errors
-// with its mistakes, a hundred at most. Any other error comes from reading r.
+// with its mistakes, a hundred at most. Any other error comes from reading r. If every mistake is in a test or a system, the File is
+// returned beside the error: it has the others, and counts the wrong ones.
 func Parse(name string, r io.Reader, v Values) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -53,11 +56,12 @@ func Parse(name string, r io.Reader, v Values) (*File, error) {
 	if root := p.Any(data); root != nil {
 		p.file(file, root)
 	}
-	if err := p.Err(); err != nil {
+	err = p.Err()
+	if err != nil && (file.Wrong == 0 || p.Full()) {
 		return nil, err
 	}
-	file.Warnings = p.Findings()
-	return file, nil
+	file.Warnings = slices.DeleteFunc(p.Findings(), func(f diag.Finding) bool { return f.Severity == diag.Error })
+	return file, err
 }
 
 type parser struct {
@@ -75,24 +79,46 @@ func (p *parser) file(file *File, root *yaml.Node) {
 		if p.Full() {
 			return
 		}
-		if !p.IsMapping(n, "a test") {
-			continue
+		before := p.errors()
+		p.entry(file, at, n, ids)
+		if p.errors() > before {
+			file.Wrong++
 		}
-		if isSystem(n) {
-			file.Systems = append(file.Systems, p.system(n))
-			continue
-		}
-		t := p.test(n)
-		if t.Name == "" {
-			base := filepath.Base(file.Name)
-			t.Name = fmt.Sprintf("%s %d", strings.TrimSuffix(base, filepath.Ext(base)), at+1)
-		}
-		t.ID = uniqueID(t.Name, ids)
-		file.Tests = append(file.Tests, t)
 	}
 	if len(file.Tests) > 0 && len(file.Systems) > 0 {
 		p.Errorf(file.Systems[0].Pos, "write them into a file of their own", "a system in a list of tests")
+		file.Wrong = 0 // the mistake is the file's
 	}
+}
+
+// entry adds a test or a system to the file, if nothing is wrong in it. A test that is left out keeps its ID for itself, so that the
+// other tests are called the same after it is corrected.
+func (p *parser) entry(file *File, at int, n *yaml.Node, ids map[string]bool) {
+	before := p.errors()
+	if !p.IsMapping(n, "a test") {
+		return
+	}
+	if isSystem(n) {
+		if s := p.system(n); p.errors() == before {
+			file.Systems = append(file.Systems, s)
+		}
+		return
+	}
+	t := p.test(n)
+	if t.Name == "" {
+		base := filepath.Base(file.Name)
+		t.Name = fmt.Sprintf("%s %d", strings.TrimSuffix(base, filepath.Ext(base)), at+1)
+	}
+	if t.ID = uniqueID(t.Name, ids); p.errors() == before {
+		file.Tests = append(file.Tests, t)
+	}
+}
+
+// errors counts the errors so far.
+func (p *parser) errors() int {
+	var found diag.Errors
+	errors.As(p.Err(), &found)
+	return len(found)
 }
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)

@@ -17,6 +17,7 @@ type File struct {
 	Name    string
 	Tests   []Test
 	Systems []System
+	Wrong   int // tests and systems that were left out for their mistakes
 	// Warnings are about things that are valid but probably mistakes.
 	Warnings []diag.Finding
 }

@@ -358,3 +358,56 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// kURL's full.yaml has 74 tests. One of them has a key that its runner never knew.
+func TestMistakeInATestLeavesTheOthers(t *testing.T) {
+	const good = "- name: same\n  installerSpec: {kubernetes: {version: 1.36.3}}\n"
+	for name, row := range map[string]struct {
+		text         string
+		tests, wrong int
+		ids          string
+	}{
+		"a wrong key":        {good + "- name: same\n  installerSpec: {kubernetes: {version: 1}}\n  airgapp: true\n" + good, 2, 1, "same same-3"},
+		"a wrong Installer":  {good + "- installerSpec: {kubernetes: {version: 1.36.3, x: y}}\n", 1, 1, "same"},
+		"an entry as text":   {good + "- text\n" + good, 2, 1, "same same-2"},
+		"two of them":        {"- name: a\n" + good + "- name: b\n  installerSpec: {}\n", 1, 2, "same"},
+		"a wrong system":     {"- {id: ubuntu-2404, name: Ubuntu}\n- {id: \"!\", name: x}\n", 0, 1, ""},
+		"all of them":        {"- name: a\n- name: b\n", 0, 2, ""},
+		"a system in a list": {good + "- {id: ubuntu-2404, name: Ubuntu}\n", -1, 0, ""},
+		"not a list":         {"name: a\n", -1, 0, ""},
+		"not YAML":           {good + "- name: {\n", -1, 0, ""},
+		"more than are kept": {good + "- name: x\n  installerSpec: {kubernetes: {version: 1, " + manyKeys() + "}}\n" + good, -1, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := spec.Parse("tests.yaml", strings.NewReader(row.text), spec.Values{})
+			if err == nil {
+				t.Fatal("no mistake")
+			}
+			if row.tests < 0 {
+				if f != nil {
+					t.Errorf("got %+v", f)
+				}
+				return
+			}
+			if f == nil || len(f.Tests) != row.tests || f.Wrong != row.wrong {
+				t.Fatalf("got %+v", f)
+			}
+			var ids []string
+			for _, one := range f.Tests {
+				ids = append(ids, one.ID)
+			}
+			if got := strings.Join(ids, " "); got != row.ids {
+				t.Errorf("IDs %s, want %s", got, row.ids)
+			}
+		})
+	}
+}
+
+// manyKeys are more wrong options than mistakes are kept.
+func manyKeys() string {
+	var keys []string
+	for n := range 150 {
+		keys = append(keys, "x"+strconv.Itoa(n)+": 1")
+	}
+	return strings.Join(keys, ", ")
+}
