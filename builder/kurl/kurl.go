@@ -58,6 +58,7 @@ type Options struct {
 
 // Result is what was found in an archive.
 type Result struct {
+	Archive  string   `json:"archive,omitempty"` // its name, for callers that read several
 	Packages []Made   `json:"packages"`
 	LeftOut  []string `json:"leftOut,omitempty"` // folders that hold no add-ons
 }
@@ -71,10 +72,44 @@ type Made struct {
 	Images  int    `json:"images"`
 }
 
+// NoAddOnError reports an archive of kURL's that has no add-on, such as a package of Kubernetes, or the archive that kURL's server makes
+// of the Kubernetes releases between two versions.
+type NoAddOnError struct {
+	LeftOut []string // what it has instead; empty if nothing in it is kURL's
+}
+
+func (e *NoAddOnError) Error() string {
+	if len(e.LeftOut) == 0 {
+		return "has no add-on: a package or a bundle of kURL has folders addons/<name>/<version>"
+	}
+	return "has no add-on, only " + strings.Join(e.LeftOut, ", ") + KubernetesHint(e.LeftOut)
+}
+
+// KubernetesHint says what to do about kURL's Kubernetes among what was left out, or nothing if it is not among it.
+func KubernetesHint(leftOut []string) string {
+	var versions []string
+	for _, dir := range leftOut {
+		if version, ok := strings.CutPrefix(dir, "packages/kubernetes/"); ok {
+			versions = append(versions, version)
+		}
+	}
+	if len(versions) == 0 {
+		return ""
+	}
+	return "; Sealift has Kubernetes of its own: 'sealift addon new-version kubernetes " + versions[len(versions)-1] + "' writes it, and 'sealift build' makes its package"
+}
+
+// roots are the folders and files of kURL's archives besides add-ons (kURL §1.5, §6.1).
+func roots() []string {
+	return []string{"assets", "bin", "helm", "image-overrides", "krew", "kurlkinds", "kustomize", "manifests", "packages", "shared",
+		"install.sh", "join.sh", "upgrade.sh", "tasks.sh"}
+}
+
 // spools are the names of folders in which archives are unpacked.
 const spools = ".kurl-*"
 
-// Import reads an archive of kURL's and writes the packages that are in it.
+// Import reads an archive of kURL's and writes the packages that are in it. An add-on that cannot become a package does not stop the
+// others; the error names each. An archive without an add-on is a NoAddOnError.
 func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 	if o.Spool == "" {
 		o.Spool = o.Dir
@@ -104,18 +139,23 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 	if err := u.addUtility(); err != nil {
 		return Result{}, err
 	}
-	if len(u.addOns) == 0 {
-		return Result{}, errors.New("has no add-on: a package or a bundle of kURL has folders addons/<name>/<version>")
-	}
 	result := Result{LeftOut: slices.Sorted(maps.Keys(u.leftOut))}
+	if len(u.addOns) == 0 {
+		return result, &NoAddOnError{slices.DeleteFunc(slices.Clone(result.LeftOut), func(dir string) bool {
+			root, _, _ := strings.Cut(dir, "/")
+			return !slices.Contains(roots(), root)
+		})}
+	}
+	var errs []error
 	for _, dir := range slices.Sorted(maps.Keys(u.addOns)) {
 		made, err := o.write(ctx, dir, u.addOns[dir])
 		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", dir, err)
+			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+			continue
 		}
 		result.Packages = append(result.Packages, made)
 	}
-	return result, nil
+	return result, errors.Join(errs...)
 }
 
 // unpacked is what was read of an archive.
@@ -275,8 +315,11 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 // folder is what of a path outside of add-ons is told to a person.
 func folder(name string) string {
 	words := strings.Split(name, "/")
-	if words[0] == "packages" && len(words) > 3 {
+	switch {
+	case words[0] == "packages" && len(words) > 3:
 		return path.Join(words[:3]...)
+	case words[0] == "assets" && len(words) > 1: // a package that nobody has unpacked
+		return path.Join(words[:2]...)
 	}
 	return words[0]
 }

@@ -142,7 +142,12 @@ func TestWhatIsRefused(t *testing.T) {
 	}{
 		"no archive":                       {[]byte("no archive"), "not an archive of kURL's"},
 		"one that was cut":                 {whole[:len(whole)-20], "damaged"},
-		"one without add-ons":              {archive(t, entry{"bin/kurl", "x"}), "has no add-on"},
+		"one without add-ons":              {archive(t, entry{"bin/kurl", "x"}), "has no add-on, only bin"},
+		"one of somebody else":             {archive(t, entry{"src/main.c", "x"}), "has no add-on: a package"},
+		"a package of Kubernetes":          {archive(t, entry{"packages/kubernetes/1.36.3/Manifest", ""}), "has no add-on, only packages/kubernetes/1.36.3; Sealift has Kubernetes of its own: 'sealift addon new-version kubernetes 1.36.3'"},
+		"the steps between two Kubernetes": {archive(t, entry{"./packages/kubernetes/1.34.6/Manifest", ""}, entry{"./packages/kubernetes/1.35.2/Manifest", ""}), "only packages/kubernetes/1.34.6, packages/kubernetes/1.35.2; "},
+		"packages of the host":             {archive(t, entry{"packages/host/openssl/ubuntu-22.04/archives/x.deb", "x"}), "only packages/host/openssl"},
+		"packages that are packed":         {archive(t, entry{"kurl/assets/rook-1.4.9.tar.gz", "x"}), "only assets/rook-1.4.9.tar.gz"},
 		"a bundle that kURL did not end":   {archive(t, append(good, entry{"ERROR.txt", "x"})...), "download it again"},
 		"an add-on without a Manifest":     {archive(t, entry{"addons/x/1/install.sh", ""}), "has no Manifest"},
 		"an add-on without hooks":          {archive(t, entry{"addons/x/1/Manifest", ""}), "has no install.sh"},
@@ -164,6 +169,26 @@ func TestWhatIsRefused(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// kURL's server makes one archive of the packages between two versions, without the folder kurl (addon_fetch_multiple_airgap).
+func TestStepsBetweenTwoVersionsAreImported(t *testing.T) {
+	entries := slices.Concat(addOn("./", "rook", "1.4.9"), addOn("./", "rookupgrade", "10to14"), addOn("", "rook", "1.5.12"), []entry{{"packages/kubernetes/1.20.15/Manifest", ""}})
+	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: t.TempDir()})
+	if err != nil || len(result.Packages) != 3 || !slices.Equal(result.LeftOut, []string{"packages/kubernetes/1.20.15"}) {
+		t.Fatalf("%+v, %v", result, err)
+	}
+}
+
+func TestAddOnThatIsWrongDoesNotStopOthers(t *testing.T) {
+	entries := slices.Concat([]entry{{"addons/a/1/install.sh", ""}}, addOn("", "b", "1"), []entry{{"addons/c/1/Manifest", "image a b:1\n"}, {"addons/c/1/install.sh", ""}}, addOn("", "d", "1"))
+	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "addons/a/1: has no Manifest") || !strings.Contains(err.Error(), "addons/c/1: ") {
+		t.Errorf("got %v", err)
+	}
+	if len(result.Packages) != 2 || result.Packages[0].Name != "b" || result.Packages[1].Name != "d" {
+		t.Errorf("got %+v", result)
 	}
 }
 

@@ -95,7 +95,11 @@ func (s Source) allows(at *url.URL) bool {
 // Others names the versions that the store has instead.
 func (s Source) Others(ctx context.Context, name string) string {
 	infos, err := s.Store.List(ctx, s.Key(name+"-"))
-	if err != nil || len(infos) == 0 {
+	switch {
+	case err == nil && len(infos) > 0:
+	case name == "kubernetes":
+		return "; Sealift needs Kubernetes of its own, not kURL's: build it with 'sealift build addons/kubernetes/VERSION' and put it there"
+	default:
 		return "; build it with 'sealift build' and put it there"
 	}
 	var keys []string
@@ -138,7 +142,7 @@ func (s Source) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn,
 	return resolved, errors.Join(errs...)
 }
 
-// Versions lists the versions of an add-on in the store.
+// Versions lists the versions of an add-on in the store. Archives of several packages, as kURL's server makes them, do not count.
 func (s Source) Versions(ctx context.Context, name string) ([]string, error) {
 	infos, err := s.Store.List(ctx, s.Key(name+"-"))
 	if err != nil {
@@ -147,7 +151,7 @@ func (s Source) Versions(ctx context.Context, name string) ([]string, error) {
 	var versions []string
 	for _, info := range infos {
 		file := strings.TrimPrefix(info.Key, s.Key(name+"-"))
-		if version, ok := strings.CutSuffix(file, Suffix); ok && !strings.Contains(file, "/") && versionStart.MatchString(version) {
+		if version, ok := strings.CutSuffix(file, Suffix); ok && spec.IsVersion(version) && versionStart.MatchString(version) {
 			versions = append(versions, version)
 		}
 	}
@@ -169,7 +173,7 @@ func (s Source) List(ctx context.Context) (release.Index, error) {
 	for _, info := range infos {
 		file := strings.TrimPrefix(strings.TrimPrefix(info.Key, s.Folder), "/")
 		name, version, ok := splitName(strings.TrimSuffix(file, Suffix))
-		if ok && strings.HasSuffix(file, Suffix) && !strings.Contains(file, "/") {
+		if ok && strings.HasSuffix(file, Suffix) && !strings.Contains(file, "/") && spec.IsVersion(version) {
 			index.Packages = append(index.Packages, release.Package{Name: name, Version: version, Key: file, Size: info.Size, Stored: info.Version})
 		}
 	}

@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -32,6 +33,9 @@ them. The package has an index, so that every byte can be verified from then on.
 The files are not changed. Kubernetes itself and kURL's own programs are left out, because Sealift has its own. The
 image in kURL's shared/kurl-util.tar becomes a package kurl-util. A bundle with velero, which needs the image,
 contains the newest one of the store.
+
+An archive without an add-on, such as a package of Kubernetes, does not stop the others. An archive of the packages
+between two versions (rook-1.4.9,rook-1.5.12.tar.gz) gives each of them.
 
 The size of an archive without an index is not known in advance. An archive that exceeds --max-size or --max-files
 is refused, and everything unpacked from it is removed. Without --max-size, an archive may also unpack to no more than
@@ -72,26 +76,42 @@ func (a commands) importArchives(ctx context.Context, archives []string, o impor
 	if o.sized {
 		options.MaxSize = int64(o.size)
 	}
+	var errs []error
+	made := 0
 	for _, name := range archives {
 		result, err := importOne(ctx, name, options)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		made += len(result.Packages)
+		var empty *kurl.NoAddOnError
+		if errors.As(err, &empty) && len(empty.LeftOut) > 0 && len(archives) > 1 {
+			fmt.Fprintf(a.Err, "note: %s %v\n", name, err)
+		} else if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		result.Archive = name
 		results = append(results, result)
-		if o.format == "json" {
-			continue
+		if o.format != "json" {
+			a.printImported(name, result)
 		}
-		for _, made := range result.Packages {
-			fmt.Fprintf(a.Out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
-		}
-		if len(result.LeftOut) > 0 {
-			fmt.Fprintf(a.Out, "left out of %s: %s\n", name, strings.Join(result.LeftOut, ", "))
-		}
+	}
+	if made == 0 && len(errs) == 0 {
+		errs = append(errs, errors.New("no archive has an add-on; nothing was written"))
 	}
 	if o.format == "json" {
-		return a.PrintJSON(results)
+		errs = append(errs, a.PrintJSON(results))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (a commands) printImported(name string, result kurl.Result) {
+	for _, made := range result.Packages {
+		fmt.Fprintf(a.Out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
+	}
+	if len(result.Packages) > 0 && len(result.LeftOut) > 0 {
+		fmt.Fprintf(a.Out, "left out of %s: %s%s\n", name, strings.Join(result.LeftOut, ", "), kurl.KubernetesHint(result.LeftOut))
+	}
 }
 
 func importOne(ctx context.Context, name string, o kurl.Options) (kurl.Result, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,7 @@ func (a commands) upgradeSpec(ctx context.Context, path, from, format string) er
 		}
 		versions = func(name string) ([]string, error) { return packages.Source{Store: opened}.Versions(ctx, name) }
 	}
-	result := upgraded{Changes: []catalog.Change{}, Read: append(lost, old.Migrated...), Remain: []diag.Finding{}}
+	result := upgraded{Changes: []catalog.Change{}, Read: slices.Concat([]diag.Finding{}, lost, old.Migrated), Remain: []diag.Finding{}}
 	i, changes, err := catalog.Upgrade(old, versions)
 	if err != nil {
 		return err
