@@ -77,8 +77,11 @@ func (a apt) prepare(arch, sources string) error {
 func sourcesFile(archives []Archive, rewrite func(string) string) string {
 	var b strings.Builder
 	for _, s := range archives {
-		fmt.Fprintf(&b, "Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By: %s\n\n",
-			rewrite(s.base()), strings.Join(s.Suites, " "), strings.Join(s.Components, " "), s.SignedBy)
+		fmt.Fprintf(&b, "Types: deb\nURIs: %s\nSuites: %s\n", rewrite(s.base()), strings.Join(s.Suites, " "))
+		if !s.isFlat() {
+			fmt.Fprintf(&b, "Components: %s\n", strings.Join(s.Components, " "))
+		}
+		fmt.Fprintf(&b, "Signed-By: %s\n\n", s.SignedBy)
 	}
 	return b.String()
 }

@@ -91,6 +91,24 @@ func (s *aptSolver) ready(ctx context.Context) error {
 	return nil
 }
 
+// readyForLocked takes indexes past their Valid-Until, too: that date keeps a mirror from holding updates back, and a lock
+// asks for no update, only whether the archive ever signed exactly these packages.
+func (s *aptSolver) readyForLocked(ctx context.Context) error {
+	if s.updated || s.current(ctx) {
+		return nil
+	}
+	err := s.update(ctx)
+	if refused := new(toolError); errors.As(err, &refused) && slices.ContainsFunc(refused.messages, isExpired) {
+		return s.read(ctx, "-o", "Acquire::Check-Valid-Until=false")
+	}
+	return err
+}
+
+// isExpired recognizes what apt says of a Release file past its Valid-Until.
+func isExpired(message string) bool {
+	return strings.Contains(message, "is expired") || strings.Contains(message, "Valid-Until")
+}
+
 func (s *aptSolver) update(ctx context.Context) error {
 	if err := s.apt.prepare(s.arch, s.sources); err != nil {
 		return fmt.Errorf("prepare a directory for apt: %w", err)
@@ -100,11 +118,18 @@ func (s *aptSolver) update(ctx context.Context) error {
 	if err := os.Remove(filepath.Join(s.apt.dir, readingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// apt asks with If-Modified-Since, so lists that are current cost one request each.
-	if err := s.apt.run(ctx, s.apt.get, drain, "update", "-q"); err != nil {
-		return fmt.Errorf("read the archive's indexes: %w; check the network, the mirrors in sealift.yaml and the keyrings", err)
+	if err := s.read(ctx); err != nil {
+		return err
 	}
 	return s.noteReading(began)
+}
+
+// read reads and verifies the indexes. apt asks with If-Modified-Since, so lists that are current cost one request each.
+func (s *aptSolver) read(ctx context.Context, options ...string) error {
+	if err := s.apt.run(ctx, s.apt.get, drain, append([]string{"update", "-q"}, options...)...); err != nil {
+		return fmt.Errorf("read the archive's indexes: %w; check the network, the mirrors in sealift.yaml and the keyrings", err)
+	}
+	return nil
 }
 
 func drain(r io.Reader) error {
@@ -245,7 +270,10 @@ func (s *aptSolver) install(ctx context.Context, status string, names []string) 
 	for i := range resolved {
 		r := &resolved[i]
 		r.Target = s.target.Name
-		r.URL = upstreamURL(s.upstream, r.URL)
+		address := upstreamURL(s.upstream, r.URL)
+		if r.URL = cleaned(address); !s.target.has(r.URL, s.arch) {
+			return nil, fmt.Errorf("the archive's index puts package %s outside of the archive: %s", r.Name, address)
+		}
 	}
 	return resolved, nil
 }

@@ -76,8 +76,11 @@ func (s *aptSolver) current(ctx context.Context) bool {
 
 // indexOf is where the signed index of a suite lies below its archive, in the terms of sources.list(5).
 func indexOf(suite string) string {
-	if strings.HasSuffix(suite, "/") { // a flat repository
-		return strings.TrimPrefix(suite, "./") + "InRelease"
+	switch {
+	case suite == "/": // a flat repository
+		return "InRelease"
+	case strings.HasSuffix(suite, "/"):
+		return suite + "InRelease"
 	}
 	return "dists/" + suite + "/InRelease"
 }

@@ -92,7 +92,7 @@ func TestListNamesAreThoseOfApt(t *testing.T) {
 			t.Errorf("%s is kept as %s, want %s", address, got, want)
 		}
 	}
-	for suite, want := range map[string]string{"bookworm": "dists/bookworm/InRelease", "bookworm/updates": "dists/bookworm/updates/InRelease", "./": "InRelease", "flat/": "flat/InRelease"} {
+	for suite, want := range map[string]string{"bookworm": "dists/bookworm/InRelease", "bookworm/updates": "dists/bookworm/updates/InRelease", "/": "InRelease", "./": "./InRelease", "flat/": "flat/InRelease"} {
 		if got := indexOf(suite); got != want {
 			t.Errorf("the index of %s is %s, want %s", suite, got, want)
 		}

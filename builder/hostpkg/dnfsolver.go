@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -131,6 +132,8 @@ func (s *dnfSolver) ready(ctx context.Context) error {
 	return nil
 }
 
+func (s *dnfSolver) readyForLocked(ctx context.Context) error { return s.ready(ctx) }
+
 // maxMirrorList bounds a list of mirrors, in bytes.
 const maxMirrorList = 1 << 20
 
@@ -164,6 +167,7 @@ type question struct {
 	Repositories []dnfRepository `json:"repositories"`
 	Base         []string        `json:"base"`
 	Names        []string        `json:"names"`
+	List         []string        `json:"list"` // names to list instead
 }
 
 // answer is what solve.py writes.
@@ -172,6 +176,8 @@ type answer struct {
 	Bare  solution          `json:"bare"`  // with Base alone
 	Whole solution          `json:"whole"` // with Base and Names
 	Alone map[string]string `json:"alone"` // of Names, what stands in the way of each when the whole has no solution
+	// Listed are all packages that have a name of List.
+	Listed []candidate `json:"listed"`
 }
 
 type solution struct {
@@ -186,8 +192,9 @@ type candidate struct {
 	Version    string `json:"version"`
 	Release    string `json:"release"`
 	Arch       string `json:"arch"`
-	Source     string `json:"source"` // file name of the source package
-	URL        string `json:"url"`
+	Source     string `json:"source"`   // file name of the source package
+	Base       string `json:"base"`     // xml:base: a URL, absolute or relative to the repository; empty means the repository
+	Location   string `json:"location"` // below Base
 	Repository string `json:"repository"`
 	Checksum   string `json:"checksum"` // the kind of digest
 	Digest     string `json:"digest"`
@@ -195,12 +202,10 @@ type candidate struct {
 }
 
 func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, error) {
-	a, err := s.ask(ctx, names)
+	a, err := s.ask(ctx, names, nil)
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Error != "":
-		return nil, fmt.Errorf("read the repositories: %s; check the network, the mirrors in sealift.yaml and the keys", a.Error)
 	case a.Bare.Error != "":
 		return nil, fmt.Errorf("find out what a minimal host has: %s; correct base in sealift.yaml", a.Bare.Error)
 	case a.Whole.Error != "":
@@ -237,7 +242,7 @@ func beyond(whole, bare []candidate) []candidate {
 	return slices.DeleteFunc(slices.Clone(whole), func(c candidate) bool { return had[c.Name+"."+c.Arch] && !carried[c.Source] })
 }
 
-func (s *dnfSolver) resolved(c candidate) (Resolved, error) {
+func (s *dnfSolver) resolved(c candidate) (_ Resolved, err error) {
 	if c.Checksum != "sha256" || len(c.Digest) != sha256.Size*2 {
 		return Resolved{}, fmt.Errorf("package %s: no sha256, the repository gives only %s", c.Name, c.Checksum)
 	}
@@ -245,19 +250,64 @@ func (s *dnfSolver) resolved(c candidate) (Resolved, error) {
 	if c.Epoch != 0 {
 		version = strconv.FormatInt(c.Epoch, 10) + ":" + version
 	}
-	r := Resolved{
-		Target: s.target.Name, Name: c.Name, Version: version, Arch: c.Arch,
-		URL: upstreamURL(s.upstream, c.URL), SHA256: c.Digest, Size: c.Size,
-	}
+	r := Resolved{Target: s.target.Name, Name: c.Name, Version: version, Arch: c.Arch, SHA256: c.Digest, Size: c.Size}
 	for _, repository := range s.repositories {
 		if repository.ID == c.Repository {
 			r.Key = repository.digest
+			if r.URL, err = s.address(repository, c); err != nil {
+				return Resolved{}, fmt.Errorf("package %s: %w", c.Name, err)
+			}
 		}
 	}
 	if !r.isRPM() || strings.ContainsAny(r.fileName(), "/\\ \t\r\n") {
 		return Resolved{}, fmt.Errorf("package %s: %s is not the URL of an rpm", c.Name, r.URL)
 	}
 	return r, nil
+}
+
+// address returns upstream's URL of a package.
+func (s *dnfSolver) address(repository dnfRepository, c candidate) (string, error) {
+	root, err := url.Parse(s.upstream[repository.URL])
+	if err != nil {
+		return "", err
+	}
+	if c.Base != "" {
+		base, err := url.Parse(strings.TrimSuffix(upstreamURL(s.upstream, c.Base), "/") + "/")
+		if err != nil {
+			return "", fmt.Errorf("xml:base %q of its repository: %w", c.Base, err)
+		}
+		root = root.ResolveReference(base)
+	}
+	if root = root.JoinPath(c.Location); !isHTTP(root.String()) {
+		return "", fmt.Errorf("%s is not an http or https URL", root)
+	}
+	return root.String(), nil
+}
+
+// lists refuses packages that no repository has. Those below a repository's URL are not asked for: the signatures of rpms are
+// checked when they are fetched.
+func (s *dnfSolver) lists(ctx context.Context, packages []Resolved) error {
+	var names []string
+	for _, r := range packages {
+		names = append(names, r.Name)
+	}
+	a, err := s.ask(ctx, nil, slices.Compact(slices.Sorted(slices.Values(names))))
+	if err != nil {
+		return fmt.Errorf("look for locked packages in the repositories: %w", err)
+	}
+	have := make(map[string]bool)
+	for _, c := range a.Listed {
+		if r, err := s.resolved(c); err == nil {
+			have[r.URL+" "+r.SHA256] = true
+		}
+	}
+	for _, r := range packages {
+		if !have[r.URL+" "+r.SHA256] {
+			return fmt.Errorf("locked package %s %s: %s lies in none of the sources of %s, and no repository there says that it has the package; "+
+				"lock the add-on again with sealift lock --update", r.Name, r.Version, r.URL, s.target.Name)
+		}
+	}
+	return nil
 }
 
 // upstreamURL is the inverse of the mirrors, for what lies in a target's sources.
@@ -273,10 +323,11 @@ func upstreamURL(upstream map[string]string, address string) string {
 // maxAnswer bounds what is held of solve.py's answer, in bytes; a whole distribution has some ten thousand packages.
 const maxAnswer = 64 << 20
 
-func (s *dnfSolver) ask(ctx context.Context, names []string) (answer, error) {
+// ask asks for the solution of names, or for a list of all packages that have a name.
+func (s *dnfSolver) ask(ctx context.Context, names, list []string) (answer, error) {
 	q, err := json.Marshal(question{
 		Dir: s.dir, Arch: s.arch, Release: s.release(), Platform: s.target.Platform, Modules: append([]string{}, s.target.Modules...),
-		Refresh: !s.refreshed, Repositories: s.repositories, Base: append([]string{}, s.target.Base...), Names: names,
+		Refresh: !s.refreshed, Repositories: s.repositories, Base: append([]string{}, s.target.Base...), Names: append([]string{}, names...), List: list,
 	})
 	if err != nil {
 		return answer{}, err
@@ -291,6 +342,9 @@ func (s *dnfSolver) ask(ctx context.Context, names []string) (answer, error) {
 	})
 	if err != nil {
 		return answer{}, fmt.Errorf("ask dnf: %w", err)
+	}
+	if a.Error != "" {
+		return answer{}, fmt.Errorf("read the repositories: %s; check the network, the mirrors in sealift.yaml and the keys", a.Error)
 	}
 	return a, nil
 }

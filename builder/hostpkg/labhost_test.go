@@ -102,7 +102,7 @@ func TestALabHostWantsWhatWasResolvedAndInstallsItWithoutANetwork(t *testing.T) 
 // copyLists puts what apt knows of a target's archive into a folder.
 func copyLists(t *testing.T, source *Source, target Target, to string) {
 	t.Helper()
-	solver, release, err := source.solvers.get(t.Context(), source.options, target, "amd64")
+	solver, release, err := source.solvers.get(t.Context(), source.options, target, "amd64", solver.ready)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 
@@ -23,15 +22,18 @@ func vouchedKey(t Target, r Resolved) string {
 	for _, a := range t.Sources {
 		key += " " + a.base() + " " + a.SignedBy
 	}
+	if r.isRPM() {
+		key += " " + r.URL // where its repository says that it lies
+	}
 	return key + " " + r.SHA256
 }
 
-// rememberVouched notes what apt found in signed indexes.
-func (s *Source) rememberVouched(target Target, packages []Resolved) error {
-	if target.Manager == manifest.ManagerYum {
-		return nil
-	}
+// rememberVouched notes what apt found in signed indexes, and which packages the index of a yum repository puts elsewhere.
+func (s *Source) rememberVouched(target Target, arch string, packages []Resolved) error {
 	for _, r := range packages {
+		if target.Manager == manifest.ManagerYum && target.has(r.URL, arch) {
+			continue
+		}
 		var known bool
 		if key := vouchedKey(target, r); !s.options.Cache.Recall(vouched, key, &known) {
 			if err := s.options.Cache.Remember(vouched, key, true); err != nil {
@@ -43,8 +45,9 @@ func (s *Source) rememberVouched(target Target, packages []Resolved) error {
 }
 
 // CheckLocked refuses packages of a lock that the target's distribution does not vouch for: a lock is a file of a pull
-// request. Their URLs must lie in the target's sources. A signed index of the archives must have each .deb, now, when it
-// was resolved with the same cache, or when the caller looked. The signature of an rpm is checked when it is fetched. Failures are *Error.
+// request. Their URLs must lie in the target's sources, or in what a yum repository's xml:base names. A signed index of the
+// archives must have each .deb, now, when it was resolved with the same cache, or when the caller looked. It may be past its
+// Valid-Until by now. The signature of an rpm is checked when it is fetched. Failures are *Error.
 func (s *Source) CheckLocked(ctx context.Context, target Target, arch string, packages []Resolved) error {
 	if err := s.checkLocked(ctx, target, arch, packages); err != nil {
 		return &Error{Target: target.Name, Err: err}
@@ -58,17 +61,14 @@ func (s *Source) checkLocked(ctx context.Context, target Target, arch string, pa
 			return fmt.Errorf("locked package %s %s: %w; lock the add-on again with sealift lock --update", r.Name, r.Version, err)
 		}
 	}
-	if target.Manager == manifest.ManagerYum {
-		return nil
-	}
 	unknown := slices.DeleteFunc(slices.Clone(packages), func(r Resolved) bool {
 		var known bool
-		return slices.Contains(s.options.Vouched, r.SHA256) || s.options.Cache.Recall(vouched, vouchedKey(target, r), &known) && known
+		return target.Manager == manifest.ManagerYum && target.has(r.URL, arch) || slices.Contains(s.options.Vouched, r.SHA256) || s.options.Cache.Recall(vouched, vouchedKey(target, r), &known) && known
 	})
 	if len(unknown) == 0 {
 		return nil
 	}
-	solver, release, err := s.solvers.get(ctx, s.options, target, arch)
+	solver, release, err := s.solvers.get(ctx, s.options, target, arch, solver.readyForLocked)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Source) checkLocked(ctx context.Context, target Target, arch string, pa
 	if err := solver.lists(ctx, unknown); err != nil {
 		return err
 	}
-	return s.rememberVouched(target, unknown)
+	return s.rememberVouched(target, arch, unknown)
 }
 
 // checkLocked holds a package of a lock against what the target's solver would answer.
@@ -91,7 +91,7 @@ func (t Target) checkLocked(r Resolved, arch string) error {
 		return errors.New("it names a key, which only an rpm has")
 	case strings.ContainsAny(r.fileName(), "/\\ \t\r\n"):
 		return fmt.Errorf("%q is not the name of a package file", r.fileName())
-	case !t.has(r.URL, arch):
+	case !yum && !t.has(r.URL, arch), yum && cleaned(r.URL) == "":
 		return fmt.Errorf("%s lies in none of the sources of %s", r.URL, t.Name)
 	}
 	return t.checkName(r.Name)
@@ -99,8 +99,7 @@ func (t Target) checkLocked(r Resolved, arch string) error {
 
 // has says whether a URL lies in a source. A list of mirrors may name any place: the signatures of its packages tell.
 func (t Target) has(address, arch string) bool {
-	u, err := url.Parse(address)
-	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
+	if address = cleaned(address); address == "" {
 		return false
 	}
 	return slices.ContainsFunc(t.Sources, func(a Archive) bool {
@@ -109,6 +108,16 @@ func (t Target) has(address, arch string) bool {
 		}
 		return strings.HasPrefix(address, strings.ReplaceAll(a.base(), basearch, arch))
 	})
+}
+
+// cleaned returns a URL without the elements "." and ".." of its path, or "" for one that no index gives. An index may write
+// Filename: ./pool/….
+func cleaned(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isHTTP(address) {
+		return ""
+	}
+	return u.JoinPath().String()
 }
 
 // lists refuses packages that no signed index of the archives has.
@@ -134,6 +143,3 @@ func (s *aptSolver) lists(ctx context.Context, packages []Resolved) error {
 	}
 	return nil
 }
-
-// lists has nothing to ask: the signatures of rpms are checked when they are fetched.
-func (*dnfSolver) lists(context.Context, []Resolved) error { return nil }

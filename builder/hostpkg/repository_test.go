@@ -196,7 +196,7 @@ func TestTheClosureOfRealPackagesIsComplete(t *testing.T) {
 			if len(resolved) < len(names) {
 				t.Fatalf("resolved to %s", listed(resolved))
 			}
-			solver, release, err := source.solvers.get(t.Context(), source.options, target, "amd64")
+			solver, release, err := source.solvers.get(t.Context(), source.options, target, "amd64", solver.ready)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,7 +41,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (s *Source) Resolve(ctx context.Context, target Target, arch string, names []string) ([]Resolved, error) {
 	resolved, err := s.resolve(ctx, target, arch, names)
 	if err == nil {
-		err = s.rememberVouched(target, resolved)
+		err = s.rememberVouched(target, arch, resolved)
 	}
 	if err == nil {
 		return resolved, nil
@@ -63,7 +63,7 @@ func (s *Source) resolve(ctx context.Context, target Target, arch string, names 
 	if len(invalid) > 0 {
 		return nil, &Error{Target: target.Name, Names: invalid}
 	}
-	solver, release, err := s.solvers.get(ctx, s.options, target, arch)
+	solver, release, err := s.solvers.get(ctx, s.options, target, arch, solver.ready)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,8 @@ type solver interface {
 	directory() string
 	// ready brings what is known of the repositories up to date, once per run.
 	ready(ctx context.Context) error
+	// readyForLocked is ready for lists alone: the indexes may be past their Valid-Until.
+	readyForLocked(ctx context.Context) error
 	// solve finds the files that a minimal host needs to have the packages, in any order. Names are valid, sorted and
 	// differ. When names are to blame the error is an *Error.
 	solve(ctx context.Context, names []string) ([]Resolved, error)
@@ -112,8 +114,8 @@ type opening struct {
 	solver solver
 }
 
-// get returns a solver for the caller's use alone until release is called.
-func (s *solvers) get(ctx context.Context, o Options, target Target, arch string) (found solver, release func(), err error) {
+// get returns a solver for the caller's use alone until release is called. It is made ready by ready.
+func (s *solvers) get(ctx context.Context, o Options, target Target, arch string, ready func(solver, context.Context) error) (found solver, release func(), err error) {
 	key := target.Name + " " + arch
 	s.mu.Lock()
 	if s.open == nil {
@@ -138,7 +140,7 @@ func (s *solvers) get(ctx context.Context, o Options, target Target, arch string
 		unlock, err = tool.Lock(ctx, filepath.Join(entry.solver.directory(), "lock"))
 	}
 	if err == nil {
-		if err = entry.solver.ready(ctx); err != nil {
+		if err = ready(entry.solver, ctx); err != nil {
 			unlock()
 		}
 	}

@@ -65,7 +65,8 @@ def describe(package):
         "release": package.release,
         "arch": package.arch,
         "source": package.sourcerpm or "",
-        "url": package.remote_location(),
+        "base": package.baseurl or "",  # xml:base: where the repository's files lie, if not in the repository
+        "location": package.location,
         "repository": package.reponame,
         "checksum": dnf.base.hawkey.chksum_name(kind),
         "digest": digest.hex(),
@@ -92,11 +93,20 @@ def solve(base, names):
     return {"packages": [describe(p) for p in base.transaction.install_set]}
 
 
+def listed(base, names):
+    """Every package of some names, also those of other streams of modules."""
+    query = base.sack.query(flags=dnf.base.hawkey.IGNORE_EXCLUDES)
+    return [describe(p) for p in query.available().filter(name=names)]
+
+
 def main():
     question = json.load(sys.stdin)
     bare, names = question["base"], question["names"]
     try:
         with open_base(question) as base:
+            if question["list"]:
+                json.dump({"listed": listed(base, question["list"])}, sys.stdout)
+                return
             answer = {"bare": solve(base, bare), "whole": solve(base, bare + names), "alone": {}}
             if "error" in answer["whole"]:
                 for name in names:

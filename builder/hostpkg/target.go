@@ -31,8 +31,8 @@ type Target struct {
 type Archive struct {
 	// URL is where it is. In that of a yum repository $basearch stands for the architecture.
 	URL        string
-	Suites     []string // apt only
-	Components []string // apt only
+	Suites     []string // apt only; one that ends with a slash is the folder of a flat repository, "/" the URL itself
+	Components []string // apt only; a flat repository has none
 	// Architectures that it has, as the distribution spells them; empty means whichever is asked for.
 	Architectures []string
 	// SignedBy is the path of a keyring on the machine that builds. For yum it may be an https URL instead, and the keys
@@ -133,6 +133,9 @@ func (t Target) checkName(name string) error {
 // base is the URL with a slash at its end, so that a rule for a mirror matches however either is written.
 func (a Archive) base() string { return strings.TrimSuffix(a.URL, "/") + "/" }
 
+// isFlat reports whether the suites of an archive are folders with indexes of their own.
+func (a Archive) isFlat() bool { return len(a.Suites) > 0 && strings.HasSuffix(a.Suites[0], "/") }
+
 func (a Archive) checkApt() error {
 	if !isHTTP(a.URL) {
 		return fmt.Errorf("not an http or https URL")
@@ -140,8 +143,14 @@ func (a Archive) checkApt() error {
 	if a.MirrorList || a.SignedMetadata {
 		return fmt.Errorf("mirrorList and signedMetadata are for yum; the indexes of apt are always signed")
 	}
-	if len(a.Suites) == 0 || len(a.Components) == 0 {
-		return fmt.Errorf("suites and components are needed")
+	flat := a.isFlat()
+	switch {
+	case flat && len(a.Components) > 0:
+		return fmt.Errorf("the suite %s is the folder of a flat repository, which has no components", a.Suites[0])
+	case len(a.Suites) == 0 || len(a.Components) == 0 && !flat:
+		return fmt.Errorf("suites and components are needed; those of a flat repository are suites: [/]")
+	case slices.ContainsFunc(a.Suites, func(s string) bool { return strings.HasSuffix(s, "/") != flat }):
+		return fmt.Errorf("some suites end with a slash, as folders of a flat repository do, and some do not; make two sources")
 	}
 	for _, word := range slices.Concat(a.Suites, a.Components) {
 		if word == "" || strings.ContainsAny(word, " \t\r\n") {
