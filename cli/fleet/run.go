@@ -274,6 +274,7 @@ In a Pod, the agent works in the cluster of the Pod.`,
 	cmd.Flags().DurationVar(&o.Look, "look", 10*time.Second, "how often to look at objects that are reported")
 	cmd.Flags().DurationVar(&o.Repair, "repair", 5*time.Minute, "how often to look for drift")
 	cmd.Flags().DurationVar(&o.MaxAge, "max-age", agent.DefaultMaxAge, "how old the signature of a work may be that is new to the cluster")
+	cmd.Flags().StringArrayVar(&o.FormerHubs, "former-hub", nil, "address of the hub for an agent of Open Cluster Management that ran here, if it was another one; repeat it")
 	cmd.Flags().StringVar(&from, "store", "", "store with the packages that carry the images of works")
 	app.AddSignersFlag(cmd, &signers)
 	cmd.Flags().StringVar(&folder, "content", defaultContent+"/online", "folder that keeps the images of the works")

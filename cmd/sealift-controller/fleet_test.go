@@ -43,7 +43,8 @@ func TestTourOfTheFleet(t *testing.T) {
 		}
 	})
 	<-ready
-	tour.Follow(t, "../../docs/fleet.md", program, "KUBECONFIG="+admin, "HOME="+home, path)
+	page, _ := moving(t, home, "")
+	tour.Follow(t, page, program, "KUBECONFIG="+admin, "HOME="+home, path)
 }
 
 // tourist makes a home with the program sealift, which becomes this test, and a PATH with kubectl.

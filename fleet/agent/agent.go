@@ -53,6 +53,9 @@ type Options struct {
 	Unsigned bool
 	// MaxAge is how old the signature of a work may be that is new to the cluster. Default DefaultMaxAge.
 	MaxAge time.Duration
+	// FormerHubs are addresses of the hub under which an agent of Open Cluster Management recorded what it applied. That of Hub is
+	// always among them.
+	FormerHubs []string
 	// Content brings the images of works to the nodes. Nil leaves that to the nodes.
 	Content *Content
 	Log     *slog.Logger

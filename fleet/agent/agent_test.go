@@ -39,6 +39,7 @@ type cluster struct {
 	client.Client
 	config *rest.Config
 	local  *rest.Config // how the agent reaches its cluster
+	former []string     // addresses of the hub
 	images *road
 	stop   func() // the agent
 }
@@ -66,7 +67,7 @@ func (c *cluster) start() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, agent.Options{Hub: c.config, Local: c.local, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
+		ended <- agent.Run(ctx, agent.Options{Hub: c.config, Local: c.local, Cluster: "rome", Unsigned: true, FormerHubs: c.former, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
 			Content: &agent.Content{Store: &packages.Source{Store: c.images}, Folder: c.images.folder, Images: c.images, Timeout: 5 * time.Second}})
 	}()
 	c.stop = sync.OnceFunc(func() {

@@ -74,6 +74,13 @@ func (m *manifest) refs() []kube.Ref {
 	return []kube.Ref{ref, there}
 }
 
+// names reports whether a manifest is of the object that an identifier names.
+func (m *manifest) names(id ocm.ResourceIdentifier) bool {
+	return m.id.Group == id.Group && m.id.Resource == id.Resource && slices.ContainsFunc(m.refs(), func(ref kube.Ref) bool {
+		return ref.Namespace == id.Namespace && ref.Name == id.Name
+	})
+}
+
 // may says whether an object may go from one place to another.
 func (p places) may(was places) bool {
 	if was.Objects == p.Objects {

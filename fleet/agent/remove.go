@@ -65,6 +65,13 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 			return err
 		}
 	}
+	former, err := a.formers(ctx, work.Name)
+	if err == nil {
+		err = a.takeOver(ctx, former, func(id ocm.ResourceIdentifier) bool { return orphaned(work.Spec, id) })
+	}
+	if err != nil {
+		return err
+	}
 	if err := a.forget(ctx, work); err != nil {
 		return err
 	}

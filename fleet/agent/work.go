@@ -173,9 +173,9 @@ func manners(manifests []manifest) map[manner][]int {
 	return by
 }
 
-// engine returns the engine for a field manager. It takes no field from anybody without force.
-func (a *agent) engine(manager string) *kube.Engine {
-	return kube.New(a.local, kube.Options{Manager: manager, TakeOver: []string{}})
+// engine returns the engine for a field manager. Without force it takes fields from nobody but the managers of an earlier agent.
+func (a *agent) engine(manager string, earlier ...string) *kube.Engine {
+	return kube.New(a.local, kube.Options{Manager: manager, TakeOver: append([]string{}, earlier...)})
 }
 
 // applyAndRecord applies a work, and records its objects. A manifest that fails does not stop the others.
@@ -196,9 +196,22 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 	if err != nil {
 		return nil, fmt.Errorf("objects of work %s that are updated in another way now: %w", work.Name, err)
 	}
+	former, err := a.formers(ctx, work.Name)
+	if err != nil {
+		return nil, err
+	}
 	// what cannot be read now may be a member, so nothing is pruned then
 	unread := slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil })
-	a.apply(ctx, work, manifests, by, unread)
+	a.apply(ctx, work, manifests, by, unread, managers(former))
+	if len(former) > 0 && unread {
+		return manifests, nil // the earlier record stays until all of the work can be read
+	}
+	if err := a.takeOver(ctx, former, func(id ocm.ResourceIdentifier) bool {
+		return slices.ContainsFunc(manifests, func(m manifest) bool { return m.names(id) })
+	}); err != nil {
+		a.Log.WarnContext(ctx, "objects that left a work were not deleted", "work", work.Name, "error", err)
+		return manifests, nil
+	}
 	if !unread {
 		a.dropSets(ctx, work, gone)
 	}
@@ -209,7 +222,7 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 }
 
 // apply applies the manifests of a work, each manner for itself.
-func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool) {
+func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool, earlier []string) {
 	for i := range manifests {
 		if m := &manifests[i]; m.err == nil && !m.isLeft() {
 			m.err = a.permit(ctx, work.Spec, m)
@@ -232,7 +245,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 		if len(objects) == 0 && !a.exists(ctx, how.set(work.Name)) {
 			continue
 		}
-		result, err := a.engine(how.manager).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
+		result, err := a.engine(how.manager, earlier...).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
 			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, PruneShared: true, FailFast: true, Timeout: time.Minute,
 			Spare: spareLeft(manifests),
 		})

@@ -117,7 +117,10 @@ func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (rec
 	if apierrors.IsNotFound(err) {
 		c.renewals.forget(req.Name)
 	}
-	if err != nil || !cluster.DeletionTimestamp.IsZero() || !cluster.Spec.HubAcceptsClient {
+	if err == nil && !cluster.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, c.dropFinalizers(ctx, &cluster)
+	}
+	if err != nil || !cluster.Spec.HubAcceptsClient {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := c.namespace(ctx, cluster.Name); err != nil {
@@ -149,6 +152,15 @@ func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (rec
 	before := copyOf(after)
 	after.Status = status
 	return reconcile.Result{RequeueAfter: again}, c.patchStatus(ctx, before, after)
+}
+
+// dropFinalizers removes the finalizers that a hub of Open Cluster Management set on a cluster. Nobody else does when that hub is gone.
+func (c *controllers) dropFinalizers(ctx context.Context, cluster *ocm.ManagedCluster) error {
+	after := copyOf(cluster)
+	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool {
+		return f == ocm.ClusterVersion.Group+"/api-resource-cleanup" || f == ocm.ClusterVersion.Group+"/resource-cleanup"
+	})
+	return client.IgnoreNotFound(c.patch(ctx, cluster, after))
 }
 
 // namespace makes the namespace of a cluster.
