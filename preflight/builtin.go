@@ -15,6 +15,7 @@ type Needs struct {
 	Platforms []string // the bundle's platforms; empty if any will do
 	Targets   []string // the bundle's targets; empty if it has no host packages
 	Role      Role
+	AddOns    []string // names of the Installer's add-ons
 	Ports     []int    // TCP ports that must be free
 	Reach     []string // host:port addresses on other nodes that must accept connections
 	Space     []Space
@@ -93,6 +94,8 @@ func Builtin(h Host, n Needs) []Check {
 		{"other cluster", p.otherCluster},
 		{"leftovers", p.leftovers},
 		{"container runtime", p.runtime},
+		{"pod network", p.podNetwork},
+		{"kernel settings", p.sysctls},
 		{"ports", p.ports},
 		{"other nodes", p.reach},
 	}

@@ -31,6 +31,8 @@ type Host struct {
 	PortError func(ctx context.Context, port int) error
 	// Dial connects to a host:port address and closes the connection.
 	Dial func(ctx context.Context, address string) error
+	// Chains lists the chains of iptables that programs have made. Nil lists none.
+	Chains func(ctx context.Context) []string
 	// ClockSynced reports whether the kernel's clock is synchronised.
 	ClockSynced func() (bool, error)
 }

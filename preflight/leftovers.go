@@ -32,16 +32,37 @@ func (p probes) otherCluster(_ context.Context, r *Reporter) {
 		r.unknown(err)
 		return
 	}
-	for _, dir := range []string{"var/lib/rancher/k3s/agent", "var/lib/rancher/rke2/agent", "var/lib/k0s", "var/snap/microk8s/current"} {
-		if _, err := fs.Stat(p.host.Root, dir); err == nil {
-			r.Failf("uninstall it first", "another Kubernetes distribution is installed (/%s)", dir)
-			return
-		}
+	if sign := p.distribution(); sign != "" {
+		r.Failf("uninstall it first", "another Kubernetes distribution is installed (/%s)", sign)
+		return
+	}
+	if p.runs("kubelet") {
+		r.Failf("stop it: systemctl disable --now kubelet", "a kubelet runs on this host, though nothing says of which cluster")
+		return
 	}
 	r.Passf("not a node of any cluster")
 }
 
-func (p probes) leftovers(_ context.Context, r *Reporter) {
+// distribution returns a sign of another Kubernetes distribution, or "": its folder, or a unit that would start it.
+func (p probes) distribution() string {
+	for _, name := range []string{
+		"var/lib/rancher/k3s/agent", "var/lib/rancher/rke2/agent", "var/lib/k0s", "var/snap/microk8s/current", "var/snap/k8s/current", "var/snap/kubelet/current", "var/lib/minikube/certs",
+	} {
+		if _, err := fs.Stat(p.host.Root, name); err == nil {
+			return name
+		}
+	}
+	for _, folder := range unitFolders() {
+		for _, unit := range []string{"k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker", "snap.microk8s.daemon-kubelite", "snap.k8s.kubelet", "snap.kubelet.daemon"} {
+			if _, err := fs.Stat(p.host.Root, folder+"/"+unit+".service"); err == nil {
+				return folder + "/" + unit + ".service"
+			}
+		}
+	}
+	return ""
+}
+
+func (p probes) leftovers(ctx context.Context, r *Reporter) {
 	if p.needs.Resumed {
 		r.Passf("not checked: they belong to this cluster")
 		return
@@ -59,16 +80,29 @@ func (p probes) leftovers(_ context.Context, r *Reporter) {
 			}
 		}
 	}
-	for _, file := range []string{"etc/kubernetes/pki/ca.crt", "etc/kubernetes/admin.conf", "sys/class/net/cni0"} {
+	for _, file := range []string{"etc/kubernetes/pki/ca.crt", "etc/kubernetes/admin.conf"} {
 		if _, err := fs.Stat(p.host.Root, file); err == nil {
 			found = append(found, "/"+file)
 		}
+	}
+	links, err := p.leftInterfaces()
+	if err != nil {
+		r.unknown(err)
+		return
+	}
+	if len(links) > 0 {
+		r.Failf("start the host again, or remove them: ip link delete "+strings.Join(links, "; ip link delete "), "the pod network of an earlier cluster left interfaces: %s", strings.Join(links, ", "))
+	}
+	if chains := p.leftChains(ctx); len(chains) > 0 {
+		r.Failf("start the host again, which clears them", "the pod network of an earlier cluster left rules in the kernel, which redirect or drop packets: %s", strings.Join(chains, ", "))
 	}
 	if len(found) > 0 {
 		r.Failf("if you do not need them, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes", "an earlier cluster left %s", strings.Join(found, ", "))
 		return
 	}
-	r.Passf("no files of an earlier cluster")
+	if len(r.results) == 0 {
+		r.Passf("no files of an earlier cluster")
+	}
 }
 
 // runtime looks for container runtimes that Sealift did not install.
@@ -78,7 +112,15 @@ func (p probes) runtime(_ context.Context, r *Reporter) {
 		return
 	}
 	found := false
-	if p.runs("docker") {
+	found = p.dropIns(r) || found
+	found = p.containerdSettings(r) || found
+	for _, one := range []struct{ service, name string }{{"crio", "CRI-O"}, {"cri-docker", "cri-dockerd"}} {
+		if p.runs(one.service) {
+			found = true
+			r.Warnf("stop it: systemctl disable --now "+one.service, "%s runs on this host; Kubernetes does not use it, and its containers take memory and addresses", one.name)
+		}
+	}
+	if p.runs("docker") || p.runs("snap.docker.dockerd") {
 		found = true
 		r.Warnf("move its workloads to the cluster, then uninstall it; until then Docker and the pod network share one table of firewall rules",
 			"Docker runs on this host; Kubernetes does not use it")

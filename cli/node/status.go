@@ -80,6 +80,11 @@ func (a commands) status(ctx context.Context, root, format string) error {
 		if len(s.Stopped) > 0 {
 			trouble += "; stopped: " + strings.Join(s.Stopped, ", ")
 		}
+		for _, one := range s.Settings {
+			if one.File == "" {
+				trouble += "; " + one.Name + " is " + one.Is
+			}
+		}
 		if len(s.Certificates) > 0 {
 			trouble += "; certificates need attention"
 		}
@@ -125,6 +130,13 @@ func (a commands) printStatus(s status.Status) error {
 	}
 	for _, unit := range s.Stopped {
 		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
+	}
+	for _, one := range s.Settings {
+		if one.File == "" {
+			fmt.Fprintf(a.Out, "kernel   %s is %s, and pods need 1; 'systemctl restart kubelet' sets it\n", one.Name, one.Is)
+		} else {
+			fmt.Fprintf(a.Out, "kernel   %s sets %s = %s; take the line out, or 'sysctl --system' cuts pods off\n", one.File, one.Name, one.Is)
+		}
 	}
 	for _, c := range s.Certificates {
 		fmt.Fprintf(a.Out, "expiry   %s %s; 'sealift certs' lists all certificates\n", c.File, c.Why())

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -158,7 +159,11 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 	cmd.Env = environment()
 	cmd.WaitDelay = outputDelay
 	if err := child.Run(cmd); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("%s %s: %w\n%s", program, args[0], err, said.String())
+		unit := "" // kubeadm says that the kubelet does not answer, and not why
+		if program == "kubeadm" && (args[0] == "init" || args[0] == "join") {
+			unit = command.UnitSays(ctx, "kubelet")
+		}
+		return fmt.Errorf("%s %s: %w\n%s%s", program, args[0], err, said.String(), unit)
 	}
 	return nil
 }

@@ -54,6 +54,24 @@ func TestGlobalsPassFromHookToHook(t *testing.T) {
 	}
 }
 
+// TestHookFindsTheProgramThatCameSince: the kubectl of a host package is there before that of the cluster.
+func TestHookFindsTheProgramThatCameSince(t *testing.T) {
+	early, late := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", early+":"+late+":"+os.Getenv("PATH"))
+	s, _ := shell(t, "ask() { SEEN=$(kubectl; kubectl); kubectl >/dev/null; }")
+	for _, folder := range []string{late, early} {
+		if err := os.WriteFile(filepath.Join(folder, "kubectl"), []byte("#!/bin/sh\nprintf "+folder+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Call(t.Context(), "ask"); err != nil {
+			t.Fatal(err)
+		}
+		if got := variable(t, s, "SEEN"); got != folder+folder {
+			t.Errorf("the hook ran that of %s, want %s", got, folder)
+		}
+	}
+}
+
 func TestValuesAreDataNeverCode(t *testing.T) {
 	dir := t.TempDir()
 	mark := filepath.Join(dir, "mark")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
@@ -57,6 +58,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
+	h.Chains = firewall.Chains
 	needs, err := i.needs()
 	if err != nil {
 		return preflight.Record{}, err
@@ -259,8 +261,10 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 	if err != nil {
 		return preflight.Record{}, err
 	}
+	h.Chains = firewall.Chains
 	var needs preflight.Needs
 	for _, a := range s.AddOns {
+		needs.AddOns = append(needs.AddOns, a.Name)
 		if a.Name == kubernetesCapability {
 			needs.Role = preflight.ControlPlane
 		}

@@ -79,6 +79,9 @@ func (i *Install) needs() (preflight.Needs, error) {
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}
+	for _, a := range i.addOns {
+		n.AddOns = append(n.AddOns, a.name())
+	}
 	pending := make(map[string]bool)
 	for _, step := range i.Pending() {
 		pending[step.ID] = true

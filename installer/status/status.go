@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -69,6 +70,8 @@ type Status struct {
 	// Stopped are the services that the install made and that do not run, or whose last run failed. The cluster takes up to a minute to
 	// notice.
 	Stopped []string `json:"stopped,omitempty"`
+	// Settings are those of the kernel that pods cannot live with: what holds now, and what files would set at the next boot.
+	Settings []Setting `json:"settings,omitempty"`
 	// Certificates are those that end within three months or have ended, and those that are damaged.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
 	// NextRenewal is when Sealift renews certificates of this node by itself.
@@ -108,6 +111,9 @@ func Read(ctx context.Context, root string) (Status, error) {
 		if err := s.readServices(asked, root); err != nil {
 			return s, err
 		}
+	}
+	if s.Settings, err = readSettings(os.DirFS("/")); err != nil {
+		return s, err
 	}
 	now := time.Now()
 	certificates, err := pki.List(now)
@@ -322,6 +328,7 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 // Healthy says whether all that is known of the node and the cluster is well.
 func (s Status) Healthy() bool {
 	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 && !s.expired &&
+		!slices.ContainsFunc(s.Settings, func(one Setting) bool { return one.File == "" }) &&
 		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return !n.Ready }) &&
 		!slices.ContainsFunc(s.AddOns, func(a AddOn) bool { return a.Health == "not ready" })
 }

@@ -35,18 +35,18 @@ func reset(n node, before []string) {
 	n.must("sealift reset --plan >/dev/null; sealift status; systemctl stop kubelet")
 	n.refuses("sealift status", 1, "systemctl start kubelet.service")
 	n.must("systemctl start kubelet; sealift status")
-	n.must("echo '# mine' >>/etc/sysctl.d/99-sealift-kubernetes.conf; mkdir -p /usr/local/share/mine; touch /usr/local/share/mine/file")
+	n.must("echo '# mine' >>/etc/sysctl.d/zz-sealift-kubernetes.conf; mkdir -p /usr/local/share/mine; touch /usr/local/share/mine/file")
 	n.must("cp /usr/local/bin/sealift /var/tmp/sealift")
 	n.interrupt(interruption{command: takeBack, step: "reset/packages", record: "started", signal: "KILL"})
 	n.refuses("/var/tmp/sealift status", 1, "go on    sudo sealift reset")
 	n.refuses(install, 1, "run 'sealift reset' first")
 	out := n.must(takeBack + " 2>&1")
-	for _, want := range []string{"/etc/sysctl.d/99-sealift-kubernetes.conf", "changed by someone else after step kubernetes/pre-init", "/var/log/sealift", "this host is reset"} {
+	for _, want := range []string{"/etc/sysctl.d/zz-sealift-kubernetes.conf", "changed by someone else after step kubernetes/pre-init", "/var/log/sealift", "this host is reset"} {
 		if !strings.Contains(out, want) {
 			n.t.Errorf("reset does not say %q:\n%s", want, out)
 		}
 	}
-	n.must("rm /etc/sysctl.d/99-sealift-kubernetes.conf; rm -r /usr/local/share/mine")
+	n.must("rm /etc/sysctl.d/zz-sealift-kubernetes.conf; rm -r /usr/local/share/mine")
 	if diff := scenario.Differences(before, n.state(), append(scenario.Kept(), " transient", "running systemd-timedated.service")...); len(diff) > 0 {
 		n.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
 	}

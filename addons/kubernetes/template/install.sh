@@ -77,19 +77,21 @@ kubernetes_kernel() {
     if [ -d "/lib/modules/$(uname -r)" ]; then
         modprobe -a overlay br_netfilter
     fi
-    cat >/etc/sysctl.d/99-sealift-kubernetes.conf <<-'SETTINGS'
+    rm -f /etc/sysctl.d/99-sealift-kubernetes.conf # of an earlier sealift: /etc/sysctl.d/99-sysctl.conf won
+    cat >/etc/sysctl.d/zz-sealift-kubernetes.conf <<-'SETTINGS'
 	net.ipv4.ip_forward = 1
+	net.ipv4.conf.default.forwarding = 1
 	net.bridge.bridge-nf-call-iptables = 1
 	net.bridge.bridge-nf-call-ip6tables = 1
 	SETTINGS
     if [ -n "$IPV6_ONLY${POD_CIDR6:-}" ]; then
         # a host that forwards no longer listens to routers that announce its address and its routes, unless told to
-        cat >>/etc/sysctl.d/99-sealift-kubernetes.conf <<-SETTINGS
+        cat >>/etc/sysctl.d/zz-sealift-kubernetes.conf <<-SETTINGS
 		net.ipv6.conf.all.forwarding = 1
 		-net/ipv6/conf/$(kubernetes_interface)/accept_ra = 2
 		SETTINGS
     fi
-    /lib/systemd/systemd-sysctl /etc/sysctl.d/99-sealift-kubernetes.conf
+    /lib/systemd/systemd-sysctl /etc/sysctl.d/zz-sealift-kubernetes.conf
     [ "$(cat /proc/sys/net/ipv4/ip_forward)" = 1 ] || bail "net.ipv4.ip_forward cannot be set; pods would reach nothing"
     [ -z "$IPV6_ONLY${POD_CIDR6:-}" ] || [ "$(cat /proc/sys/net/ipv6/conf/all/forwarding)" = 1 ] ||
         bail "net.ipv6.conf.all.forwarding cannot be set; pods would reach nothing"

@@ -17,6 +17,7 @@ sealift_settle() {
     trap 'sealift_failed "$LINENO" "$BASH_COMMAND"' ERR
     trap 'sealift_exited "$?"' EXIT
     trap - DEBUG RETURN
+    hash -r # a program that came since can be in an earlier folder of PATH
     cd "${DIR:-$sealift_home}"
 }
 

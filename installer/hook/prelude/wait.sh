@@ -63,9 +63,15 @@ try_1m_stderr() { sealift_try 30 2 '' "$@"; }
 restart_systemd_and_wait() {
     local sealift_before
     sealift_before=$(systemctl show --property MainPID --value "$1" 2>/dev/null) || true
-    systemctl restart "$1" || bail "$1 did not start: $(systemctl status --no-pager --lines 20 "$1" 2>&1)"
-    spinner_until 120 sealift_restarted "$1" "$sealift_before" ||
-        bail "$1 did not start: $(systemctl status --no-pager --lines 20 "$1" 2>&1)"
+    systemctl restart "$1" || bail "$1 did not start: $(sealift_unit_says "$1")"
+    spinner_until 120 sealift_restarted "$1" "$sealift_before" || bail "$1 did not start: $(sealift_unit_says "$1")"
+}
+
+# sealift_unit_says UNIT: its state, and the last lines that its program printed. systemd's own lines come after those of a program that
+# does not start, and say nothing of the reason.
+sealift_unit_says() {
+    systemctl status --no-pager --lines 0 "$1" 2>&1 || true
+    journalctl --no-pager --quiet --output cat --lines 10 "_SYSTEMD_UNIT=${1%.service}.service" 2>&1 || true
 }
 
 # sealift_restarted UNIT PID: a unit without a main process is only asked whether it is active.

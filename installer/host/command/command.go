@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,11 @@ import (
 // outputDelay is how long a program's output is waited for once the program has ended: a daemon that it started may hold it.
 const outputDelay = 5 * time.Second
 
-// Run runs a program of the host. If the program fails, the error has the end of its output. Run does not wait for processes that
+// journalTime bounds the search for what a unit said.
+const journalTime = 10 * time.Second
+
+// Run runs a program of the host. If the program fails, the error has the end of its output; if systemctl cannot start a unit, it also has
+// the last lines of the unit's own program, which systemctl does not print. Run does not wait for processes that
 // the program leaves in the background.
 func Run(ctx context.Context, output io.Writer, name string, args ...string) error {
 	var said tail.Buffer
@@ -27,9 +32,33 @@ func Run(ctx context.Context, output io.Writer, name string, args ...string) err
 	cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
 	cmd.WaitDelay = outputDelay
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, said.String())
+		return fmt.Errorf("%s: %w: %s%s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, said.String(), unstarted(ctx, name, args))
 	}
 	return nil
+}
+
+// unstarted returns what a unit said that systemctl was to start, or "".
+func unstarted(ctx context.Context, name string, args []string) string {
+	starts := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"start", "restart", "try-restart", "--now"}, arg) })
+	if filepath.Base(name) != "systemctl" || !starts {
+		return ""
+	}
+	return UnitSays(ctx, args[len(args)-1])
+}
+
+// UnitSays returns the last lines that the program of a unit printed, after "\nUNIT says:\n", or "" if there are none. Lines of systemd
+// itself are left out: they come after those of a program that does not start, and do not have the reason.
+func UnitSays(ctx context.Context, unit string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTime)
+	defer cancel()
+	if !strings.Contains(unit, ".") {
+		unit += ".service"
+	}
+	out, err := exec.CommandContext(ctx, "journalctl", "--no-pager", "--quiet", "--output=cat", "--lines=10", "_SYSTEMD_UNIT="+unit).Output()
+	if text := strings.TrimSpace(string(out)); err == nil && text != "" {
+		return "\n" + unit + " says:\n" + text
+	}
+	return ""
 }
 
 // TryRestart restarts those of the units that run. It skips a unit that the host does not have: systemctl itself fails for that.

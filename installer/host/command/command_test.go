@@ -28,6 +28,31 @@ func TestCommandDoesNotWaitForWhatItLeftRunning(t *testing.T) {
 	}
 }
 
+// TestUnitThatDoesNotStartTellsItsLastLines: systemctl says that a unit failed, and where to look (flannel-io/flannel#1437 is one of many
+// reports that have nothing else).
+func TestUnitThatDoesNotStartTellsItsLastLines(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"systemctl":  "echo 'Job for containerd.service failed.' >&2\nexit 1\n",
+		"journalctl": `case "$*" in *" _SYSTEMD_UNIT=containerd.service") echo 'containerd: failed to load TOML: /etc/containerd/conf.d/site.toml' ;; esac` + "\n",
+	} {
+		if err := os.WriteFile(dir+"/"+name, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	const reason = "\ncontainerd.service says:\ncontainerd: failed to load TOML: /etc/containerd/conf.d/site.toml"
+	for _, args := range [][]string{{"restart", "containerd"}, {"start", "containerd.service"}, {"enable", "--now", "containerd"}} {
+		err := Run(t.Context(), io.Discard, "systemctl", args...)
+		if err == nil || !strings.HasSuffix(err.Error(), reason) || !strings.Contains(err.Error(), "Job for containerd.service failed.") {
+			t.Errorf("systemctl %v: %v", args, err)
+		}
+	}
+	if err := Run(t.Context(), io.Discard, "systemctl", "daemon-reload"); err == nil || strings.Contains(err.Error(), "says") {
+		t.Errorf("what starts nothing: %v", err)
+	}
+}
+
 func TestOnlyUnitsOfTheHostAreRestarted(t *testing.T) {
 	dir := t.TempDir()
 	// systemd refuses to restart a unit that it does not find, also with try-restart

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -83,6 +84,27 @@ func Rules(ctx context.Context) (found []string) {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// Chains lists the names of the chains that are not built in, of all tools. The tools for legacy rules are asked only where the kernel has
+// such rules: asking them loads its modules.
+func Chains(ctx context.Context) (found []string) {
+	for _, tool := range iptablesTools() {
+		if version, legacy := strings.CutSuffix(tool, "tables-legacy"); legacy {
+			if text, err := regularfile.ReadFile("/proc/net/" + version + "_tables_names"); err != nil || len(text) == 0 {
+				continue
+			}
+		}
+		tables, err := savedTables(ctx, tool)
+		if err != nil {
+			continue
+		}
+		for _, t := range tables {
+			found = append(found, t.chains...)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // RemoveChains removes the chains whose names begin with one of the prefixes, and the rules of others that lead into them.
