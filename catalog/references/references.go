@@ -228,8 +228,8 @@ func (c *checker) judge() {
 		}
 	}
 	for _, image := range c.carried {
-		if !image.used && !c.mentioned(image) {
-			c.list.Warnf(image.Pos, "remove it, or name it in the file that uses it",
+		if !image.used && !c.mentioned(image) && !c.startedByDefault(image) {
+			c.list.Warnf(image.Pos, "keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it",
 				"nothing in the add-on refers to image %s, neither by its reference nor by its id %s", image.Ref, image.ID)
 		}
 	}

@@ -186,7 +186,23 @@ pod.yaml:11:12: warning: Pod web/app, container main, argument --reloader-image:
 		},
 		"an image that nothing names": {
 			"-- Manifest --\nimage app example.org/app:1\n-- install.sh --\nfunction demo() { :; }",
-			"Manifest:1:1: warning: nothing in the add-on refers to image example.org/app:1, neither by its reference nor by its id app (remove it, or name it in the file that uses it)",
+			"Manifest:1:1: warning: nothing in the add-on refers to image example.org/app:1, neither by its reference nor by its id app (keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it)",
+		},
+		// Operators name the images of what they start in their own code.
+		"what programs start by default": {
+			"-- Manifest --\nimage rook docker.io/rook/ceph:v1.19.7\nimage cephcsi quay.io/cephcsi/cephcsi:v3.15.0\nimage provisioner registry.k8s.io/sig-storage/csi-provisioner:v5\n" +
+				"image velero velero/velero:v1.18.2\nimage helper velero/velero-restore-helper:v1.18.2\nimage operator quay.io/prometheus-operator/prometheus-operator:v1\n" +
+				"image reloader quay.io/prometheus-operator/prometheus-config-reloader:v1\nimage cm quay.io/jetstack/cert-manager-controller:v1\nimage solver quay.io/jetstack/cert-manager-acmesolver:v1\n" +
+				"image lh longhornio/longhorn-manager:v1\nimage engine longhornio/longhorn-engine:v1\nimage localpv openebs/provisioner-localpv:4\nimage utils openebs/linux-utils:4\nimage pause registry.k8s.io/pause:3.10\n" +
+				"-- values.txt --\nrook/ceph velero/velero: prometheus-operator/prometheus-operator cert-manager-controller longhorn-manager provisioner-localpv\n" +
+				"-- install.sh --\nfunction demo() { echo \"rook\" \"velero\" \"operator\" \"cm\" \"lh\" \"localpv\"; }", "",
+		},
+		"what a program that is not there starts": {
+			"-- Manifest --\nimage helper velero/velero-restore-helper:v1.18.2\n-- install.sh --\nfunction demo() { :; }",
+			"Manifest:1:1: warning: nothing in the add-on refers to image velero/velero-restore-helper:v1.18.2, neither by its reference nor by its id helper (keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it)",
+		},
+		"an image that a comment names": {
+			"-- Manifest --\nimage tool example.org/tool:1\n-- install.sh --\n# app starts example.org/tool by itself\nfunction demo() { :; }", "",
 		},
 		"an image that a hook looks up by its id": {
 			"-- Manifest --\nimage pause example.org/pause:1\n-- install.sh --\nPAUSE=$(awk '$2 == \"pause\" { print $3 }' Manifest)", "",
@@ -208,7 +224,7 @@ kubernetesVersion: v${KUBERNETES_VERSION}
 `, `kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: no image registry.k8s.io/etcd is in the Manifest ('kubeadm config images list' prints it)
 kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: image registry.k8s.io/kube-scheduler:v1.0 is not in the Manifest (the Manifest has registry.k8s.io/kube-scheduler:v0.9)
 kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: image registry.k8s.io/kube-proxy:v1.0 is not in the Manifest (add to the Manifest: image <id> registry.k8s.io/kube-proxy:v1.0)
-Manifest:3:1: warning: nothing in the add-on refers to image registry.k8s.io/kube-scheduler:v0.9, neither by its reference nor by its id kube-scheduler (remove it, or name it in the file that uses it)`,
+Manifest:3:1: warning: nothing in the add-on refers to image registry.k8s.io/kube-scheduler:v0.9, neither by its reference nor by its id kube-scheduler (keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it)`,
 		},
 		"files that versions share": {
 			"-- Manifest --\n-- ../template/yaml/pod.yaml --\n" + pod + "example.org/app:1\n-- yaml --\n-> ../template/yaml",
