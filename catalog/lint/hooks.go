@@ -1,13 +1,18 @@
 package lint
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/internal/diag"
@@ -31,6 +36,36 @@ func ownHooks(addOn string) []string {
 		"ekco_bootstrap_internal_lb", "ekco_cleanup_bootstrap_internal_lb", "ekco_handle_load_balancer_address_change_pre_init",
 		"ekco_handle_load_balancer_address_change_kubeconfigs", "ekco_handle_load_balancer_address_change_post_init",
 	}
+}
+
+// lineEnds refuses scripts with the line ends of Windows. bash takes the carriage return for a part of the last word.
+func (c *checker) lineEnds() error {
+	for _, name := range c.files {
+		isScript := strings.HasSuffix(name, ".sh")
+		if !isScript && !strings.HasPrefix(filepath.ToSlash(name), catalog.HooksDir+"/") && name != catalog.EnabledFile {
+			continue
+		}
+		data, err := readStart(c.path(name))
+		if err != nil {
+			return err
+		}
+		before, _, found := bytes.Cut(data, []byte("\r\n"))
+		if found && (isScript || bytes.HasPrefix(data, []byte("#!"))) {
+			line := bytes.Count(before, []byte("\n"))
+			c.errorf(diag.Pos{File: c.path(name), Line: line + 1, Col: len(before) - bytes.LastIndexByte(before, '\n')}, "convert the file with: sed -i 's/\\r$//' "+name, "the line ends with a carriage return, which bash takes for a part of the word before it")
+		}
+	}
+	return nil
+}
+
+// readStart reads a file up to the largest size that lint looks at.
+func readStart(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileSize))
 }
 
 // readHooks reads install.sh. A script that is not valid bash becomes a finding.

@@ -96,7 +96,7 @@ func (l *Linter) AddOn(ctx context.Context, dir string) ([]diag.Finding, error) 
 	if c.files, err = files(dir); err != nil {
 		return nil, err
 	}
-	for _, check := range []func() error{c.readHooks, func() error { return c.manifest(ctx) }, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template, c.production} {
+	for _, check := range []func() error{c.lineEnds, c.readHooks, func() error { return c.manifest(ctx) }, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template, c.production} {
 		if err := check(); err != nil {
 			return nil, err
 		}

@@ -267,3 +267,30 @@ func inText(t *testing.T, findings []diag.Finding, text string) {
 		}
 	}
 }
+
+func TestLineEndsOfWindowsAreRefusedInScripts(t *testing.T) {
+	files := good()
+	files["cert-manager/1.0/install.sh"] = strings.ReplaceAll("cert-manager() { cert_manager_wait; }\ncert_manager_wait() { :; }\n", "\n", "\r\n")
+	files["cert-manager/1.0/lib/wait.sh"] = "wait() {\n    sleep 1\r\n}\n"
+	files["cert-manager/1.0/hooks/010-hook"] = "#!/bin/bash\r\ntrue\r\n"
+	files["cert-manager/1.0/addon.yaml"] = "description: Certificates\r\n"
+	files["cert-manager/1.0/Manifest"] = "image app example.org/app:1\r\n"
+	inTree(t, files)
+	var got []string
+	for _, line := range lintAll(t, ".") {
+		if strings.Contains(line, "carriage return") {
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		"cert-manager/1.0/hooks/010-hook:1:12: error: ", "cert-manager/1.0/install.sh:1:38: error: ", "cert-manager/1.0/lib/wait.sh:2:12: error: ",
+	}
+	if len(got) != len(want) {
+		t.Fatalf("got %q", got)
+	}
+	for n := range want {
+		if !strings.HasPrefix(got[n], want[n]) || !strings.Contains(got[n], "sed -i") {
+			t.Errorf("got %s, want %s", got[n], want[n])
+		}
+	}
+}
