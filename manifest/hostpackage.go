@@ -37,6 +37,11 @@ func HostPackageKinds() []HostPackageKind {
 	}
 }
 
+// BuiltInTargets lists the targets that a build knows without a definition in sealift.yaml.
+func BuiltInTargets() []string {
+	return []string{"amazon-2023", "debian-12", "debian-13", "rhel-10", "rhel-8", "rhel-9", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"}
+}
+
 // Reaches tells whether packages of this kind belong on target, written <family>-<version>: debian-12, rhel-9.
 func (k HostPackageKind) Reaches(target string) bool {
 	for _, pattern := range k.Targets {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/platform"
+	"github.com/sealift/sealift/manifest"
 )
 
 // Needs lists the requirements of an install on its host. The zero value requires only a working Linux.
@@ -130,7 +131,11 @@ func (p probes) architecture(_ context.Context, r *Reporter) {
 
 func (p probes) target(_ context.Context, r *Reporter) {
 	if have := p.needs.Targets; len(have) > 0 && !slices.Contains(have, p.host.Target) {
-		r.Failf("build the packages with --target "+p.host.Target, "the bundle has no host packages for %s, only for %s",
+		hint := "build the packages with --target " + p.host.Target
+		if !slices.Contains(manifest.BuiltInTargets(), p.host.Target) {
+			hint = "Sealift has no target " + p.host.Target + ": use one of these hosts, or define the target in sealift.yaml and build the packages with it"
+		}
+		r.Failf(hint, "the bundle has no host packages for %s, only for %s",
 			p.host.Target, strings.Join(have, ", "))
 		return
 	}

@@ -135,3 +135,11 @@ func TestParseRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestLineEndsOfWindowsAreNotPartOfValues(t *testing.T) {
+	text := document("  containerd:\n    version: 2.2.1\n    tomlConfig: |\n      [a]\n      b = 1\n  kurl: {nameserver: '10.0.0.1'}\n")
+	want, got := parse(t, text), parse(t, "\ufeff"+strings.ReplaceAll(text, "\n", "\r\n"))
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(diag.Pos{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
 )
 
 func parse(t *testing.T, text string) config.Config {
@@ -249,5 +250,16 @@ targets:
 	}
 	if !slices.Equal(c.DefaultTargets, []string{"rocky-9"}) {
 		t.Errorf("the default is %v", c.DefaultTargets)
+	}
+}
+
+// preflight names them to hosts for which a bundle has no packages.
+func TestBuiltInTargetsAreThoseOfTheManifest(t *testing.T) {
+	var names []string
+	for _, target := range config.Default().Targets {
+		names = append(names, target.Name)
+	}
+	if !slices.Equal(names, manifest.BuiltInTargets()) {
+		t.Errorf("built in are %v, the manifest says %v", names, manifest.BuiltInTargets())
 	}
 }
