@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"pault.ag/go/debian/control"
-
-	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // aptSolver answers for one target and architecture of the Debian family.
@@ -170,8 +168,8 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	return nil, &Error{Target: s.target.Name, Names: alone, Err: err}
 }
 
-// together resolves names, and what a minimal host has of the same sources. Packages of one source often depend on one another in exactly
-// their version, and a host may have an older one: as with yum, they come together.
+// together resolves names, and adds what a minimal host has of the same sources. Packages of one source often depend on one another in
+// exactly their version, and a host may have an older one: as with yum, they come together.
 func (s *aptSolver) together(ctx context.Context, names []string) ([]Resolved, error) {
 	resolved, err := s.install(ctx, s.status, names)
 	if err != nil || len(resolved) == 0 {
@@ -185,40 +183,36 @@ func (s *aptSolver) together(ctx context.Context, names []string) ([]Resolved, e
 	if err := s.apt.show(ctx, versions, func(p *control.Paragraph) { carried[sourceOf(p)] = true }); err != nil {
 		return nil, err
 	}
-	status, siblings, err := s.without(carried)
+	siblings, err := s.installedOf(carried)
 	if err != nil || len(siblings) == 0 {
 		return resolved, err
 	}
-	return s.install(ctx, status, append(slices.Clone(names), siblings...))
+	again, err := s.install(ctx, s.status, siblings, "--reinstall")
+	return append(resolved, again...), err
 }
 
-// without writes the database of a minimal host that lacks the packages of some sources, and names these packages with their versions.
-func (s *aptSolver) without(sources map[string]bool) (status string, siblings []string, err error) {
+// installedOf names the packages of some sources that a minimal host has, with their versions.
+func (s *aptSolver) installedOf(sources map[string]bool) (siblings []string, err error) {
 	text, err := os.ReadFile(s.status)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	paragraphs, err := control.NewParagraphReader(bytes.NewReader(text), nil)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	var rest bytes.Buffer
 	for {
 		p, err := paragraphs.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return siblings, nil
 		}
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
 		if sources[sourceOf(p)] {
 			siblings = append(siblings, p.Values["Package"]+"="+p.Values["Version"])
-			continue
 		}
-		writeParagraph(&rest, p)
 	}
-	status = filepath.Join(s.apt.dir, "status-without")
-	return status, siblings, atomicfile.Write(status, rest.Bytes())
 }
 
 // sourceOf names the source that a binary package was built from, with its version (Debian Policy §5.6.1).
@@ -257,13 +251,13 @@ func (s *aptSolver) known(ctx context.Context, names []string) error {
 }
 
 // install asks apt-get which files it would fetch to install names on a host with the given database.
-func (s *aptSolver) install(ctx context.Context, status string, names []string) ([]Resolved, error) {
+func (s *aptSolver) install(ctx context.Context, status string, names []string, options ...string) ([]Resolved, error) {
 	var resolved []Resolved
 	args := []string{"install", "-o", "Dir::State::status=" + status, "--print-uris", "-y", "-qq", "--no-install-recommends", "--no-remove"}
 	err := s.apt.run(ctx, s.apt.get, func(r io.Reader) (err error) {
 		resolved, err = parseURIs(r)
 		return err
-	}, append(args, names...)...)
+	}, slices.Concat(args, options, names)...)
 	if err != nil {
 		return nil, err
 	}
