@@ -294,7 +294,7 @@ func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			err = pause(ctx, lockPoll)
+			err = pause(ctx, lockPoll, 0)
 			if err == nil {
 				continue
 			}

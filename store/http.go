@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // ListingName is the file that lists the packages of a store on a web server. `sealift publish` maintains it: an object
@@ -41,12 +43,9 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	return w, nil
 }
 
-// maxRedirects is the most redirects that are followed for one request.
-const maxRedirects = 10
-
 func (o Opener) checkRedirect(next *http.Request, before []*http.Request) error {
-	if len(before) >= maxRedirects {
-		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	if len(before) >= transfer.MaxRedirects {
+		return fmt.Errorf("stopped after %d redirects", transfer.MaxRedirects)
 	}
 	if o.Redirect == nil {
 		return nil
@@ -61,7 +60,7 @@ func (w *web) Get(ctx context.Context, key string) (Object, error) {
 	}
 	at := &page{store: w, url: w.base.JoinPath(key)}
 	r := &remote{ctx: ctx, name: at.url.Redacted(), src: at, opener: w.opener}
-	err := w.opener.Retry.do(ctx, func() error {
+	err := w.opener.Retry.do(ctx, func(ctx context.Context) error {
 		g := newGuard(ctx, w.opener.Stall)
 		defer g.end()
 		return g.explain(at.stat(g))
@@ -130,7 +129,7 @@ func (p *page) version() string {
 
 // ask sends a request. It returns the response if its status is among wanted.
 func (p *page) ask(ctx context.Context, method string, header map[string]string, wanted ...int) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, p.url.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, transfer.EscapePlus(p.url).String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // ranges opens byte ranges of a remote object.
@@ -65,6 +67,7 @@ type remote struct {
 type stream struct {
 	body     io.ReadCloser // nil after the last byte
 	guard    *guard
+	meter    *transfer.Meter
 	off, end int64
 	window   int64
 }
@@ -121,9 +124,9 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 	if short {
 		p = p[:r.size-off]
 	}
-	err = r.opener.Reads.do(r.ctx, func() error {
+	err = r.opener.Reads.do(r.ctx, func(ctx context.Context) error {
 		for n < len(p) {
-			k, err := r.read(p[n:], off+int64(n), limit)
+			k, err := r.read(ctx, p[n:], off+int64(n), limit)
 			n += k
 			if err != nil {
 				r.tell(err)
@@ -158,8 +161,8 @@ func (r *remote) tell(err error) {
 }
 
 // read reads some bytes at off. It uses an open stream that will reach off, if there is one.
-func (r *remote) read(p []byte, off, limit int64) (int, error) {
-	s, err := r.take(off, int64(len(p)), limit)
+func (r *remote) read(ctx context.Context, p []byte, off, limit int64) (int, error) {
+	s, err := r.take(ctx, off, int64(len(p)), limit)
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +179,7 @@ func (r *remote) read(p []byte, off, limit int64) (int, error) {
 func (s *stream) read(p []byte, off int64) (n int, err error) {
 	s.guard.moved()
 	defer s.guard.rest()
-	from := &movingReader{s.body, s.guard}
+	from := &movingReader{s.body, s.guard, s.meter}
 	gap, err := io.CopyN(io.Discard, from, off-s.off)
 	s.off += gap
 	if err == nil {
@@ -186,22 +189,27 @@ func (s *stream) read(p []byte, off int64) (n int, err error) {
 	return n, s.guard.explain(err)
 }
 
-// movingReader tells a guard about each byte that arrives.
+// movingReader tells a guard about each byte that arrives, and a meter how long it took.
 type movingReader struct {
 	io.Reader
 	guard *guard
+	meter *transfer.Meter
 }
 
 func (m *movingReader) Read(p []byte) (int, error) {
+	begin := time.Now()
 	n, err := m.Reader.Read(p)
 	if n > 0 {
 		m.guard.moved()
 	}
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	return n, m.meter.Add(n, time.Since(begin))
 }
 
 // take finds the open stream that is nearest before off, or opens one: up to limit, or for one window if limit is 0.
-func (r *remote) take(off, n, limit int64) (*stream, error) {
+func (r *remote) take(ctx context.Context, off, n, limit int64) (*stream, error) {
 	window := int64(firstWindow)
 	r.mu.Lock()
 	if r.dropped {
@@ -229,14 +237,14 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 	if limit == 0 {
 		end = min(r.size, off+max(window, n))
 	}
-	g := newGuard(r.ctx, r.opener.Stall)
+	g := newGuard(ctx, r.opener.Stall)
 	body, err := r.src.open(g, off, end-off)
 	if err != nil {
 		err = g.explain(err)
 		g.end()
 		return nil, err
 	}
-	return &stream{body: body, guard: g, off: off, end: end, window: window}, nil
+	return &stream{body: body, guard: g, meter: r.opener.Pace.NewMeter(), off: off, end: end, window: window}, nil
 }
 
 // give keeps a stream for the next read. It closes the least recently used stream if there are too many.

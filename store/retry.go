@@ -13,6 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
 
@@ -44,8 +45,9 @@ func (e *statusError) Error() string {
 func (e *statusError) HTTPStatusCode() int { return e.code }
 
 // do calls f until it succeeds, fails permanently, runs out of attempts or time, or ctx ends. The pauses vary by up
-// to half at random, so that clients that failed together do not return together.
-func (r Retry) do(ctx context.Context, f func() error) error {
+// to half at random, so that clients that failed together do not return together. They are as long as the server asks for,
+// up to transfer.MaxPause.
+func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait, begin := r.Attempts, r.Wait, time.Now()
 	if attempts <= 0 && r.Within <= 0 {
 		attempts = 6
@@ -54,7 +56,8 @@ func (r Retry) do(ctx context.Context, f func() error) error {
 		wait = 300 * time.Millisecond
 	}
 	for n := 1; ; n++ {
-		err := f()
+		asking, asked := transfer.WithPause(ctx)
+		err := f(asking)
 		switch {
 		case err == nil:
 			return nil
@@ -65,16 +68,16 @@ func (r Retry) do(ctx context.Context, f func() error) error {
 		case n == attempts || r.Within > 0 && time.Since(begin) > r.Within:
 			return fmt.Errorf("%w (tried %d times)", err, n)
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause(ctx, wait, asked.AtLeast(0)); err != nil {
 			return err
 		}
 		wait = min(2*wait, maxWait)
 	}
 }
 
-// pause waits for roughly the given time.
-func pause(ctx context.Context, about time.Duration) error {
-	timer := time.NewTimer(about/2 + rand.N(about))
+// pause waits for roughly the given time, and no less than a server asked for.
+func pause(ctx context.Context, about, least time.Duration) error {
+	timer := time.NewTimer(max(about/2+rand.N(about), least))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -97,7 +100,7 @@ func transient(err error) bool {
 	if code := statusOf(err); code != 0 && code/100 != 2 {
 		return outage.StatusPasses(code)
 	}
-	if errors.Is(err, errStalled) || outage.Passes(err) {
+	if errors.Is(err, errStalled) || errors.Is(err, transfer.ErrSlow) || outage.Passes(err) {
 		return true
 	}
 	var certificate *tls.CertificateVerificationError
@@ -152,8 +155,8 @@ func (g *guard) explain(err error) error {
 
 // newTransport returns a transport that limits every phase of a request except the body, which guard watches. It uses the
 // proxy settings of the environment and never decompresses content.
-func newTransport(cas trust.CAs, answer time.Duration) *http.Transport {
-	return &http.Transport{
+func newTransport(cas trust.CAs, answer time.Duration) http.RoundTripper {
+	return transfer.NotingPauses(&http.Transport{
 		TLSClientConfig:       cas.TLS(),
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -164,5 +167,5 @@ func newTransport(cas trust.CAs, answer time.Duration) *http.Transport {
 		MaxIdleConnsPerHost:   16,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
-	}
+	})
 }

@@ -40,6 +40,7 @@ func (o Opener) openS3(location string) (Store, error) {
 	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
 		s.HTTPClient = &http.Client{Transport: newTransport(o.CAs, patience*o.Stall)}
 		s.Retryer = aws.NopRetryer{} // Retry retries
+		s.APIOptions = append(s.APIOptions, hideEncoding)
 		s.UsePathStyle = c.PathStyle
 		s.DisableLogOutputChecksumValidationSkipped = true
 		if key := o.AccessKey; key.ID != "" {
@@ -117,7 +118,7 @@ func (b *bucket) ask(ctx context.Context, request func(context.Context) error) e
 }
 
 func (b *bucket) askFor(ctx context.Context, most time.Duration, request func(context.Context) error) error {
-	return b.opener.Retry.do(ctx, func() error {
+	return b.opener.Retry.do(ctx, func(ctx context.Context) error {
 		g := newGuard(ctx, most)
 		defer g.end()
 		return g.explain(request(g))

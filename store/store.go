@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
 
@@ -140,7 +141,9 @@ type Opener struct {
 	Redirect func(to *url.URL) error
 	// Stall is the longest time a transfer may make no progress; 0 means one minute.
 	Stall time.Duration
-	Log   *slog.Logger // nil logs nothing
+	// Pace is the least speed of a read.
+	Pace transfer.Pace
+	Log  *slog.Logger // nil logs nothing
 	// AccessKey, if it has an ID, replaces the credentials of the AWS settings.
 	AccessKey AccessKey
 	// CAs are those that servers are trusted by.

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -77,7 +78,7 @@ func (b *bucket) putWhole(ctx context.Context, in *s3.PutObjectInput, key string
 
 // send sends a section of a value, with retries.
 func (b *bucket) send(ctx context.Context, content io.ReaderAt, off, n int64, request func(context.Context, io.Reader) error) error {
-	return b.opener.Retry.do(ctx, func() error {
+	return b.opener.Retry.do(ctx, func(ctx context.Context) error {
 		g := newGuard(ctx, b.opener.Stall)
 		defer g.end()
 		return g.explain(request(g, &movingSection{io.NewSectionReader(content, off, n), g}))
@@ -93,6 +94,33 @@ type movingSection struct {
 func (m *movingSection) Read(p []byte) (int, error) {
 	m.guard.moved()
 	return m.SectionReader.Read(p)
+}
+
+// hideEncoding leaves the header Accept-Encoding out of signatures: Google's S3 and some proxies change it on its way. The
+// header itself is sent.
+func hideEncoding(stack *middleware.Stack) error {
+	const header, signing = "Accept-Encoding", "Signing"
+	var kept []string
+	hide := middleware.FinalizeMiddlewareFunc("SealiftHideEncoding", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		if r, ok := in.Request.(*smithyhttp.Request); ok {
+			kept = r.Header.Values(header)
+			r.Header.Del(header)
+		}
+		return next.HandleFinalize(ctx, in)
+	})
+	restore := middleware.FinalizeMiddlewareFunc("SealiftRestoreEncoding", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		if r, ok := in.Request.(*smithyhttp.Request); ok && len(kept) > 0 {
+			r.Header[header] = kept
+		}
+		return next.HandleFinalize(ctx, in)
+	})
+	if _, ok := stack.Finalize.Get(signing); !ok {
+		return nil
+	}
+	if err := stack.Finalize.Insert(hide, signing, middleware.Before); err != nil {
+		return err
+	}
+	return stack.Finalize.Insert(restore, signing, middleware.After)
 }
 
 // signedWith signs the sha256 of the request's content, so that the server refuses other content.

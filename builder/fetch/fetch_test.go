@@ -53,8 +53,12 @@ func serve(t *testing.T, answer func(n int, w http.ResponseWriter)) (address str
 func blobAt(address string) fetch.Blob {
 	return fetch.Blob{
 		Name: "blob", SHA256: digestOf(content), Size: int64(len(content)),
-		From: func(context.Context) (fetch.Location, error) { return fetch.Location{URL: address}, nil },
+		From: at(fetch.Location{URL: address}),
 	}
+}
+
+func at(l fetch.Location) func(context.Context) (fetch.Location, error) {
+	return func(context.Context) (fetch.Location, error) { return l, nil }
 }
 
 func send(w http.ResponseWriter, s string) { _, _ = io.WriteString(w, s) }

@@ -57,6 +57,7 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	for name, values := range header {
 		req.Header[name] = values
 	}
+	req.URL = transfer.EscapePlus(req.URL)
 	req.Header.Set("User-Agent", "sealift")
 	resp, err := (&http.Client{Transport: c.Bounds.Over(c.Transport)}).Do(req)
 	if err != nil {

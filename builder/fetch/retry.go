@@ -25,7 +25,8 @@ const advance = 1 << 20
 const maxWait = 15 * time.Second
 
 // Do calls f until it succeeds, fails permanently, has been called Attempts times, or ctx ends. Attempts that advance a
-// transfer do not count, so that a large blob arrives even over an unstable connection.
+// transfer do not count, so that a large blob arrives even over an unstable connection. A pause is as long as the server
+// asks for, up to transfer.MaxPause.
 func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait := r.Attempts, r.Wait
 	if attempts <= 0 {
@@ -36,7 +37,8 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	}
 	pause := wait
 	for n := 1; ; n++ {
-		err := f(ctx)
+		asking, asked := transfer.WithPause(ctx)
+		err := f(asking)
 		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
@@ -48,7 +50,7 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 		if n == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, attempts)
 		}
-		timer := time.NewTimer(min(pause, maxWait))
+		timer := time.NewTimer(asked.AtLeast(min(pause, maxWait)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

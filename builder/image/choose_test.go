@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -251,5 +253,30 @@ func TestIllRegistryIsGivenUp(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestRegistryThatAsksForAPauseGetsIt(t *testing.T) {
+	r := newRegistry(t)
+	r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
+	var once atomic.Bool
+	var refused time.Time
+	r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+		if !strings.HasSuffix(req.URL.Path, "/manifests/1") || req.Method != http.MethodGet {
+			return false
+		}
+		if once.CompareAndSwap(false, true) {
+			refused = time.Now()
+		}
+		if time.Since(refused) > 900*time.Millisecond {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	newBench(t, r).pull(t, "app:1")
+	if n := r.count("GET", "/manifests/1"); n != 2 {
+		t.Errorf("%d requests, want 2", n)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // newClient returns a client for one fetch.
@@ -31,13 +33,13 @@ func newClient(access Access) (*http.Client, error) {
 		}
 		trust.RootCAs = pool
 	}
-	return &http.Client{Transport: encrypted{
+	return &http.Client{Transport: transfer.Bounds{}.Over(encrypted{
 		plain: slices.Contains(access.Schemes, "http"),
 		next: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSClientConfig: trust, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, ForceAttemptHTTP2: true,
 		},
-	}}, nil
+	})}, nil
 }
 
 // encrypted refuses requests without TLS, also those that a redirection or a registry asks for.
@@ -61,6 +63,7 @@ func get(ctx context.Context, client *http.Client, access Access, address string
 	if err != nil {
 		return nil, err
 	}
+	r.URL = transfer.EscapePlus(r.URL)
 	known, err := credentials(access.Credentials, r.URL.Host)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // contentTypes are the media types of a chart's archive in a registry.
@@ -67,7 +69,8 @@ func open(ctx context.Context, client *http.Client, access Access, path string) 
 	if err != nil {
 		return repository, nil, err
 	}
-	return repository, []remote.Option{remote.WithContext(ctx), remote.WithTransport(client.Transport), remote.WithAuth(authn.FromConfig(known))}, nil
+	bounds := transfer.Bounds{Limit: transfer.RegistryLimit}
+	return repository, []remote.Option{remote.WithContext(ctx), remote.WithTransport(bounds.Over(client.Transport)), remote.WithAuth(authn.FromConfig(known))}, nil
 }
 
 // pull returns the archive that a reference names, as host/path:tag or host/path@digest.

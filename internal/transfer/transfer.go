@@ -115,6 +115,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
+	NotePause(ctx, answer)
 	guarded := &body{ReadCloser: answer.Body, cancel: cancel, stall: b.Stall, meter: b.Pace.NewMeter()}
 	if b.Limit != nil {
 		guarded.limit = b.Limit(r)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,5 +153,49 @@ func TestBlobsHaveNoLimit(t *testing.T) {
 	moved.Response = &http.Response{Request: blob}
 	if transfer.RegistryLimit(blob) != 0 || transfer.RegistryLimit(moved) != 0 {
 		t.Error("blobs are limited like manifests")
+	}
+}
+
+func TestPausesThatServersAskFor(t *testing.T) {
+	for name, row := range map[string]struct {
+		status   int
+		value    string
+		min, max time.Duration
+	}{
+		"seconds":                {http.StatusTooManyRequests, "7", 7 * time.Second, 7 * time.Second},
+		"a date":                 {http.StatusServiceUnavailable, time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat), 28 * time.Second, 30 * time.Second},
+		"longer than is waited":  {http.StatusServiceUnavailable, "86400", transfer.MaxPause, transfer.MaxPause},
+		"a date that has passed": {http.StatusServiceUnavailable, "Mon, 01 Jan 2001 00:00:00 GMT", time.Second, time.Second},
+		"no pause":               {http.StatusServiceUnavailable, "", time.Second, time.Second},
+		"nonsense":               {http.StatusServiceUnavailable, "soon", time.Second, time.Second},
+		"less than nothing":      {http.StatusServiceUnavailable, "-5", time.Second, time.Second},
+		"not a refusal":          {http.StatusOK, "7", time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, p := transfer.WithPause(t.Context())
+			transfer.NotePause(ctx, &http.Response{StatusCode: row.status, Header: http.Header{"Retry-After": {row.value}}})
+			if got := p.AtLeast(time.Second); got < row.min || got > row.max {
+				t.Errorf("waits %s, want %s to %s", got, row.min, row.max)
+			}
+		})
+	}
+}
+
+func TestPlusIsEscapedOnce(t *testing.T) {
+	for in, want := range map[string]string{
+		"http://a/b-1.0+up4.5.tgz":        "http://a/b-1.0%2Bup4.5.tgz",
+		"http://a/b-1.0%2Bup4.5.tgz":      "http://a/b-1.0%2Bup4.5.tgz",
+		"http://a/b%20c+d?x=1+2":          "http://a/b%20c%2Bd?x=1+2",
+		"http://a/plain":                  "http://a/plain",
+		"http://a/%7Eb%2Fc+d":             "http://a/%7Eb%2Fc%2Bd",
+		"http://user:p+w@a/libstdc++.deb": "http://user:p+w@a/libstdc%2B%2B.deb",
+	} {
+		u, err := url.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := transfer.EscapePlus(u).String(); got != want {
+			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
 	}
 }
