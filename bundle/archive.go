@@ -32,6 +32,7 @@ type Archive struct {
 	body    int64       // start of the entries' members
 	entries map[string]Entry
 	closer  io.Closer
+	local   bool     // its files are unpacked on this machine
 	partial bool     // files that the index leaves out are not here
 	base    *Archive // nil, or the archive with these files
 	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
@@ -109,6 +110,7 @@ func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error)
 	}
 	a, err := NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
 	if err == nil {
+		a.local = true
 		a.partial = a.Index.Base != "" // tar unpacked no more than the archive has
 	}
 	return a, err
@@ -272,6 +274,9 @@ func (a *Archive) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Local reports whether the archive is on this machine, so that many reads of a few bytes are cheap.
+func (a *Archive) Local() bool { return a.local || a.unpacked == nil && a.remote == nil }
 
 // Raw returns the bytes of the index and of its signature, as NewUnpacked takes them. The signature may be nil.
 func (a *Archive) Raw() (index, signature []byte) { return a.index, a.signature }

@@ -168,9 +168,9 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 	return size, nil
 }
 
-// maxWindow bounds what a zstd layer may ask for in memory, in bytes: the 8 MiB that RFC 8878 §3.1.1.1.2 wants every
-// decoder to have.
-const maxWindow = 8 << 20
+// maxWindow bounds what a zstd layer may ask for in memory, in bytes. It is what the program zstd takes without being told
+// to; levels above 19 need more than the 8 MiB that RFC 8878 §3.1.1.1.2 wants every decoder to have.
+const maxWindow = 128 << 20
 
 // decompress looks at the first bytes of a layer; media types are not always right.
 func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeReader func(), err error) {
@@ -187,7 +187,7 @@ func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeRead
 		}
 		return gz, func() { _ = gz.Close() }, nil
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		zs, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		zs, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -112,9 +112,27 @@ func TestDockerArchiveUnpacksZstdAndPlainLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wide, err := zstd.NewWriter(nil, zstd.WithWindowSize(128<<20), zstd.WithSingleSegment(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var long bytes.Buffer
+	wide.Reset(&long)
+	for part := content; len(part) > 0; part = part[min(len(part), 1000):] { // a frame that does not know its size
+		if _, err := wide.Write(part[:min(len(part), 1000)]); err != nil {
+			t.Fatal(err)
+		}
+		if err := wide.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := wide.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, layer := range map[string]v1.Layer{
-		"zstd":  static.NewLayer(encoder.EncodeAll(content, nil), "application/vnd.oci.image.layer.v1.tar+zstd"),
-		"plain": static.NewLayer(content, types.OCIUncompressedLayer),
+		"zstd-with-a-wide-window": static.NewLayer(long.Bytes(), "application/vnd.oci.image.layer.v1.tar+zstd"),
+		"zstd":                    static.NewLayer(encoder.EncodeAll(content, nil), "application/vnd.oci.image.layer.v1.tar+zstd"),
+		"plain":                   static.NewLayer(content, types.OCIUncompressedLayer),
 	} {
 		t.Run(name, func(t *testing.T) {
 			img, err := mutate.Append(withPlatform(t, newImage(t, "linux", "amd64", 0), "linux", "amd64"), mutate.Addendum{Layer: layer})

@@ -2,13 +2,10 @@ package runtime
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -127,54 +124,4 @@ func aborted(err error) error {
 		return nil
 	}
 	return err
-}
-
-// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer
-// once unpacked. A gzip layer tells its unpacked size in its last four bytes (RFC 1952 §2.3.1, modulo 4 GiB). The layers
-// of a docker-archive are stored as they come out of it, so that they count twice.
-func UnpackedSize(layouts ...*Layout) (int64, error) {
-	sizes := make(map[string]int64)
-	for _, l := range layouts {
-		for _, e := range l.archive.Below(path.Join(l.dir, ocispec.ImageBlobsDir)) {
-			if _, counted := sizes[e.SHA256]; counted {
-				continue
-			}
-			unpacked, err := l.gzipSize(e)
-			if err != nil {
-				return 0, err
-			}
-			sizes[e.SHA256] = e.Size + unpacked
-		}
-		for _, image := range l.Images {
-			if image.archive.Path == "" {
-				continue
-			}
-			unpacked, err := l.gzipSize(image.archive)
-			if err != nil {
-				return 0, err
-			}
-			sizes[image.archive.SHA256] = 2 * unpacked
-		}
-	}
-	var total int64
-	for size := range maps.Values(sizes) {
-		total += size
-	}
-	return total, nil
-}
-
-// gzipSize gives the inflated size of a gzip file, zero for another file. An archive compresses no gzip file again.
-func (l *Layout) gzipSize(e bundle.Entry) (int64, error) {
-	if e.Encoding == bundle.Deflate || e.Size < 18 { // the header and the end of a gzip file
-		return 0, nil
-	}
-	var head, tail [4]byte
-	err := l.archive.ReadAt(e.Path, head[:2], 0)
-	if err != nil || !slices.Equal(head[:2], []byte{0x1f, 0x8b}) {
-		return 0, err
-	}
-	if err := l.archive.ReadAt(e.Path, tail[:], e.Size-4); err != nil {
-		return 0, err
-	}
-	return int64(binary.LittleEndian.Uint32(tail[:])), nil
 }
