@@ -12,7 +12,7 @@ const concurrency = 8
 // defaultTakeOver names the managers of people and of the tools that Sealift replaces. Fields that they set count as set by the
 // engine: the next Apply overwrites them, and removes those that the objects do not have.
 func defaultTakeOver() []string {
-	return []string{"kubectl-client-side-apply", "kubectl-edit", "kops"}
+	return []string{clientSideApply, "kubectl-edit", "kops"}
 }
 
 // Options says how an Engine works. The zero value is what the installer uses.

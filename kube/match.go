@@ -24,16 +24,18 @@ func (m Match) selects() bool { return m.LabelSelector != "" || m.FieldSelector 
 
 // MatchOptions says what PruneMatching leaves alone.
 type MatchOptions struct {
-	Keep  []*unstructured.Unstructured // the objects of the set
-	Own   map[string]string            // labels that make an object the set's
-	Spare func(object Ref) string      // as in ApplyOptions
+	Keep []*unstructured.Unstructured // the objects of the set
+	Own  map[string]string            // labels that make an object the set's
+	// Common are keys of Own that other tools set on objects too, charts above all: another value does not make an object another's.
+	Common []string
+	Spare  func(object Ref) string // as in ApplyOptions
 }
 
 // PruneMatching deletes the objects that match and are not among those to keep, for sets whose author says what shall go instead
 // of leaving it to the record of the set. It deletes what is of the set; what carries all its own labels; and, where a
-// selector narrows the kind down, what the engine's manager has applied. An object of another set, of another manager or
-// of a person stays, and is told as Kept if a selector named it. Namespaces and the like are deleted if a Match names
-// their kind. The error joins the failures; a kind that the cluster does not serve is one.
+// selector narrows the kind down, what the engine's manager has applied, or client-side kubectl apply if the engine takes
+// its fields over. An object of another set, of a Helm release, of another manager or of a person stays, and is told as
+// Kept if a selector named it. Namespaces and the like are deleted if a Match names their kind. The error joins the failures; a kind that the cluster does not serve is one.
 func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o MatchOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {
@@ -64,7 +66,7 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o 
 				continue
 			}
 			kept[m.ref.identity()] = true // two rules may match one object
-			why, err := run.foreign(ctx, m.meta, match, o.Own)
+			why, err := run.foreign(ctx, m.meta, match, o)
 			switch {
 			case err != nil:
 				errs = append(errs, err)
@@ -107,7 +109,7 @@ func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member
 }
 
 // foreign says why an object is not the set's to prune, or nothing.
-func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetadata, match Match, own map[string]string) (string, error) {
+func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetadata, match Match, o MatchOptions) (string, error) {
 	if other := meta.Labels[labelPartOf]; other != "" {
 		if other == r.id {
 			return "", nil
@@ -115,22 +117,36 @@ func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetada
 		holder, _, err := r.holderOf(ctx, other)
 		return "it belongs to " + holderName(holder), err
 	}
-	if len(own) > 0 {
-		carried := true
-		for key, value := range own {
-			if got, ok := meta.Labels[key]; ok && got != value {
-				return fmt.Sprintf("it belongs to %q by its label %s", got, key), nil
-			}
-			carried = carried && meta.Labels[key] == value
+	carried := len(o.Own) > 0
+	for key, value := range o.Own {
+		got, ok := meta.Labels[key]
+		if ok && got != value && !slices.Contains(o.Common, key) {
+			return fmt.Sprintf("it belongs to %q by its label %s", got, key), nil
 		}
-		if carried {
-			return "", nil
-		}
+		carried = carried && got == value
 	}
-	if match.selects() && r.madeHere(meta) {
+	switch release := meta.Annotations["meta.helm.sh/release-name"]; {
+	case carried:
+		return "", nil
+	case match.selects() && release != "":
+		return fmt.Sprintf("it belongs to Helm release %s/%s", meta.Annotations["meta.helm.sh/release-namespace"], release), nil
+	case match.selects() && (r.madeHere(meta) || r.madeByKubectl(meta)):
 		return "", nil
 	}
 	return "somebody else made it", nil
+}
+
+// clientSideApply is the field manager of client-side kubectl apply. Older versions of kubectl and of API servers recorded another one, or none,
+// and always the annotation.
+const clientSideApply, lastApplied = "kubectl-client-side-apply", "kubectl.kubernetes.io/last-applied-configuration"
+
+// madeByKubectl reports whether client-side kubectl apply made the object for the tool that the engine replaces, as kOps did before 1.22.
+func (e *Engine) madeByKubectl(meta *metav1.PartialObjectMetadata) bool {
+	if !e.takeOver[clientSideApply] || metav1.GetControllerOfNoCopy(meta) != nil {
+		return false
+	}
+	_, annotated := meta.Annotations[lastApplied]
+	return annotated || slices.ContainsFunc(meta.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == clientSideApply })
 }
 
 // Unplaced lists the objects that need a namespace and name none. What kind lives in a namespace the cluster says, or a

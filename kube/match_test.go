@@ -78,6 +78,53 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 	})
 }
 
+// TestPruneMatchingTakesWhatKopsLeft has objects from a cluster that kOps has run for long: kOps up to 1.21 called kubectl apply, and charts
+// set the label managed-by. What a person, a Helm release, a controller or another add-on owns stays.
+func TestPruneMatchingTakesWhatKopsLeft(t *testing.T) {
+	c := newCluster(t)
+	cfg := configFor(t)
+	const managedBy, kubectl = "app.kubernetes.io/managed-by", "kubectl-client-side-apply"
+	own := map[string]string{"addon": "a", managedBy: "kops"}
+	create := func(manager, annotations, doc string) {
+		t.Helper()
+		obj := c.objects(strings.Replace(doc, "labels:", "annotations: {"+annotations+"}, labels:", 1))[0]
+		if _, err := c.resource("v1/configmaps", c.ns).Create(t.Context(), obj, metav1.CreateOptions{FieldManager: manager}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const applied = "kubectl.kubernetes.io/last-applied-configuration: '{}'"
+	create(kubectl, applied, labelledMap("kubectl", "app: x"))
+	create(kubectl, "", labelledMap("kubectl-without-annotation", "app: x"))
+	create("kubectl", applied, labelledMap("kubectl-1.17", "app: x"))
+	create(kubectl, applied, labelledMap("kubectl-chart", "app: x, "+managedBy+": Helm"))
+	create(kubectl, applied, labelledMap("kubectl-of-another-add-on", "app: x, addon: b"))
+	create(kubectl, "meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop", labelledMap("helm-release", "app: x, "+managedBy+": Helm"))
+	create("kubectl-create", "", labelledMap("person", "app: x"))
+	create("kubectl-edit", "", labelledMap("person-edit", "app: x"))
+	c.applyAs("kops", labelledMap("kops-chart", "app: x, "+managedBy+": Helm"))
+	c.applyAs("kops", labelledMap("kops-chart-named", "app: x, addon: a, "+managedBy+": Helm"))
+	c.applyAs("kops", labelledMap("kops-chart-of-another-add-on", "app: x, addon: b, "+managedBy+": Helm"))
+	match := kube.Match{Kind: "ConfigMap", Namespaces: []string{c.ns}, LabelSelector: "app=x"}
+	options := kube.MatchOptions{Own: own, Common: []string{managedBy}}
+
+	engine := kube.New(connect(t, cfg), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, kubectl}})
+	result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{{Kind: "ConfigMap", Namespaces: []string{c.ns}}}, options)
+	if err != nil || len(result.Entries) > 0 {
+		t.Errorf("without a selector: %v %v", actions(result), err)
+	}
+	if result, err = engine.PruneMatching(t.Context(), c.set, []kube.Match{match}, options); err != nil {
+		t.Fatal(err)
+	}
+	got := actions(result)
+	slices.Sort(got)
+	want := []string{"ConfigMap/helm-release kept", "ConfigMap/kops-chart pruned", "ConfigMap/kops-chart-named pruned", "ConfigMap/kops-chart-of-another-add-on kept",
+		"ConfigMap/kubectl pruned", "ConfigMap/kubectl-1.17 pruned", "ConfigMap/kubectl-chart pruned", "ConfigMap/kubectl-of-another-add-on kept",
+		"ConfigMap/kubectl-without-annotation pruned", "ConfigMap/person kept", "ConfigMap/person-edit kept"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAnotherManagerIsWhatTheServerRecords(t *testing.T) {
 	c := newCluster(t)
 	engine := kube.New(connect(t, configFor(t)), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})

@@ -301,16 +301,27 @@ func testChannelTakeOver(c *channelCluster) {
 			c.Fatal(err)
 		}
 	}
+	// charts set managed-by, and kOps called kubectl apply before 1.22
+	if err := kops(strings.Replace(configMap("taken-chart", "1"), "labels: {", "labels: {app.kubernetes.io/managed-by: Helm, k8s-addon: taken, ", 1)); err != nil {
+		c.Fatal(err)
+	}
+	old, err := render.Decode(strings.NewReader(strings.Replace(configMap("taken-kubectl", "1"), "labels: {", "annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}, labels: {k8s-addon: taken, ", 1)))
+	if err == nil {
+		_, err = c.client.Resource(gvr("v1/configmaps")).Namespace("kube-system").Create(c.Context(), old[0], metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"})
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
 	record := `{"channel":"s3://clusters/prod/addons/bootstrap-channel.yaml","manifestHash":"h1","systemGeneration":1}`
 	c.record("kube-system", "taken", record)
 	c.write("a.yaml", labels(configMap("taken", "2")))
-	entry := "{name: taken, manifest: a.yaml, manifestHash: %s, prune: {kinds: [{kind: ConfigMap, labelSelector: 'addon.kops.k8s.io/name=taken,app.kubernetes.io/managed-by=kops'}]}}"
+	entry := "{name: taken, manifest: a.yaml, manifestHash: %s, prune: {kinds: [{kind: ConfigMap, labelSelector: 'addon.kops.k8s.io/name=taken,app.kubernetes.io/managed-by=kops'}, {kind: ConfigMap, labelSelector: k8s-addon=taken}]}}"
 	if out := c.must("apply", "--yes", "-f", c.index("addons.yaml", fmt.Sprintf(entry, "h1"))); out != "No update required\n" || c.recorded("kube-system", "taken") != record {
 		c.Errorf("%s; recorded %s", out, c.recorded("kube-system", "taken"))
 	}
 	c.must("apply", "--yes", "-f", c.index("addons.yaml", fmt.Sprintf(entry, "h2")))
-	if c.value("taken") != "2" || c.value("taken-old") != "" {
-		c.Errorf("taken is %q, taken-old %q", c.value("taken"), c.value("taken-old"))
+	if c.value("taken") != "2" || c.value("taken-old")+c.value("taken-chart")+c.value("taken-kubectl") != "" {
+		c.Errorf("taken is %q, taken-old %q, taken-chart %q, taken-kubectl %q", c.value("taken"), c.value("taken-old"), c.value("taken-chart"), c.value("taken-kubectl"))
 	}
 	for _, entry := range c.get("v1/configmaps", "kube-system", "taken").GetManagedFields() {
 		if entry.Manager != "kops" {
