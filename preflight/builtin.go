@@ -53,6 +53,7 @@ const (
 type Space struct {
 	Path  string
 	Bytes uint64
+	Files uint64 // about how many
 }
 
 // ControlPlanePorts are the TCP ports of a control plane node: API server, the node's load balancer and the join server;

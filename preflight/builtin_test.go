@@ -171,6 +171,22 @@ func TestBuiltin(t *testing.T) {
 				return map[string]preflight.Filesystem{"/a": {ID: 1, Free: 30e9}, "/b": {ID: 2, Free: 998}}[path], nil
 			}
 		}, []preflight.Result{pass("disk", "/a: 30.0 GB needed, 30.0 GB free"), fail("disk", "/b: 999 B needed, 998 B free", "free 1 B, or mount a larger disk there")}},
+		"one device, of which a part is mounted read-only": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Space = []preflight.Space{{Path: "/usr", Bytes: 1e9}, {Path: "/var", Bytes: 2e9}}
+			h.Disk = func(path string) (preflight.Filesystem, error) {
+				return preflight.Filesystem{ID: 1, Free: 50e9, ReadOnly: path == "/usr"}, nil
+			}
+		}, []preflight.Result{fail("disk", "/usr: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"), pass("disk", "/var: 2.0 GB needed, 50.0 GB free")}},
+		"a disk without inodes": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Space = []preflight.Space{{Path: "/a", Bytes: 1, Files: 600}, {Path: "/b", Bytes: 1, Files: 500}}
+			h.Disk = func(string) (preflight.Filesystem, error) {
+				return preflight.Filesystem{ID: 1, Free: 50e9, Inodes: 2000, FreeInodes: 1000}, nil
+			}
+		}, []preflight.Result{fail("disk", "/a, /b: 1100 inodes needed, 1000 free", "remove small files that nobody needs, or mount a file system with more inodes there; df -i shows them")}},
+		"a disk that counts no inodes, as btrfs": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Space = []preflight.Space{{Path: "/a", Bytes: 1e9, Files: 600}}
+			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{ID: 1, Free: 50e9}, nil }
+		}, []preflight.Result{pass("disk", "/a: 1.0 GB needed, 50.0 GB free")}},
 		"a disk that does not answer": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{}, errors.New("stale handle") }
 		}, []preflight.Result{warn("disk", "cannot tell: stale handle", unreadable)}},

@@ -6,28 +6,36 @@ import (
 	"strings"
 )
 
-// disk adds up the space that the paths on each file system need.
+// mount is a file system as a path sees it: one part of it can be mounted read-only beside others.
+type mount struct {
+	device   uint64
+	readOnly bool
+}
+
+// disk adds up the space and the inodes that the paths on each file system need.
 func (p probes) disk(_ context.Context, r *Reporter) {
 	type demand struct {
 		Filesystem
-		need  uint64
-		paths []string
+		need, inodes uint64
+		paths        []string
 	}
-	var order []uint64
-	demands := map[uint64]*demand{}
+	var order []mount
+	demands := map[mount]*demand{}
 	for _, space := range p.needs.Space {
 		fs, err := p.host.Disk(space.Path)
 		if err != nil {
 			r.unknown(err)
 			continue
 		}
-		d := demands[fs.ID]
+		at := mount{fs.ID, fs.ReadOnly}
+		d := demands[at]
 		if d == nil {
 			d = &demand{Filesystem: fs}
-			demands[fs.ID] = d
-			order = append(order, fs.ID)
+			demands[at] = d
+			order = append(order, at)
 		}
 		d.need += space.Bytes
+		d.inodes += space.Files
 		d.paths = append(d.paths, space.Path)
 	}
 	for _, id := range order {
@@ -35,6 +43,10 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 		paths := strings.Join(d.paths, ", ")
 		if d.ReadOnly && d.need > 0 {
 			r.Failf("mount it for writing, for instance with 'mount -o remount,rw'", "%s: on a file system that is mounted read-only", paths)
+			continue
+		}
+		if d.Inodes > 0 && d.inodes > d.FreeInodes {
+			r.Failf("remove small files that nobody needs, or mount a file system with more inodes there; df -i shows them", "%s: %d inodes needed, %d free", paths, d.inodes, d.FreeInodes)
 			continue
 		}
 		if d.need > d.Free {

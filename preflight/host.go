@@ -41,6 +41,8 @@ type Host struct {
 type Filesystem struct {
 	ID   uint64 // equal for paths on the same file system
 	Free uint64 // bytes available to unprivileged users; the kubelet uses the same number
+	// Inodes is how many files it can have, and FreeInodes how many more. Both are 0 where it has no such limit.
+	Inodes, FreeInodes uint64
 	// ReadOnly says that the file system is mounted read-only.
 	ReadOnly bool
 }
@@ -84,7 +86,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("read the device of %s: this system does not report it", path)
 		}
-		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), ReadOnly: space.Flags&unix.ST_RDONLY != 0}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), Inodes: space.Files, FreeInodes: space.Ffree, ReadOnly: space.Flags&unix.ST_RDONLY != 0}, nil
 	}
 }
 

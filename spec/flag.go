@@ -192,7 +192,7 @@ func (t fieldType) parse(value string, has bool) (any, error) {
 		return b, nil
 	case integer:
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
+		if err != nil || !plainInteger.MatchString(value) {
 			return nil, fmt.Errorf("%q is not %s", value, t)
 		}
 		return n, nil

@@ -191,12 +191,19 @@ func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 	default:
 		v, ok := f.is.read(n)
 		if !ok {
-			p.Errorf(p.Pos(n), "", "%s.%s must be %s", s.key, f.key, f.is)
+			hint := ""
+			if f.is == integer && n.ShortTag() == "!!int" {
+				hint = "write it with digits alone and no zero before them: 0110 is 72 for some programs and 110 for others"
+			}
+			p.Errorf(p.Pos(n), hint, "%s.%s must be %s", s.key, f.key, f.is)
 			return
 		}
 		options[f.key] = v
 	}
 }
+
+// plainInteger is a number that all versions of YAML read alike: not 0110, 0x6e or 1_10.
+var plainInteger = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
 var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)
 
@@ -213,7 +220,7 @@ func (t fieldType) read(n *yaml.Node) (any, bool) {
 		return b, ok && isScalar
 	case integer:
 		i, ok := strictyaml.Value(n).(int64)
-		return i, ok && isScalar
+		return i, ok && isScalar && (n.ShortTag() != "!!int" || plainInteger.MatchString(n.Value))
 	case list:
 		return elements(n, text)
 	default: // commands

@@ -2,6 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -34,21 +37,27 @@ func (a commands) withStore(text string) string {
 // Commands makes the commands for a node, in the order in which they are used. Without an Assembler they take bundles alone.
 func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	c := commands{a, assemble}
-	return onHost(
+	return onHost(a,
 		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.adoptCommand(), c.upgradeCommand(), c.journalCommand(),
 		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
 	)
 }
 
 // Hook makes the command hook, by which programs of hooks call sealift.
-func Hook(a *app.App) *cobra.Command { return onHost(commands{App: a}.hookCommand())[0] }
+func Hook(a *app.App) *cobra.Command { return onHost(a, commands{App: a}.hookCommand())[0] }
 
-// onHost gives commands and all commands below them the PATH of the host before they run: the shell that starts sealift can have a PATH
-// without the folders of containerd, kubeadm, or ldconfig.
-func onHost(list ...*cobra.Command) []*cobra.Command {
+// onHost gives commands and all commands below them the PATH of the host before they run, and a folder for temporary files that exists: the
+// shell that starts sealift can have a PATH without the folders of containerd, kubeadm, or ldconfig.
+func onHost(a *app.App, list ...*cobra.Command) []*cobra.Command {
 	for _, c := range list {
-		c.PreRunE = func(*cobra.Command, []string) error { return hostpath.Extend() }
-		onHost(c.Commands()...)
+		c.PreRunE = func(*cobra.Command, []string) error {
+			lost, err := hostpath.Temporary()
+			if err == nil && lost != "" {
+				fmt.Fprintf(a.Err, "warning: there is no folder %s, which TMPDIR names; temporary files go to %s\n", lost, os.TempDir())
+			}
+			return errors.Join(err, hostpath.Extend())
+		}
+		onHost(a, c.Commands()...)
 	}
 	return list
 }

@@ -21,6 +21,9 @@ const unpackedPackage = 5
 // clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
 const clusterSpace = 2 << 30
 
+// filesPerImage is how many files an image has, about: those of Kubernetes a few dozen, one with a distribution in it thousands.
+const filesPerImage = 500
+
 // whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. What is used is
 // checked once more while it is being used: a disk may have been swapped.
 func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
@@ -86,7 +89,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	for _, step := range i.Pending() {
 		pending[step.ID] = true
 	}
-	var files, programs, packages uint64
+	var files, programs, packages, count, imageFiles uint64
 	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
 		files += uint64(program.Size)
 	}
@@ -98,6 +101,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 					continue
 				}
 				files += uint64(e.Size)
+				count++
 				switch {
 				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
 					programs += uint64(e.Size)
@@ -108,6 +112,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 		}
 		if pending[a.name()+"/images"] {
 			layouts = append(layouts, a.layout)
+			imageFiles += filesPerImage * uint64(len(a.layout.Images))
 		}
 	}
 	images, err := runtime.UnpackedSize(layouts...)
@@ -115,8 +120,8 @@ func (i *Install) needs() (preflight.Needs, error) {
 		return n, err
 	}
 	n.Space = []preflight.Space{
-		{Path: i.options.Root, Bytes: files}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
-		{Path: node.ContainerdDir, Bytes: i.imageSpace(uint64(images))},
+		{Path: i.options.Root, Bytes: files, Files: count}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
+		{Path: node.ContainerdDir, Bytes: i.imageSpace(uint64(images)), Files: imageFiles},
 	}
 	if pending[node.InitStep] || pending[node.JoinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})

@@ -24,5 +24,15 @@ func Extended(path string) string {
 	return strings.Join(folders, string(filepath.ListSeparator))
 }
 
+// Temporary lets temporary files of this process, and of programs that it starts, go to the system's folder if TMPDIR names one that does
+// not exist, as that of a session that has ended. It returns the name of that folder, or "".
+func Temporary() (lost string, err error) {
+	folder := os.Getenv("TMPDIR")
+	if info, err := os.Stat(folder); folder == "" || err == nil && info.IsDir() {
+		return "", nil
+	}
+	return folder, os.Unsetenv("TMPDIR")
+}
+
 // Extend gives this process, and the programs that it starts, the PATH of Extended.
 func Extend() error { return os.Setenv("PATH", Extended(os.Getenv("PATH"))) }

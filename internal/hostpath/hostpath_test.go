@@ -22,6 +22,27 @@ func TestCallersPathIsExtended(t *testing.T) {
 	}
 }
 
+func TestTemporaryFilesGoWhereThereIsAFolder(t *testing.T) {
+	folder := t.TempDir()
+	file := folder + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for given, lost := range map[string]string{"": "", folder: "", folder + "/gone": folder + "/gone", file: file} {
+		t.Setenv("TMPDIR", given)
+		if got, err := Temporary(); err != nil || got != lost {
+			t.Errorf("%q: %q, %v, want %q", given, got, err, lost)
+		}
+		f, err := os.CreateTemp("", "x")
+		if err != nil {
+			t.Errorf("%q: %v", given, err)
+			continue
+		}
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}
+}
+
 func TestExtendReachesThisProcessAndItsPrograms(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	if err := Extend(); err != nil {

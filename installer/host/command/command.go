@@ -39,7 +39,9 @@ func Run(ctx context.Context, output io.Writer, name string, args ...string) err
 
 // unstarted returns what a unit said that systemctl was to start, or "".
 func unstarted(ctx context.Context, name string, args []string) string {
-	starts := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"start", "restart", "try-restart", "--now"}, arg) })
+	starts := slices.ContainsFunc(args, func(arg string) bool {
+		return slices.Contains([]string{"start", "restart", "try-restart", "--now"}, arg)
+	})
 	if filepath.Base(name) != "systemctl" || !starts {
 		return ""
 	}
