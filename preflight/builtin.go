@@ -143,7 +143,11 @@ func (p probes) target(_ context.Context, r *Reporter) {
 	r.Passf("%s", p.host.Target)
 }
 
-// label is one label of a host name (RFC 1123). Kubernetes requires node names of such labels, with at most 253 characters.
+// maxNodeName is the length of a node's name in bytes: the kubelet puts it into the label kubernetes.io/hostname, whose values are shorter
+// than names of objects. Linux allows host names of 64.
+const maxNodeName = 63
+
+// label is one label of a host name (RFC 1123). Kubernetes requires node names of such labels.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (p probes) hostname(_ context.Context, r *Reporter) {
@@ -151,9 +155,11 @@ func (p probes) hostname(_ context.Context, r *Reporter) {
 	name := strings.ToLower(p.host.Hostname) // as kubeadm does
 	bad := slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return !label.MatchString(part) })
 	switch {
-	case bad || len(name) > 253:
+	case len(name) > maxNodeName:
+		r.Failf(hint, "hostname %q has %d characters; a node name has at most %d", p.host.Hostname, len(name), maxNodeName)
+	case bad:
 		r.Failf(hint, "hostname %q cannot be a node name: use letters, digits and '-' (RFC 1123)", p.host.Hostname)
-	case name == "localhost" || strings.HasPrefix(name, "localhost."):
+	case slices.Contains([]string{"localhost", "localhost4", "localhost6"}, strings.SplitN(name, ".", 2)[0]):
 		r.Failf(hint, "hostname %q is not unique; each node needs its own name", p.host.Hostname)
 	default:
 		r.Passf("%s", name)

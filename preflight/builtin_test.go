@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -104,6 +105,16 @@ func TestBuiltin(t *testing.T) {
 			[]preflight.Result{pass("hostname", "node1")}},
 		"a hostname with an underscore": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "node_1" },
 			[]preflight.Result{fail("hostname", `hostname "node_1" cannot be a node name: use letters, digits and '-' (RFC 1123)`, rename)}},
+		"a hostname of 64 characters, which Linux allows": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = strings.Repeat("n", 64) },
+			[]preflight.Result{fail("hostname", `hostname "`+strings.Repeat("n", 64)+`" has 64 characters; a node name has at most 63`, rename)}},
+		"a hostname of 64 characters with a domain": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = strings.Repeat("n", 52) + ".example.com" },
+			[]preflight.Result{fail("hostname", `hostname "`+strings.Repeat("n", 52)+`.example.com" has 64 characters; a node name has at most 63`, rename)}},
+		"a hostname of 63 characters": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = strings.Repeat("N", 63) },
+			[]preflight.Result{pass("hostname", strings.Repeat("n", 63))}},
+		"no hostname": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "" },
+			[]preflight.Result{fail("hostname", `hostname "" cannot be a node name: use letters, digits and '-' (RFC 1123)`, rename)}},
+		"the hostname of IPv6's loopback": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "localhost6.localdomain6" },
+			[]preflight.Result{fail("hostname", `hostname "localhost6.localdomain6" is not unique; each node needs its own name`, rename)}},
 		"a hostname that ends in a dot": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "node." },
 			[]preflight.Result{fail("hostname", `hostname "node." cannot be a node name: use letters, digits and '-' (RFC 1123)`, rename)}},
 		"localhost": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "localhost.localdomain" },
@@ -286,11 +297,11 @@ func TestBuiltin(t *testing.T) {
 			n.SELinux = preflight.HandlingDone
 		}, []preflight.Result{pass("selinux", "enforcing; the Installer handles it")}},
 
-		"no firewall": {nil, []preflight.Result{pass("firewall", "no firewall is active")}},
+		"no firewall": {nil, []preflight.Result{pass("firewall", "neither firewalld nor ufw is active")}},
 		"ufw that is switched off": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/ufw/ufw.conf", "# ENABLED=yes\nENABLED=no\n")
 		},
-			[]preflight.Result{pass("firewall", "no firewall is active")}},
+			[]preflight.Result{pass("firewall", "neither firewalld nor ufw is active")}},
 		"ufw": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
 			[]preflight.Result{warn("firewall", "ufw is active; it may block traffic between nodes and pods", open)}},
 		"firewalld, which the Installer does not want": {func(h *preflight.Host, n *preflight.Needs) {

@@ -96,7 +96,7 @@ func (p probes) firewall(_ context.Context, r *Reporter) {
 	names := strings.Join(active, " and ")
 	switch {
 	case len(active) == 0:
-		r.Passf("no firewall is active")
+		r.Passf("neither firewalld nor ufw is active")
 	case p.needs.Firewall == HandlingDone:
 		r.Passf("%s; the install allows the cluster's traffic, unless the Installer forbids it", names)
 	case p.needs.Firewall == HandlingRefused:

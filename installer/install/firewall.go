@@ -2,11 +2,14 @@ package install
 
 import (
 	"context"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
 )
 
 // activeFirewalls returns the firewalls that the Installer lets us open.
@@ -21,14 +24,67 @@ func (i *Install) disabled() map[string]string {
 	return map[string]string{"firewalld": flag(i.settings.firewalls[firewall.Firewalld].disable), "ufw": flag(i.settings.firewalls[firewall.UFW].disable)}
 }
 
+// The ports that other nodes and pods connect to.
+const (
+	kubeletPort = "10250/tcp"
+	flannelPort = "8472/udp"
+)
+
+// controlPlanePorts are those of a control plane beside that of the kubelet: the API server, files for joining hosts, and etcd.
+func controlPlanePorts() []string { return []string{"6443/tcp", "6445/tcp", "2379:2380/tcp"} }
+
+// firewallRules looks for rules that drop the traffic of the cluster, which neither firewalld nor ufw made: the install does not change them.
+func (i *Install) firewallRules(role preflight.Role, resumed bool) func(context.Context, *preflight.Reporter) {
+	return func(ctx context.Context, r *preflight.Reporter) {
+		var t firewall.Traffic
+		networks := i.networksThatAre()
+		if networks[node.PodNetwork] == "" {
+			networks, _ = i.settleNetworks() // another check tells why not
+		}
+		for _, name := range []string{node.PodNetwork, node.PodNetwork6} {
+			if p, err := netip.ParsePrefix(networks[name]); err == nil {
+				t.Pods = append(t.Pods, p)
+			}
+		}
+		if slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == "flannel" }) {
+			t.Ports, t.PodLink = append(t.Ports, flannelPort), "cni0"
+		}
+		droppedTraffic(ctx, r, t, role, resumed)
+	}
+}
+
+// droppedTraffic reports the chains that drop traffic to a node with a role. On a node that works it only warns.
+func droppedTraffic(ctx context.Context, r *preflight.Reporter, t firewall.Traffic, role preflight.Role, resumed bool) {
+	if role == preflight.NoNode {
+		r.Passf("none are needed")
+		return
+	}
+	t.Ports = append(t.Ports, kubeletPort)
+	if role == preflight.ControlPlane {
+		t.Ports = append(controlPlanePorts(), t.Ports...)
+	}
+	found, err := firewall.Blocking(ctx, t, firewall.Active(ctx))
+	if err != nil {
+		r.Warnf("see why", "cannot tell what the rules of this host drop: %v", err)
+		return
+	}
+	report := r.Failf
+	if resumed {
+		report = r.Warnf
+	}
+	for _, b := range found {
+		report(strings.Join(b.Commands, " && ")+"; and "+b.Keep, "%s drops what the cluster needs: %s", b.Chain, strings.Join(b.What, "; "))
+	}
+	if len(found) == 0 {
+		r.Passf("no rules of others drop what the cluster needs")
+	}
+}
+
 // openFirewall lets nodes and pods through, or disables a firewall if the Installer says so. What that changes in /etc is noted as
 // all changes are, and a reset takes it back.
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
-	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: []string{
-		"6443/tcp", "6445/tcp", "2379:2380/tcp", "10250/tcp", "10257/tcp", "10259/tcp", // Kubernetes, on control planes and others
-		"8472/udp", // flannel
-	}}
+	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}
 	for _, w := range i.activeFirewalls() {
 		act := func() error { return w.Open(ctx, i.log, opening) }
 		if i.settings.firewalls[w].disable {

@@ -79,7 +79,8 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if !o.ExcludeBuiltin {
 		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.addressCheck}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
 		if _, hasCluster := kubernetes(i.addOns); hasCluster {
-			checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck})
+			checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck},
+				preflight.Check{Name: "firewall rules", Probe: i.firewallRules(needs.Role, needs.Resumed)})
 		}
 		probe := i.packagesCheck
 		if i.settings.skipPackages {
@@ -270,7 +271,9 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 		}
 	}
 	addRole(&needs, o.Node, s)
-	checks := preflight.Builtin(h, needs)
+	checks := append(preflight.Builtin(h, needs), preflight.Check{Name: "firewall rules", Probe: func(ctx context.Context, r *preflight.Reporter) {
+		droppedTraffic(ctx, r, firewall.Traffic{Ports: []string{flannelPort}, PodLink: "cni0"}, needs.Role, needs.Resumed)
+	}})
 	if o.ExcludeBuiltin {
 		checks = preflight.Essential(h, needs)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/testgrid/netns"
 )
 
 func parseSpec(t *testing.T, text string) *spec.Installer {
@@ -120,5 +121,36 @@ func TestChecksKnowOfTheAirGap(t *testing.T) {
 		if got := i.completed(PreflightOptions{}).Node.AirGap; got != airGap {
 			t.Errorf("air gap: %t, want %t", got, airGap)
 		}
+	}
+}
+
+// TestDroppingRulesAreRefusedBeforeTheFirstChange has a policy of drop as nftables.service sets it.
+func TestDroppingRulesAreRefusedBeforeTheFirstChange(t *testing.T) {
+	netns.ForTest(t)
+	i := made(t, with(t, "kubernetes", ""), with(t, "flannel", ""))
+	i.settings.pods.network = "10.32.0.0/20"
+	look := func(role preflight.Role, resumed bool) preflight.Result {
+		t.Helper()
+		report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "firewall rules", Probe: i.firewallRules(role, resumed)}})
+		if err != nil || len(report.Results) != 1 {
+			t.Fatal(report, err)
+		}
+		return report.Results[0]
+	}
+	if got := look(preflight.ControlPlane, false); got.Status != preflight.Pass {
+		t.Errorf("without rules: %s", got)
+	}
+	netns.Run(t, "table inet filter {\nchain input { type filter hook input priority 0; policy drop;\n}\n}\n", "nft", "-f", "-")
+	if got := look(preflight.Worker, true); got.Status != preflight.Warn || !strings.Contains(got.Message, "TCP 10250; UDP 8472; from pods, 10.32.0.0/20") {
+		t.Errorf("a worker that works: %+v", got)
+	}
+	got := look(preflight.ControlPlane, false)
+	if got.Status != preflight.Fail || !strings.Contains(got.Message, "TCP 6443, 6445, 2379-2380, 10250") {
+		t.Errorf("a control plane: %+v", got)
+	}
+	commands, _, _ := strings.Cut(got.Hint, "; and write the same rules into /etc/nftables.conf")
+	netns.Run(t, "", "sh", "-c", commands)
+	if got := look(preflight.ControlPlane, false); got.Status != preflight.Pass {
+		t.Errorf("after the commands: %s", got)
 	}
 }

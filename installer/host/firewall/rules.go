@@ -24,6 +24,8 @@ type savedTable struct {
 	name   string
 	chains []string // declared by users
 	rules  []string // as arguments
+	// policies of the chains that are built in
+	policies map[string]string
 }
 
 // savedTables asks one tool for everything; none when it is not there.
@@ -45,13 +47,17 @@ func parseSaved(text string) (tables []savedTable) {
 		name, isTable := strings.CutPrefix(line, "*")
 		switch {
 		case isTable:
-			tables = append(tables, savedTable{name: name})
+			tables = append(tables, savedTable{name: name, policies: map[string]string{}})
 		case len(tables) == 0:
 		case strings.HasPrefix(line, ":"):
 			// built-in chains have a policy, others have "-"
-			if f := strings.Fields(line[1:]); len(f) > 1 && f[1] == "-" {
-				t := &tables[len(tables)-1]
+			f, t := strings.Fields(line[1:]), &tables[len(tables)-1]
+			switch {
+			case len(f) < 2:
+			case f[1] == "-":
 				t.chains = append(t.chains, f[0])
+			default:
+				t.policies[f[0]] = f[1]
 			}
 		case strings.HasPrefix(line, "-A "):
 			t := &tables[len(tables)-1]
