@@ -165,6 +165,16 @@ func (h *Hook) fill(contexts []binding.Context) []binding.Context {
 	filled := slices.Clone(contexts)
 	subscriptions := h.watched()
 	known := map[int][]binding.Object{} // every context of a run sees the same
+	for _, c := range contexts {
+		if c.Moment != binding.Synchronization {
+			continue
+		}
+		for i, s := range subscriptions { // of a group, this may be the last context of several
+			if i == c.Index || c.Group != "" && h.Config.Kubernetes[i].Group == c.Group {
+				known[i] = s.Show()
+			}
+		}
+	}
 	objects := func(i int) []binding.Object {
 		if _, ok := known[i]; !ok && i < len(subscriptions) {
 			known[i] = subscriptions[i].Objects()

@@ -118,11 +118,11 @@ func (o *Operator) helm(ctx context.Context, q *queue.Queue, u *unit, activation
 	if err := o.runHooks(ctx, q, u, binding.BeforeHelm, activation); err != nil {
 		return false, err
 	}
-	all, err := o.store.forHelm(u.Key)
-	if err != nil {
-		return false, fmt.Errorf("values before Helm: %w", err)
-	}
 	if u.chart {
+		all, err := o.store.forHelm(u.Key)
+		if err != nil {
+			return false, fmt.Errorf("values before Helm: %w", err)
+		}
 		if err := o.ensure(ctx, u, all, activation); err != nil {
 			return false, err
 		}

@@ -92,7 +92,7 @@ func (o *source) join(s *Subscription, initial bool) bool {
 	here, tried := o.here, o.refused >= failures
 	if here && !initial {
 		for _, i := range o.items {
-			s.push(Change{binding.Added, o.object(i, at, s)})
+			s.push(o, Change{binding.Added, o.object(i, at, s)})
 		}
 	}
 	o.mu.Unlock()
@@ -215,10 +215,13 @@ func (o *source) succeed(ctx context.Context) {
 	}
 }
 
-// objects are those that a subscription sees.
-func (o *source) objects(s *Subscription) []binding.Object {
+// objects are those that a subscription sees. With shown, its hook sees them now, and needs none of the events that led to them.
+func (o *source) objects(s *Subscription, shown bool) []binding.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if shown {
+		s.shown(o)
+	}
 	at, _ := o.viewOf(s)
 	all := make([]binding.Object, 0, len(o.items))
 	for _, i := range o.items {

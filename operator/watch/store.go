@@ -224,7 +224,7 @@ func (o *source) put(i *item) {
 	for _, t := range o.subs {
 		// With a filter, only a change of its result counts (S-8).
 		if o.views[t.view].filter == nil || !bytes.Equal(old.results[t.view], i.results[t.view]) {
-			t.sub.push(Change{binding.Modified, o.object(i, t.view, t.sub)})
+			t.sub.push(o, Change{binding.Modified, o.object(i, t.view, t.sub)})
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (o *source) put(i *item) {
 func (o *source) tell(event binding.Event, i *item) {
 	for _, t := range o.subs {
 		if o.here || !t.initial {
-			t.sub.push(Change{event, o.object(i, t.view, t.sub)})
+			t.sub.push(o, Change{event, o.object(i, t.view, t.sub)})
 		}
 	}
 }

@@ -18,6 +18,13 @@ type Change struct {
 	Object binding.Object
 }
 
+// held is an event that waits for Release.
+type held struct {
+	Change
+
+	from *source
+}
+
 // Subscription is what one binding watches.
 type Subscription struct {
 	watcher *Watcher
@@ -35,7 +42,7 @@ type Subscription struct {
 	released bool
 	idle     bool // nobody will ask for what is held
 	stopped  bool
-	held     []Change
+	held     []held
 	end      context.CancelFunc
 	ended    <-chan struct{} // closed by Stop, and at the end of the watcher
 
@@ -67,16 +74,22 @@ func (s *Subscription) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.released = true
-	for _, c := range s.held {
-		s.on(c)
+	for _, one := range s.held {
+		s.on(one.Change)
 	}
 	s.held = nil
 }
 
 // Objects returns what exists now, sorted by namespace and name (S-9).
-func (s *Subscription) Objects() (all []binding.Object) {
+func (s *Subscription) Objects() []binding.Object { return s.objects(false) }
+
+// Show is Objects for the synchronization of a hook. Events that wait for Release and led to what it returns are dropped: the hook
+// would get them after it, with older states.
+func (s *Subscription) Show() []binding.Object { return s.objects(true) }
+
+func (s *Subscription) objects(shown bool) (all []binding.Object) {
 	for _, source := range s.current() {
-		all = append(all, source.objects(s)...)
+		all = append(all, source.objects(s, shown)...)
 	}
 	slices.SortFunc(all, func(a, b binding.Object) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -260,8 +273,15 @@ func once(c chan struct{}) {
 	}
 }
 
+// shown drops the events of a source that wait for Release. The lock of the source is held, so no event comes meanwhile.
+func (s *Subscription) shown(from *source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = slices.DeleteFunc(s.held, func(one held) bool { return one.from == from })
+}
+
 // push delivers an event that the binding asks for, or keeps it until Release.
-func (s *Subscription) push(c Change) {
+func (s *Subscription) push(from *source, c Change) {
 	if !slices.Contains(s.binding.Events, c.Event) {
 		return
 	}
@@ -271,6 +291,6 @@ func (s *Subscription) push(c Change) {
 	case s.released:
 		s.on(c)
 	case !s.idle:
-		s.held = append(s.held, c)
+		s.held = append(s.held, held{c, from})
 	}
 }

@@ -182,6 +182,7 @@ func synced(s *site, subs ...*watch.Subscription) {
 
 func TestWatch(t *testing.T) {
 	s := newSite(t)
+	s.in("what a synchronization shows is no event after it", testShow)
 	s.in("what exists is a snapshot, and what changes is an event", testEvents)
 	s.in("with a filter only its result counts", testFilter)
 	s.in("bindings on the same objects share one list", testShared)
@@ -230,6 +231,30 @@ func testIdle(s *site) {
 	s.until("the object is in the snapshot", func() bool { return names(sub) == "idle/a idle/b" })
 	sub.Release()
 	s.hears(&h, "Added b")
+}
+
+// testShow: events before it are in what it returns, and those after it come.
+func testShow(s *site) {
+	s.apply(namespace("show", "shown: 'yes'") + "---\n" + configMap("show", "a", "x: '1'"))
+	var h heard
+	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, jqFilter: .data.x, namespace: {labelSelector: {matchLabels: {shown: 'yes'}}}"), h.on)
+	synced(s, sub)
+	s.apply(configMap("show", "a", "x: '2'") + "---\n" + configMap("show", "b", "x: '3'"))
+	s.until("the objects are in the snapshot", func() bool { return names(sub) == "show/a show/b" })
+	if _, bytes := sub.Size(); bytes == 0 {
+		s.Error("there is nothing")
+	}
+	shown := sub.Show()
+	if len(shown) != 2 || string(shown[0].Result) != `"2"` {
+		s.Errorf("shown are %v", shown)
+	}
+	s.apply(configMap("show", "a", "x: '4'"))
+	s.remove(configMapRef("show", "b"))
+	s.until("it is gone", func() bool { return names(sub) == "show/a" })
+	s.apply(namespace("show2", "shown: 'yes'") + "---\n" + configMap("show2", "c", "x: '5'"))
+	s.until("the other namespace is there", func() bool { return names(sub) == "show/a show2/c" })
+	sub.Release()
+	s.hears(&h, `Modified a "4"`, `Deleted b "3"`, `Added c "5"`)
 }
 
 func testStopped(s *site) {
