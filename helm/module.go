@@ -1,8 +1,12 @@
 package helm
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // EnabledSuffix ends the key of the flag that switches a module on, such as ingressNginxEnabled.
@@ -11,6 +15,26 @@ const EnabledSuffix = "Enabled"
 // DefinitionPrefixes are the beginnings of names of files in crds/ that an operator leaves out, separated by commas, unless it is told
 // otherwise.
 const DefinitionPrefixes = "doc-,_"
+
+// DefinitionFiles returns the files below crds/ of a module, also in folders there, that hold CustomResourceDefinitions: those that
+// end in .yaml and do not begin with one of the prefixes, which are separated by commas. They are sorted.
+func DefinitionFiles(module, prefixes string) (files []string, err error) {
+	skip := strings.FieldsFunc(prefixes, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	root := filepath.Join(module, "crds") + "/." // a link is followed
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path == root:
+			return nil
+		case err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml":
+			return err
+		}
+		if !slices.ContainsFunc(skip, func(prefix string) bool { return strings.HasPrefix(entry.Name(), prefix) }) {
+			files = append(files, filepath.Clean(path))
+		}
+		return nil
+	})
+	return files, err
+}
 
 // ModuleKey is the key under which a module of addon-operator has its values: its name in camel case, such as ingressNginx for
 // ingress-nginx.

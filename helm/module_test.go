@@ -1,6 +1,9 @@
 package helm_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/helm"
@@ -23,5 +26,36 @@ func TestPartsOfAModuleThatAreItsChart(t *testing.T) {
 		if got := helm.ModuleKey(name); got != want {
 			t.Errorf("the key of %s is %s", name, got)
 		}
+	}
+}
+
+// TestDefinitionsLieBelowCRDs at any depth. The prefixes are a list as people write it, with a space.
+func TestDefinitionsLieBelowCRDs(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"crds/b.yaml", "crds/doc-b.yaml", "crds/_c.yaml", "crds/README.md", "crds/v1/a.yaml", "crds/v1/deep/doc-a.yaml", "crds/v1/deep/z.yaml", "crds/doc-old/x.yaml", "templates/t.yaml"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for prefixes, want := range map[string]string{
+		"doc-,_": "b.yaml doc-old/x.yaml v1/a.yaml v1/deep/z.yaml", "doc-, _": "b.yaml doc-old/x.yaml v1/a.yaml v1/deep/z.yaml", " _ ,\tdoc-,": "b.yaml doc-old/x.yaml v1/a.yaml v1/deep/z.yaml",
+		"": "_c.yaml b.yaml doc-b.yaml doc-old/x.yaml v1/a.yaml v1/deep/doc-a.yaml v1/deep/z.yaml",
+	} {
+		files, err := helm.DefinitionFiles(dir, prefixes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range files {
+			files[i] = strings.TrimPrefix(files[i], filepath.Join(dir, "crds")+"/")
+		}
+		if got := strings.Join(files, " "); got != want {
+			t.Errorf("without %q: %s, want %s", prefixes, got, want)
+		}
+	}
+	if files, err := helm.DefinitionFiles(filepath.Join(dir, "templates"), ""); err != nil || files != nil {
+		t.Errorf("%v, %v", files, err)
 	}
 }

@@ -91,10 +91,10 @@ func (w *work) convergeStatus(out http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.NotStarted:
 		fmt.Fprintln(out, "STARTUP_CONVERGE_NOT_STARTED")
-	case s.Starting != nil:
-		fmt.Fprintf(out, "STARTUP_CONVERGE_IN_PROGRESS: %d tasks\n", *s.Starting)
-	case s.InProgress != nil:
-		fmt.Fprintf(out, "STARTUP_CONVERGE_DONE\nCONVERGE_IN_PROGRESS: %d tasks\n", *s.InProgress)
+	case !s.Started:
+		fmt.Fprintf(out, "STARTUP_CONVERGE_IN_PROGRESS: %d tasks\n", s.Starting)
+	case !s.Waiting:
+		fmt.Fprintf(out, "STARTUP_CONVERGE_DONE\nCONVERGE_IN_PROGRESS: %d tasks\n", s.InProgress)
 	default:
 		fmt.Fprintln(out, "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK")
 	}

@@ -165,7 +165,7 @@ func (f *moduleFlags) options(cluster *rest.Config, namespace string, log *slog.
 		Namespace: namespace, ConfigMap: f.configMap,
 		Releases:         release.NewModules(client, release.ModuleOptions{MaxHistory: history, Timeout: f.helmTimeout}),
 		IgnoreRelease:    f.ignoreRelease,
-		DefinitionLabels: labels, DefinitionPrefixes: strings.Split(f.crdPrefixes, ","),
+		DefinitionLabels: labels, DefinitionPrefixes: f.crdPrefixes,
 	}, nil
 }
 

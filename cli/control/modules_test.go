@@ -103,7 +103,7 @@ func TestAddonOperator(t *testing.T) {
 	if got := get("/status/converge"); got != "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK\n" {
 		t.Errorf("/status/converge: %s", got)
 	}
-	if got := get("/status/converge?output=json"); !strings.Contains(got, `"STARTUP_CONVERGE_IN_PROGRESS": null`) || !strings.Contains(got, `"CONVERGE_WAIT_TASK": true`) {
+	if got := get("/status/converge?output=json"); !strings.Contains(got, `"STARTUP_CONVERGE_IN_PROGRESS": 0`) || !strings.Contains(got, `"CONVERGE_WAIT_TASK": true`) {
 		t.Errorf("/status/converge: %s", got)
 	}
 	testModuleMetrics(t, get("/metrics"))

@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -87,14 +86,11 @@ func (i *Install) giveModules(_ context.Context, args []string, _ io.Writer) err
 func (i *Install) allowDefinitions(role string) (map[string]any, error) {
 	names := map[string]bool{}
 	for _, m := range i.modules() {
-		files, err := filepath.Glob(filepath.Join(i.options.Root, m.info.Dir(), "crds", "*.yaml"))
+		files, err := helm.DefinitionFiles(filepath.Join(i.options.Root, m.info.Dir()), helm.DefinitionPrefixes)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			if slices.ContainsFunc(strings.Split(helm.DefinitionPrefixes, ","), func(prefix string) bool { return strings.HasPrefix(filepath.Base(file), prefix) }) {
-				continue
-			}
 			text, err := regularfile.ReadFile(file)
 			if err != nil {
 				return nil, err

@@ -258,6 +258,40 @@ printf 'no newline'
 	}
 }
 
+// TestRecordOverSeveralLinesIsOne: with LOG_PROXY_HOOK_JSON, upstream joins what jq prints without -c.
+func TestRecordOverSeveralLinesIsOne(t *testing.T) {
+	dir, log := t.TempDir(), &output.Buffer{}
+	path := file(t, dir, "hook.sh", `#!/bin/bash
+echo 'before'
+jq -n '{level: "error", msg: "pretty", list: [1, {a: "}"}], "time": "1999"}'
+echo '{"msg":"two"} {"msg":"on one line"}'
+printf '  {\n\n"msg":\n"with an empty line"}\n'
+printf '{"msg":"parts"'; sleep 0.1; printf ',"n":1}\n'
+printf '{\n"msg": broken\n{"msg":"after a broken one"}\n'
+printf '{\nplain again\n'
+printf '{"msg":"over both",\n' >&2; echo '{"msg":"other stream"}'; echo '"n":2}' >&2
+for i in $(seq 1500); do echo "{\"n\":"; done
+printf '\nlast\n{"msg": "it ends here",\n'
+`)
+	r := hook.Runner{Log: logger(log), JSON: true, TempDir: t.TempDir()}
+	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	const of = " hook=hook.sh output=stdout"
+	for _, want := range []string{
+		"msg=before" + of, "level=ERROR msg=pretty" + of + " proxyJsonLog=true hook_list=\"[1 map[a:}]]\"\n", "msg=two" + of + " proxyJsonLog=true", `msg="on one line"` + of + " proxyJsonLog=true",
+		`msg="with an empty line"` + of + " proxyJsonLog=true", "msg=parts" + of + " proxyJsonLog=true hook_n=1", `msg="\"msg\": broken"` + of, `msg="after a broken one"` + of + " proxyJsonLog=true",
+		`msg="plain again"` + of, `msg="over both" hook=hook.sh output=stderr proxyJsonLog=true hook_n=2`, `msg="other stream"` + of + " proxyJsonLog=true", "msg=last" + of, `msg="{\"msg\": \"it ends here\","` + of,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if got := strings.Count(log.String(), `msg="{\"n\":"`); got != 1500 {
+		t.Errorf("%d of 1500 lines of a record without an end are in the log", got)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	dir := t.TempDir()
 	r := hook.Runner{}

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -32,6 +34,7 @@ type line struct {
 	stream string
 	text   []byte
 	cut    bool
+	held   [][]byte // the lines so far of a record that has not ended
 }
 
 func (l *lines) of(stream string) *line { return &line{lines: l, stream: stream} }
@@ -61,16 +64,79 @@ func (l *line) flush() {
 	if l.log == nil {
 		return
 	}
-	var record map[string]any
-	if l.json && !l.cut && text[0] == '{' && json.Unmarshal(text, &record) == nil {
-		l.pass(record)
+	l.take(text)
+}
+
+// take logs a line, alone or as a part of a record.
+func (l *line) take(text []byte) {
+	if l.json && !l.cut && (l.held != nil || bytes.HasPrefix(bytes.TrimLeft(text, " \t"), []byte("{"))) {
+		l.held = append(l.held, bytes.Clone(text))
+		l.join()
 		return
 	}
+	l.release()
+	l.plain(text)
+}
+
+// end logs what is left at the end of the stream.
+func (l *line) end() {
+	l.flush()
+	l.release()
+}
+
+// plain logs a line that is no record.
+func (l *line) plain(text []byte) {
 	shown := string(bytes.ToValidUTF8(text, []byte("\uFFFD")))
 	if l.cut {
 		shown += "… (cut)"
 	}
 	l.tell(slog.LevelInfo, shown)
+}
+
+// release logs the lines of a record that does not end, or is none.
+func (l *line) release() {
+	for _, text := range l.held {
+		l.plain(text)
+	}
+	l.held = nil
+}
+
+// mostLines is how many lines a record may have.
+const mostLines = 1000
+
+// join logs the records that the lines held are, as upstream does with JSON over several lines, and holds them while a record may go on.
+func (l *line) join() {
+	text := bytes.Join(l.held, []byte("\n"))
+	records, err := decodeRecords(text)
+	switch last := len(l.held) - 1; {
+	case err == nil:
+		for _, record := range records {
+			l.pass(record)
+		}
+		l.held = nil
+	case errors.Is(err, io.ErrUnexpectedEOF) && len(text) <= longestLine && last < mostLines:
+	case last == 0:
+		l.release()
+	default: // another record may begin in the last line
+		text = l.held[last]
+		l.held = l.held[:last]
+		l.release()
+		l.take(text)
+	}
+}
+
+// decodeRecords reads JSON objects, one behind the other.
+func decodeRecords(text []byte) (records []map[string]any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var record map[string]any
+		if err := dec.Decode(&record); errors.Is(err, io.EOF) {
+			return records, nil
+		} else if err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
 }
 
 func (l *line) tell(level slog.Level, message string, more ...slog.Attr) {

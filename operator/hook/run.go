@@ -282,7 +282,7 @@ func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 		defer close(done)
 		_, _ = io.Copy(w, reader)
 		if l, ok := w.(*line); ok {
-			l.flush()
+			l.end()
 		}
 	}()
 	return func() {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/values"
@@ -66,7 +69,24 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 		return fmt.Errorf("ConfigMap %s/%s and values.yaml: %w", o.options.Namespace, o.options.ConfigMap, err)
 	}
 	o.store.use(config)
+	o.tellStrangers(ctx, nil, o.store.strangers(config))
 	return nil
+}
+
+// tellStrangers warns of keys that are of no module, such as mistyped ones. They have no effect.
+func (o *Operator) tellStrangers(ctx context.Context, before, now []string) {
+	if len(now) == 0 || slices.Equal(before, now) {
+		return
+	}
+	known := slices.Sorted(maps.Keys(o.store.modules))
+	hints := make([]string, len(now))
+	for i, key := range now {
+		hints[i] = key
+		if near := diag.Nearest(key, known); near != "" {
+			hints[i] += " (did you mean " + near + "?)"
+		}
+	}
+	o.log.WarnContext(ctx, "the ConfigMap has keys of no module; they have no effect", "configMap", o.configRef().String(), "keys", strings.Join(hints, ", "))
 }
 
 // readAgain is the pause until the ConfigMap is read again after that has failed.
@@ -139,6 +159,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 		return nil
 	}
 	o.store.use(config)
+	o.tellStrangers(ctx, o.store.strangers(before), o.store.strangers(config))
 	o.mu.Lock()
 	started := o.state.number > 0 // otherwise the first reload sees it
 	o.mu.Unlock()

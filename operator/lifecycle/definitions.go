@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/queue"
@@ -40,16 +38,12 @@ func (o *Operator) defineTask(u *unit) *queue.Task {
 }
 
 func (o *Operator) define(ctx context.Context, u *unit) error {
-	files, err := filepath.Glob(filepath.Join(u.Path, "crds", "*.yaml"))
+	files, err := helm.DefinitionFiles(u.Path, o.options.DefinitionPrefixes)
 	if err != nil {
 		return err
 	}
 	var all []*unstructured.Unstructured
 	for _, file := range files {
-		named := func(prefix string) bool { return prefix != "" && strings.HasPrefix(filepath.Base(file), prefix) }
-		if slices.ContainsFunc(o.options.DefinitionPrefixes, named) {
-			continue
-		}
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return err

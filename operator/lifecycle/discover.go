@@ -34,6 +34,8 @@ type plan struct {
 type verdict struct {
 	on  bool
 	why string
+	// said is the reason that its enabled script gave.
+	said string
 }
 
 // discover decides which modules are switched on, and loads the hooks of those that are new. It changes nothing if it fails.
@@ -66,7 +68,9 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 		return nil, err
 	}
 	o.mu.Lock()
+	told := map[*unit]bool{}
 	for u, v := range verdicts {
+		told[u] = u.why == v.why
 		u.enabled, u.why = v.on, v.why
 	}
 	purged := o.purged
@@ -75,6 +79,11 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	o.store.setEnabled(enabled)
 	if !purged {
 		p.purge = o.strangers(known)
+	}
+	for _, u := range o.units {
+		if v := verdicts[u]; v.said != "" && !told[u] {
+			o.log.InfoContext(ctx, "an enabled script gave its reason", "module", u.Name, "enabled", v.on, "reason", v.said)
+		}
 	}
 	o.log.InfoContext(ctx, "modules are discovered", "enabled", strings.Join(enabled, " "))
 	return p, nil
@@ -126,7 +135,7 @@ func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*
 		v := verdict{why: "no flag switches it on"}
 		for _, e := range o.store.found.Extenders {
 			if flag, by := o.store.found.Flag(e, u.Module, flags, config); flag != nil {
-				v = verdict{*flag, fmt.Sprintf("%s says %t", by, *flag)}
+				v = verdict{on: *flag, why: fmt.Sprintf("%s says %t", by, *flag)}
 			}
 			if e != module.ScriptEnabled || !v.on || o.lacks(u, verdicts) != "" {
 				continue
@@ -188,15 +197,18 @@ func (o *Operator) askScript(ctx context.Context, u *unit, before verdict, enabl
 	if err != nil {
 		return before, err
 	}
-	switch text := strings.TrimSpace(string(result.Out[resultFile])); text {
-	case "true":
-		return before, nil
-	case "false":
-		why := "its enabled script says false"
-		if reason := strings.TrimSpace(string(result.Out[reasonFile])); reason != "" {
+	reason := strings.TrimSpace(string(result.Out[reasonFile]))
+	because := func(why string) string {
+		if reason != "" {
 			why += ": " + reason
 		}
-		return verdict{false, why}, nil
+		return why
+	}
+	switch text := strings.TrimSpace(string(result.Out[resultFile])); text {
+	case "true":
+		return verdict{true, because(before.why), reason}, nil
+	case "false":
+		return verdict{false, because("its enabled script says false"), reason}, nil
 	default:
 		return before, fmt.Errorf("hook %s: bad enabled result %q; write true or false to $%s", name, text, resultFile)
 	}

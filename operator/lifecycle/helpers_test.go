@@ -177,7 +177,7 @@ func (s *site) load() (*lifecycle.Operator, error) {
 		},
 		ModulesDir: filepath.Join(s.dir, "modules"), GlobalHooksDir: filepath.Join(s.dir, "global"), DefaultOrder: module.DefaultOrder,
 		Namespace: s.namespace, ConfigMap: "addon-operator", Releases: charts, IgnoreRelease: "operator", HealEvery: s.healEvery,
-		DefinitionLabels: map[string]string{"heritage": "addon-operator"}, DefinitionPrefixes: []string{"doc-", "_"},
+		DefinitionLabels: map[string]string{"heritage": "addon-operator"}, DefinitionPrefixes: "doc-, _,",
 	})
 }
 

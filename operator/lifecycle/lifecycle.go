@@ -55,9 +55,10 @@ type Options struct {
 	HooksChanged func()
 	// IgnoreRelease names a release that is of no module: that of the operator itself.
 	IgnoreRelease string
-	// DefinitionLabels are put on CustomResourceDefinitions of modules. Files in crds/ with these prefixes are left out.
+	// DefinitionLabels are put on CustomResourceDefinitions of modules. Files below crds/ with these prefixes, which
+	// are separated by commas, are left out.
 	DefinitionLabels   map[string]string
-	DefinitionPrefixes []string
+	DefinitionPrefixes string
 }
 
 // Releases are the Helm releases of one namespace.

@@ -148,12 +148,13 @@ func (o *Operator) Monitored(ctx context.Context) (all []Monitor, err error) {
 	return all, nil
 }
 
-// Progress is how far reloads of all modules are, with addon-operator's names (A-37). Numbers are tasks of the main queue.
+// Progress is how far reloads of all modules are, with addon-operator's names (A-37). Numbers are tasks of the main queue, and 0
+// outside of their phase: whoever reads them, adds them.
 type Progress struct {
 	NotStarted bool `json:"STARTUP_CONVERGE_NOT_STARTED"`
-	Starting   *int `json:"STARTUP_CONVERGE_IN_PROGRESS"`
+	Starting   int  `json:"STARTUP_CONVERGE_IN_PROGRESS"`
 	Started    bool `json:"STARTUP_CONVERGE_DONE"`
-	InProgress *int `json:"CONVERGE_IN_PROGRESS"`
+	InProgress int  `json:"CONVERGE_IN_PROGRESS"`
 	Waiting    bool `json:"CONVERGE_WAIT_TASK"`
 }
 
@@ -166,9 +167,9 @@ func (o *Operator) Status() Progress {
 	case !s.started:
 		return Progress{NotStarted: true}
 	case !s.done:
-		return Progress{Starting: &tasks}
+		return Progress{Starting: tasks}
 	case s.running || s.waiting:
-		return Progress{Started: true, InProgress: &tasks}
+		return Progress{Started: true, InProgress: tasks}
 	}
 	return Progress{Started: true, Waiting: true}
 }

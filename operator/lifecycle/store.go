@@ -53,6 +53,17 @@ func (s *store) use(c values.Config) {
 	s.config = c
 }
 
+// strangers are the keys of a configuration that are of no module.
+func (s *store) strangers(c values.Config) (keys []string) {
+	for key := range c.Modules {
+		if s.modules[key] == nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 func (s *store) setEnabled(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,6 +67,8 @@ const valuesFile = "values.yaml"
 // valuesSize bounds it.
 const valuesSize = 4 << 20
 
+var kebabName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
 var folderName = regexp.MustCompile(`^(?:([0-9]+)-)?(.+)$`)
 
 // Find reads the folders of a path list, such as $MODULES_DIR. Of two modules with one name the first counts, and the log gets
@@ -79,6 +81,9 @@ func Find(pathList string, o Options) (*Found, error) {
 	}
 	var errs []error
 	for _, dir := range filepath.SplitList(pathList) {
+		if dir == "" { // as in /modules: or $OTHER:/modules
+			continue
+		}
 		errs = append(errs, f.addFolder(dir, o))
 	}
 	slices.SortStableFunc(f.Modules, func(a, b *Module) int { return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Name, b.Name)) })
@@ -128,6 +133,9 @@ func (f *Found) addFolder(dir string, o Options) error {
 
 func (f *Found) addModule(path string, o Options) error {
 	parts := folderName.FindStringSubmatch(filepath.Base(path))
+	if !kebabName.MatchString(parts[2]) {
+		return fmt.Errorf("module %s: %q is not a kebab name; name the folder with lower-case letters and digits, and single dashes between them, such as 010-cert-manager", path, parts[2])
+	}
 	m := &Module{Name: parts[2], Key: values.Key(parts[2]), Path: path, Order: o.DefaultOrder}
 	if parts[1] != "" {
 		number, err := strconv.ParseInt(parts[1], 10, 32)
@@ -159,7 +167,8 @@ func (f *Found) addModule(path string, o Options) error {
 	return nil
 }
 
-// checkKeys refuses modules that cannot be told apart in values: two with one key, and one whose key another has as its flag.
+// checkKeys refuses modules that cannot be told apart in values: two with one key, one whose key another has as its flag, and one whose key is that
+// of global values.
 func (f *Found) checkKeys() error {
 	var errs []error
 	paths := map[string]string{}
@@ -168,7 +177,10 @@ func (f *Found) checkKeys() error {
 			errs = append(errs, fmt.Errorf("modules %s and %s have the same key %s in values; rename one of them", other, m.Path, m.Key))
 		}
 		paths[m.Key] = m.Path
-		if strings.HasSuffix(m.Key, values.EnabledSuffix) {
+		switch {
+		case m.Key == values.GlobalKey:
+			errs = append(errs, fmt.Errorf("module %s: its key %s is that of global values; rename the module", m.Path, m.Key))
+		case strings.HasSuffix(m.Key, values.EnabledSuffix), strings.HasSuffix(m.Key, values.MaintenanceSuffix):
 			errs = append(errs, fmt.Errorf("module %s: its key %s is that of a flag; rename the module", m.Path, m.Key))
 		}
 	}

@@ -138,10 +138,28 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 		"a section that is false": {map[string]string{"1-a/values.yaml": "a: false"}, "key a: must be a map or a list, not a boolean"},
 		"two with one key":        {map[string]string{"1-module-1/x": "", "2-module1/x": ""}, "have the same key module1"},
 		"a key that is a flag's":  {map[string]string{"1-is-enabled/x": ""}, "its key isEnabled is that of a flag"},
+		"a flag of maintenance":   {map[string]string{"1-x-maintenance/x": ""}, "its key xMaintenance is that of a flag"},
+		"the key of globals":      {map[string]string{"001-global/x": ""}, "its key global is that of global values"},
+		"the key, no number":      {map[string]string{"global/x": ""}, "its key global is that of global values"},
+		"upper case":              {map[string]string{"1-Ingress/x": ""}, `/1-Ingress: "Ingress" is not a kebab name`},
+		"camel case":              {map[string]string{"1-certManager/x": ""}, "is not a kebab name"},
+		"an underscore":           {map[string]string{"1-cert_manager/x": ""}, "is not a kebab name"},
+		"a dot":                   {map[string]string{"cert.manager/x": ""}, "is not a kebab name"},
+		"a space":                 {map[string]string{"1-cert manager/x": ""}, "is not a kebab name"},
+		"two dashes":              {map[string]string{"1-cert--manager/x": ""}, "is not a kebab name"},
+		"a dash at the end":       {map[string]string{"1-cert-/x": ""}, "is not a kebab name"},
+		"a dash at the beginning": {map[string]string{"1--cert/x": ""}, "is not a kebab name"},
+		"another alphabet":        {map[string]string{"1-мodule/x": ""}, "is not a kebab name"},
 		"a number too large":      {map[string]string{"99999999999-a/x": ""}, "the number 99999999999 is too large"},
 	} {
 		if _, err := module.Find(tree(t, c.files), module.Options{DefaultOrder: module.DefaultOrder}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, empty := range map[string]string{"at the end": "%s:", "at the beginning": ":%s", "in the middle": "%s::%[1]s"} {
+		found, err := module.Find(fmt.Sprintf(empty, tree(t, map[string]string{"1-a-b-c/x": "", "2-module-1/x": "", "3-2fa/x": ""})), module.Options{DefaultOrder: module.DefaultOrder})
+		if err != nil || names(found) != "a-b-c module-1 2fa" {
+			t.Errorf("an empty part %s: %v", name, err)
 		}
 	}
 	if _, err := module.Find("/nowhere", module.Options{DefaultOrder: module.DefaultOrder}); err == nil || err.Error() != "path '/nowhere' does not exist" {

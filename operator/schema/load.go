@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -88,6 +90,9 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if plain == nil {
+		return nil, nil // the file has nothing but comments
+	}
 	l.nodes = 0
 	full, err := l.resolve(file, plain, nil)
 	if err != nil {
@@ -98,6 +103,9 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 		return nil, fmt.Errorf("%s: is no schema", file)
 	}
 	delete(plain, "definitions")
+	if err := checkWords(plain, ""); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	forbidUnknown(plain, true)
 	if forHelm {
 		if err := requireForHelm(plain, ""); err != nil {
@@ -139,19 +147,56 @@ func (l *loader) read(file string) (map[string]any, error) {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
 	var plain map[string]any
-	if err := json.Unmarshal(asJSON, &plain); err != nil || plain == nil {
+	if err := json.Unmarshal(asJSON, &plain); err != nil {
 		return nil, errors.New("is no mapping")
 	}
 	l.files[file] = plain // before x-extend, so that a circle of them ends
 	if extend, ok := plain["x-extend"].(map[string]any); ok {
 		name, _ := extend["schema"].(string)
+		if name == "" {
+			return plain, nil // it names nothing to extend
+		}
 		base, err := l.read(name)
+		if errors.Is(err, fs.ErrNotExist) && name == configFile {
+			return plain, nil // a module may have no values for administrators
+		}
 		if err != nil {
 			return nil, fmt.Errorf("x-extend.schema %q: %w", name, err)
 		}
 		merge(plain, base)
 	}
 	return plain, nil
+}
+
+// checkWords finds types that do not exist and patterns that are none. The validator would take every value for valid, or fail with each.
+func checkWords(schema map[string]any, path string) error {
+	var errs []error
+	words, ok := schema["type"].([]any)
+	if text, one := schema["type"].(string); one {
+		words, ok = []any{text}, true
+	}
+	if _, given := schema["type"]; given && !ok {
+		errs = append(errs, fmt.Errorf("%stype: must be the name of a type, or a list of them", path))
+	}
+	for _, word := range words {
+		if text, _ := word.(string); !slices.Contains(typeNames(), text) {
+			errs = append(errs, fmt.Errorf("%stype: %v is no type; %s", path, word, diag.DidYouMean(text, typeNames(), "known: ")))
+		}
+	}
+	pattern := func(key, text string) {
+		if _, err := regexp.Compile(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s%s: %w", path, key, err))
+		}
+	}
+	if text, ok := schema["pattern"].(string); ok {
+		pattern("pattern", text)
+	}
+	all, _ := schema["patternProperties"].(map[string]any)
+	for _, text := range slices.Sorted(maps.Keys(all)) {
+		pattern("patternProperties", text)
+	}
+	below(schema, func(key string, part map[string]any) { errs = append(errs, checkWords(part, path+key+".")) })
+	return errors.Join(errs...)
 }
 
 // merge adds to a schema what the schema that it extends has. Its own entries win.

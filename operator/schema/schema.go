@@ -174,6 +174,7 @@ func below(schema map[string]any, visit func(key string, part map[string]any)) {
 		}
 	}
 	one("additionalProperties", schema["additionalProperties"])
+	one("not", schema["not"])
 	one("items", schema["items"])
 	for _, key := range []string{"items", "allOf", "anyOf", "oneOf"} {
 		all, _ := schema[key].([]any)

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -305,6 +306,16 @@ func TestMistakesInSchemas(t *testing.T) {
 		"a reference to the web": {"properties: {a: {$ref: 'https://example.org/a.yaml'}}\n", "from their folder only"},
 		"a missing base":         {"x-extend: {schema: nothing.yaml}\n", `x-extend.schema "nothing.yaml"`},
 		"a circle of bases":      {"x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {a: {$ref: 'config-values.yaml'}}\n", "circular"},
+		"a mistyped type":        {"type: object\nproperties: {a: {type: strng}}\n", `config-values.yaml: a.type: strng is no type; did you mean "string"?`},
+		"a type in a list":       {"properties: {a: {type: [strin, 'null']}}\n", "a.type: strin is no type"},
+		"a type in items":        {"properties: {a: {type: array, items: {type: strng}}}\n", "a.items.type: strng is no type"},
+		"a type in anyOf":        {"properties: {a: {anyOf: [{type: int}, {type: string}]}}\n", "a.anyOf[0].type: int is no type"},
+		"a type of a definition": {"definitions: {d: {type: bool}}\nproperties: {a: {$ref: '#/definitions/d'}}\n", "a.type: bool is no type"},
+		"a type of the root":     {"type: map\n", "config-values.yaml: type: map is no type"},
+		"a type in not":          {"properties: {a: {not: {type: strng}}}\n", "a.not.type: strng is no type"},
+		"a type that is a map":   {"properties: {a: {type: {a: b}}}\n", "a.type: must be the name of a type, or a list of them"},
+		"a pattern that is none": {"properties: {a: {type: string, pattern: '['}}\n", "a.pattern: error parsing regexp"},
+		"a pattern of keys":      {"properties: {a: {patternProperties: {'(': {type: string}}}}\n", "a.patternProperties: error parsing regexp"},
 	} {
 		if _, err := load(t, map[string]string{"config-values.yaml": c.text}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -323,6 +334,28 @@ func TestMistakesInSchemas(t *testing.T) {
 	set, err := schema.Load("/nowhere")
 	if err != nil || set.Check(schema.HelmValues, "m", map[string]any{"any": 1}, nil) != nil {
 		t.Errorf("without schemas: %v", err)
+	}
+}
+
+// TestNothingToExtendIsNoMistake: a module without values for administrators has no config-values.yaml, or one with nothing but comments. Upstream
+// takes the schema as it is then.
+func TestNothingToExtendIsNoMistake(t *testing.T) {
+	const values = "x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {b: {type: integer}}\n"
+	for name, files := range map[string]map[string]string{
+		"no file": {"values.yaml": values}, "an empty file": {"values.yaml": values, "config-values.yaml": ""}, "comments": {"values.yaml": values, "config-values.yaml": "# none\n---\n"},
+		"no name": {"values.yaml": strings.Replace(values, "{schema: config-values.yaml}", "{}", 1)}, "null": {"values.yaml": strings.Replace(values, "config-values.yaml", "null", 1)},
+	} {
+		set, err := load(t, files)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := errors.Join(set.Check(schema.ConfigValues, "k", map[string]any{"any": 1}, nil), set.Check(schema.HelmValues, "k", map[string]any{"b": 1}, nil)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if set.Check(schema.Values, "k", map[string]any{"b": "x"}, nil) == nil || set.Check(schema.Values, "k", map[string]any{"c": 1}, nil) == nil {
+			t.Errorf("%s: the schema has no effect", name)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ type ModuleConfig struct {
 	Unmanaged bool
 }
 
-var camelCase = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+var camelCase = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9]*$`)
 
 // ReadConfig reads the data of a ConfigMap (A-12). Its error names every key that is wrong.
 func ReadConfig(data map[string]string) (Config, error) {

@@ -236,8 +236,8 @@ func TestMistakesInAConfigMapNameTheKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	config, err := values.ReadConfig(map[string]string{"oneMaintenance": "noresourcereconciliation", "global": "", "two": "[1]", "three": "false"})
-	if err != nil || !config.Modules["one"].Unmanaged || config.Global != nil || *config.Modules["three"].Enabled {
+	config, err := values.ReadConfig(map[string]string{"oneMaintenance": "noresourcereconciliation", "global": "", "two": "[1]", "three": "false", "2fa": "a: 1"})
+	if err != nil || !config.Modules["one"].Unmanaged || config.Global != nil || config.Modules["2fa"].Values == nil || *config.Modules["three"].Enabled {
 		t.Errorf("%+v, %v", config, err)
 	}
 }
