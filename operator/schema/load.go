@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -142,12 +141,15 @@ func (l *loader) read(file string) (map[string]any, error) {
 	if len(data) > fileSize {
 		return nil, fmt.Errorf("larger than %d MiB", fileSize>>20)
 	}
-	asJSON, err := yaml.YAMLToJSON(data)
+	document, err := decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
-	var plain map[string]any
-	if err := json.Unmarshal(asJSON, &plain); err != nil {
+	if document, err = plainOf(document); err != nil {
+		return nil, fmt.Errorf("not YAML: %w", err)
+	}
+	plain, ok := document.(map[string]any)
+	if !ok && document != nil {
 		return nil, errors.New("is no mapping")
 	}
 	l.files[file] = plain // before x-extend, so that a circle of them ends

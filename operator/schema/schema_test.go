@@ -359,6 +359,40 @@ func TestNothingToExtendIsNoMistake(t *testing.T) {
 	}
 }
 
+// TestWordsOfSchemasAreText: on and off are words of an enum and names of properties, as upstream's YAML has them, and not true and false.
+func TestWordsOfSchemasAreText(t *testing.T) {
+	set, err := load(t, map[string]string{"config-values.yaml": `
+type: object
+properties:
+  mode: &word {type: string, enum: [on, off, y], default: off}
+  since: {type: string, default: 2020-01-02}
+  on: {type: boolean, default: true}
+  404: {type: integer, default: 010}
+  other: *word
+  more: {<<: *word, default: y}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := set.Default(schema.ConfigValues, map[string]any{})
+	if err := set.Check(schema.ConfigValues, "k", got, nil); err != nil {
+		t.Error(err)
+	}
+	if text := fmt.Sprint(got); text != "map[404:8 mode:off more:y on:true other:off since:2020-01-02]" {
+		t.Error(text)
+	}
+	if err := set.Check(schema.ConfigValues, "k", map[string]any{"mode": "true"}, nil); err == nil {
+		t.Error("the enum has no effect")
+	}
+	bomb := "a0: &a0 [x]\n"
+	for i := 1; i < 30; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
+	}
+	if _, err := load(t, map[string]string{"values.yaml": bomb}); err == nil {
+		t.Error("aliases that double are filled in")
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("type: object\nproperties: {a: {type: string, default: x}, l: {type: array, items: {type: object, properties: {b: {type: integer}}}}}\n"), []byte(`{"a":1,"l":[{"b":2}]}`))
 	f.Add([]byte("x-extend: {schema: values.yaml}\nallOf: [{$ref: '#/properties/a'}]\nproperties: {a: {pattern: '(', type: string}}\n"), []byte(`{"a":"x"}`))
