@@ -42,8 +42,10 @@ func rules() []rule {
 			why: "these releases do not work with Weave", fix: "use containerd 1.6.5 or later"},
 
 		removed("calico", "3.9.2", "1.22", "use another pod network, such as flannel"),
+		removed("certManager", "1.5", "1.22", "use cert-manager 1.5 or later"),
 		removed("contour", "1.7.1", "1.22", "use Contour 1.7.1 or later"),
 		removed("longhorn", "1.4", "1.25", "use Longhorn 1.4 or later, or OpenEBS"),
+		removed("metricsServer", "0.4", "1.22", "use Metrics Server 0.4 or later"),
 		removed("openebs", "2.12.9", "1.22", "use OpenEBS 2.12.9 or later"),
 		removed("prometheus", "0.59.1", "1.25", "use Prometheus 0.59.1 or later"),
 		removed("rook", "1.9.11", "1.25", "use Rook 1.9.11 or later"),

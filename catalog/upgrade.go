@@ -34,8 +34,8 @@ func (c Change) String() string {
 
 // printable is a value on one line, cut to a readable length.
 func printable(value string) string {
-	if len(value) > 60 || strings.ContainsAny(value, "\n\r\t") {
-		return fmt.Sprintf("%.60q", value)
+	if len(value) > 200 || strings.ContainsAny(value, "\n\r\t") {
+		return fmt.Sprintf("%.200q", value)
 	}
 	return value
 }
@@ -121,7 +121,11 @@ func (u *upgrade) remove(key, why string) (removed spec.AddOn) {
 	at := u.at(key)
 	removed = u.installer.AddOns[at]
 	u.installer.AddOns = slices.Delete(u.installer.AddOns, at, at+1)
-	u.change(removed.Pos, key, cmp.Or(removed.Version, "without a version"), "", why)
+	was := cmp.Or(removed.Version, "without a version")
+	if options := slices.Sorted(maps.Keys(removed.Options)); len(options) > 0 {
+		was += " with " + strings.Join(options, ", ")
+	}
+	u.change(removed.Pos, key, was, "", why)
 	return removed
 }
 

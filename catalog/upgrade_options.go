@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/spec"
@@ -64,7 +65,7 @@ func (u *upgrade) needs() {
 	}
 }
 
-// idle leaves out options without effect.
+// idle leaves out options without effect, and then sections without options.
 func (u *upgrade) idle() {
 	for _, o := range u.installer.Idle() {
 		key, option, _ := strings.Cut(o.Name, ".")
@@ -76,4 +77,5 @@ func (u *upgrade) idle() {
 		delete(options, option)
 		u.change(o.Pos, o.Name, value, "", "it has no effect; "+o.Hint)
 	}
+	u.installer.Sections = slices.DeleteFunc(u.installer.Sections, func(s spec.Section) bool { return len(s.Options) == 0 })
 }

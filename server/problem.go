@@ -46,7 +46,7 @@ func asProblem(err error) *Problem {
 	case errors.As(err, &large):
 		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is larger than %d KiB; send less", large.Limit>>10))
 	case errors.As(err, &findings):
-		p = problem(http.StatusUnprocessableEntity, "the Installer has mistakes: "+findings.Error())
+		p = problem(http.StatusUnprocessableEntity, "the Installer has mistakes: "+findings.Error()+"\n'sealift spec upgrade FILE' writes the nearest one that works")
 		p.Findings = findings
 		return p
 	case isUnknown(err):

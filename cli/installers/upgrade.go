@@ -65,7 +65,9 @@ func (a commands) upgradeSpec(ctx context.Context, path, from, format string) er
 		}
 		versions = func(name string) ([]string, error) { return packages.Source{Store: opened}.Versions(ctx, name) }
 	}
-	result := upgraded{Changes: []catalog.Change{}, Read: slices.Concat([]diag.Finding{}, lost, old.Migrated), Remain: []diag.Finding{}}
+	var read diag.List
+	read.Add(slices.Concat(lost, old.Migrated)...)
+	result := upgraded{Changes: []catalog.Change{}, Read: slices.Concat([]diag.Finding{}, read.Findings()), Remain: []diag.Finding{}}
 	i, changes, err := catalog.Upgrade(old, versions)
 	if err != nil {
 		return err
