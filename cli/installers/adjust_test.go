@@ -51,6 +51,35 @@ func TestForeignWordsAreNoted(t *testing.T) {
 	}
 }
 
+// These are all words of kURL's install.sh (kURL §2.3).
+func TestEveryWordOfKurlIsTaken(t *testing.T) {
+	const words = `airgap ha control-plane kubernetes-master-address=10.0.0.1:6443 kubeadm-token=a kubeadm-token-ca-hash=sha256:0 cert-key=0 kubernetes-version=v1.36.3
+		kubernetes-load-balancer-use-first-primary load-balancer-address=10.0.0.9:6443 ekco-enable-internal-load-balancer public-address=1.2.3.4 private-address=10.0.0.1 ipv6
+		kurl-registry-ip=10.96.0.9 docker-registry-ip=10.96.0.9 ekco-address=10.0.0.1 ekco-auth-token=x primary-host=10.0.0.1 secondary-host=10.0.0.2 secondary-host=10.0.0.3
+		additional-no-proxy-addresses=a,b labels=a=b,c=d container-log-max-size=1Mi container-log-max-files=3 kubernetes-max-pods-per-node=50 kubernetes-cis-compliance
+		kubernetes-cluster-name=red kubernetes-init-ignore-preflight-errors=x kubernetes-upgrade-ignore-preflight-errors=x aws-exclude-storage-class velero-restic-timeout=1h
+		velero-server-flags=--a=b,--c app-version-label=1 kurl-install-directory=/data host-preflight-ignore host-preflight-enforce-warnings exclude-builtin-host-preflights
+		exclude-builtin-preflights dismiss-host-packages-preflight preflight-ignore preflight-ignore-warnings skip-system-package-install preserve-docker-config
+		preserve-firewalld-config preserve-iptables-config preserve-selinux-config ignore-remote-load-images-prompt ignore-remote-upgrade-prompt
+		storage-migration-ready-timeout=10m yes auto-upgrades-enabled force-reapply-addons`
+	for name, text := range map[string]string{"all add-ons": "  kubernetes: {version: 1.36.3}\n  ekco: {version: 1}\n  velero: {version: 1}\n  aws: {version: 1}\n  kotsadm: {version: 1}\n  registry: {version: 1}\n", "Kubernetes alone": "  kubernetes: {version: 1.36.3}\n"} {
+		i, err := spec.Parse("i", strings.NewReader("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nspec:\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := Adjustment{notes: new(bytes.Buffer)}
+		yes := j.Take(strings.Fields(words))
+		changed, err := j.Apply(i)
+		if err != nil || !yes || j.Folder != "/data" {
+			t.Errorf("%s: yes %v, folder %s, %v", name, yes, j.Folder, err)
+			continue
+		}
+		if got := changed.AddOn("kubernetes"); got.Version != "1.36.3" || got.Options["clusterName"] != "red" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestKurlsInstallDirectoryIsTheInstallRoot(t *testing.T) {
 	for name, row := range map[string]struct{ root, word, want string }{
 		"neither":             {node.DefaultRoot, "", node.DefaultRoot},

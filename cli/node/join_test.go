@@ -87,7 +87,7 @@ func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
 // kURL prints these words in its join commands.
 func TestJoinIgnoresWordsWithoutEffect(t *testing.T) {
 	var o joinOptions
-	if err := o.take(strings.Fields(given + "ekco-address=10.0.0.1 ekco-auth-token=x storage-migration-ready-timeout=10m preflight-ignore-warnings dismiss-host-packages-preflight")); err != nil {
+	if err := o.take(strings.Fields(given + "ekco-address=10.0.0.1 ekco-auth-token=x storage-migration-ready-timeout=10m preflight-ignore-warnings dismiss-host-packages-preflight ipv6")); err != nil {
 		t.Fatal(err)
 	}
 	if len(o.ignored) != 5 {

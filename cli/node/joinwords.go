@@ -61,6 +61,7 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 		"control-plane":    func() { o.primary = true },
 		installers.WordYes: func() { o.yes = true },
 		"airgap":           func() {}, // nothing comes from elsewhere in any case
+		"ipv6":             func() {}, // kURL prints it for hosts that join; the cluster has its kind of addresses
 	}
 	for _, word := range append(installers.IdleWords(), "ignore-remote-load-images-prompt", "ignore-remote-upgrade-prompt") {
 		switches[word] = func() {}
