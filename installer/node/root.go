@@ -46,7 +46,7 @@ func rootNames() []string {
 func stateNames() []string {
 	return []string{
 		runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, shelfName, snapshotsName, quiescedName,
-		volumesName, loadBalancerName, temporaryName + "*",
+		volumesName, loadBalancerName, acceptedName, temporaryName + "*",
 		"upgrade-*.etcd", // of an earlier Sealift
 	}
 }
@@ -145,35 +145,42 @@ func LeftMount(name string) baseline.Left {
 }
 
 // SweepState removes what Sealift keeps in the state folder of a marked root, and then the folders themselves where nothing is
-// left in them. The mark goes last: a reset that is killed before that finds it again.
-func SweepState(root string, removeJournal func() error) error {
+// left in them. The mark goes last: a reset that is killed before that finds it again. It returns the paths that it left in the state
+// folder.
+func SweepState(root string, removeJournal func() error) (left []baseline.Left, err error) {
 	state := StateDir(root)
 	entries, err := os.ReadDir(state)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := removeJournal(); err != nil { // without it, a reset that is killed here goes by what the rest of the folder says
-		return err
+		return nil, err
 	}
 	for _, e := range entries {
 		if matches(e.Name(), stateNames()...) {
 			if _, err := mounts.Empty(filepath.Join(state, e.Name()), false); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	if err := files.SweepAll(state); err != nil {
-		return err
+		return nil, err
 	}
 	if err := files.Remove(filepath.Join(state, markName)); err != nil {
-		return err
+		return nil, err
+	}
+	if entries, err = os.ReadDir(state); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		left = append(left, baseline.Left{What: filepath.Join(state, e.Name()), Why: "did not come with sealift, and is kept"})
 	}
 	for _, folder := range []string{state, root} {
 		if err := removeIfEmpty(folder); err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // removeIfEmpty removes a folder that is empty and no mount point.

@@ -105,7 +105,8 @@ func Sweep(o Options) (err error) {
 	if _, err := node.SweepRoot(o.Root); err != nil {
 		return err
 	}
-	return node.SweepState(o.Root, journal.Remove)
+	_, err = node.SweepState(o.Root, journal.Remove)
+	return err
 }
 
 // Close gives the node free.
@@ -185,7 +186,8 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	if err != nil {
 		return r.left, fmt.Errorf("compare the host with what it was: %w", err)
 	}
-	return r.left, r.finish(now)
+	err = r.finish(now)
+	return r.left, err
 }
 
 // finish says what is left, and removes what remembers the install, unless that is needed again.
@@ -210,7 +212,9 @@ func (r *Reset) removeRoot() error {
 			return err
 		}
 	}
-	return node.SweepState(r.options.Root, r.journal.Remove)
+	left, err = node.SweepState(r.options.Root, r.journal.Remove)
+	r.left = append(r.left, left...)
+	return err
 }
 
 // explain adds differences that no step has explained. What comes and goes by itself is not worth a line.
