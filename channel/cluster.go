@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
 )
@@ -66,8 +66,24 @@ func named(kind kube.Ref, name string) kube.Ref {
 	return kind
 }
 
-// Installed reads what is recorded of every add-on, sorted by namespace and name: first those that others own.
+// Installed reads what is recorded of every add-on, sorted by namespace and name: first those that others own. If the user may not
+// read who owns add-ons, that is logged, and those of others are missing.
 func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
+	found, err := c.recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := c.owners(ctx)
+	if apierrors.IsForbidden(err) {
+		c.unread(ctx, "who owns an add-on; add-ons of the installer are missing here", err)
+	} else if err != nil {
+		return nil, err
+	}
+	return withOwners(found, owners), nil
+}
+
+// recorded reads what channels have recorded.
+func (c *Cluster) recorded(ctx context.Context) ([]Installed, error) {
 	objects, err := c.engine.Metadata(ctx, namespaces)
 	if err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
@@ -91,6 +107,11 @@ func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
 			found = append(found, Installed{Namespace: ns.Name, Name: name, Record: r})
 		}
 	}
+	return found, nil
+}
+
+// owners reads who owns which add-on. Records that cannot be understood are logged.
+func (c *Cluster) owners(ctx context.Context) ([]addon.Record, error) {
 	owners, err := c.recordsOf().List(ctx)
 	if len(owners) == 0 && err != nil {
 		return nil, err
@@ -98,35 +119,63 @@ func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
 	if err != nil {
 		c.log.WarnContext(ctx, "who owns an add-on cannot be read", "error", err)
 	}
-	found = withOwners(found, owners)
-	slices.SortFunc(found, func(a, b Installed) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return found, nil
+	return owners, nil
+}
+
+// unread tells what a user with few rights does not see.
+func (c *Cluster) unread(ctx context.Context, what string, err error) {
+	c.log.WarnContext(ctx, "you may not read "+what, "error", err)
 }
 
 // Plan decides what the entries of some channels, in their order, mean for the cluster. The add-ons of adopt, by name or
 // namespace/name, are adopted again although they were released.
 func (c *Cluster) Plan(ctx context.Context, entries []Entry, adopt ...string) (Plan, error) {
+	return c.plan(ctx, entries, adopt, func(_ string, err error) error { return err })
+}
+
+// Preview is Plan for somebody who changes nothing, and may have few rights: what they may not read is logged, and the plan does without it.
+func (c *Cluster) Preview(ctx context.Context, entries []Entry, adopt ...string) (Plan, error) {
+	return c.plan(ctx, entries, adopt, func(what string, err error) error {
+		if !apierrors.IsForbidden(err) {
+			return err
+		}
+		c.unread(ctx, what, err)
+		return nil
+	})
+}
+
+// plan makes a plan. It does without what cannot be read if forgive returns no error.
+func (c *Cluster) plan(ctx context.Context, entries []Entry, adopt []string, forgive func(what string, err error) error) (Plan, error) {
 	version, err := c.engine.Version(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
-	records, err := c.Installed(ctx)
+	records, err := c.recorded(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
-	plan, err := NewPlan(entries, version, records, adopt...)
+	owners, unknown := c.owners(ctx)
+	if unknown != nil {
+		if err := forgive("who owns an add-on; the installer may own some that a channel would install", unknown); err != nil {
+			return Plan{}, err
+		}
+	}
+	plan, err := NewPlan(entries, version, withOwners(records, owners), adopt...)
 	if err != nil {
 		return plan, err
 	}
 	for i := range plan.Addons {
 		d := &plan.Addons[i]
+		if unknown != nil && d.Action == Install {
+			d.Reason = "no channel has installed it; who else owns it is not known"
+		}
 		if !d.Entry.NeedsPKI {
 			continue
 		}
 		if d.PKI, err = c.lacksKeys(ctx, d.Entry.Name); err != nil {
-			return plan, err
+			if err := forgive("whether add-on "+d.Entry.Name+" has its CA", err); err != nil {
+				return plan, err
+			}
 		}
 		if d.PKI && d.Action == Keep {
 			d.Action, d.Reason = Issue, d.Reason+"; its CA is missing"

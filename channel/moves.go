@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/kube"
@@ -22,7 +23,7 @@ func (m Move) String() string {
 }
 
 // Moves says which objects a plan moves from one add-on to another. It reads the manifests of the add-ons to update. If one
-// cannot be read, Apply reports it.
+// cannot be read, Apply reports it. If the user may not read the objects, that is logged.
 func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, error) {
 	p := newPass(c, source, plan, ApplyOptions{})
 	var all []*unstructured.Unstructured
@@ -38,6 +39,10 @@ func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, 
 		return nil, nil
 	}
 	holders, err := c.engine.Holders(ctx, all)
+	if apierrors.IsForbidden(err) {
+		c.unread(ctx, "which objects would move from one add-on to another", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

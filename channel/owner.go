@@ -82,7 +82,7 @@ func deref(version *string) string {
 	return *version
 }
 
-// withOwners adds to what channels have recorded who else owns an add-on, and who owned it before.
+// withOwners adds to what channels have recorded who else owns an add-on, and who owned it before. It sorts all by namespace and name.
 func withOwners(found []Installed, owners []addon.Record) []Installed {
 	for _, r := range owners {
 		namespace, name := "", r.Name
@@ -103,6 +103,9 @@ func withOwners(found []Installed, owners []addon.Record) []Installed {
 			found[at].Former = strings.TrimSpace(former.Owner.String() + " " + former.Version)
 		}
 	}
+	slices.SortFunc(found, func(a, b Installed) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return found
 }
 

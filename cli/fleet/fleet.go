@@ -64,10 +64,12 @@ func (f *hubFlags) connect() (*rest.Config, client.Client, error) {
 	return cfg, c, err
 }
 
-func (f *hubFlags) view() (view.View, error) {
+// view reads the hub as far as the user may.
+func (f *hubFlags) view(a commands) (view.View, error) {
 	_, c, err := f.connect()
 	if err != nil {
 		return view.View{}, err
 	}
-	return view.View{Reader: scene.Reader{Reader: c, Mapper: c.RESTMapper()}, Namespace: f.namespace, Now: time.Now}, nil
+	note := func(what string, err error) { a.Log.Warn("you may not read "+what, "error", err) }
+	return view.View{Reader: scene.Reader{Reader: view.Limited(c, note), Mapper: c.RESTMapper()}, Namespace: f.namespace, Now: time.Now, Note: note}, nil
 }

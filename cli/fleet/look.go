@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,7 +37,7 @@ func (a commands) table(lines ...string) error {
 // ago says how long ago something was.
 func ago(t time.Time) string {
 	if t.IsZero() {
-		return "never"
+		return "unknown"
 	}
 	return time.Since(t).Round(time.Second).String() + " ago"
 }
@@ -50,7 +51,7 @@ func (a commands) clustersCommand() *cobra.Command {
 		Example: "  sealift fleet clusters\n  sealift fleet clusters -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := f.view()
+			v, err := f.view(a)
 			if err != nil {
 				return err
 			}
@@ -60,7 +61,10 @@ func (a commands) clustersCommand() *cobra.Command {
 			}
 			lines := []string{"NAME\tAVAILABLE\tSEEN\tVERSION\tSET\tADD-ONS\t"}
 			for _, c := range list {
-				kind := ""
+				kind, addOns := "", strconv.Itoa(c.AddOns)
+				if c.AddOns < 0 {
+					addOns = "unknown"
+				}
 				switch {
 				case c.Carried:
 					kind = "carried"
@@ -69,7 +73,7 @@ func (a commands) clustersCommand() *cobra.Command {
 				case c.Occasional:
 					kind = "occasional"
 				}
-				lines = append(lines, plaintext.Row("%s\t%s\t%s\t%s\t%s\t%d\t%s", c.Name, c.Available, ago(c.LastSeen), cmp.Or(c.Version, "-"), cmp.Or(c.Set, "-"), c.AddOns, kind))
+				lines = append(lines, plaintext.Row("%s\t%s\t%s\t%s\t%s\t%s\t%s", c.Name, c.Available, ago(c.LastSeen), cmp.Or(c.Version, "-"), cmp.Or(c.Set, "-"), addOns, kind))
 			}
 			return a.table(lines...)
 		},
@@ -96,7 +100,7 @@ func (a commands) statusCommand() *cobra.Command {
 		Example: "  sealift fleet status\n  sealift fleet status hello -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := f.view()
+			v, err := f.view(a)
 			if err != nil {
 				return err
 			}
@@ -169,7 +173,7 @@ its configurations as they would be; the rest is taken from the hub.`,
 			if err != nil {
 				return err
 			}
-			v, err := f.view()
+			v, err := f.view(a)
 			if err != nil {
 				return err
 			}
@@ -303,7 +307,7 @@ func (a commands) whyCommand() *cobra.Command {
 			if cluster == "" {
 				return app.UsageError("name the cluster with --cluster")
 			}
-			v, err := f.view()
+			v, err := f.view(a)
 			if err != nil {
 				return err
 			}

@@ -292,7 +292,11 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 	if err != nil {
 		return err
 	}
-	plan, err := cluster.Plan(ctx, entries, o.adopt...)
+	decide := cluster.Preview
+	if o.yes {
+		decide = cluster.Plan
+	}
+	plan, err := decide(ctx, entries, o.adopt...)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (a commands) channelPlan(ctx context.Context, channels []string, o channelP
 	} else {
 		var cluster *channel.Cluster
 		if cluster, err = a.newCluster(o.kubeconfig); err == nil {
-			plan, err = cluster.Plan(ctx, entries, o.adopt...)
+			plan, err = cluster.Preview(ctx, entries, o.adopt...)
 		}
 		if err == nil {
 			plan.Moves, err = cluster.Moves(ctx, source, plan)

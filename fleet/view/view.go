@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,8 @@ type View struct {
 	// Namespace has the hub's own objects.
 	Namespace string
 	Now       func() time.Time
+	// Note is told what the user may not read and is left out. Nil tells nobody.
+	Note func(what string, err error)
 }
 
 // Cluster is a cluster of the fleet.
@@ -39,7 +42,7 @@ type Cluster struct {
 	LastSeen   time.Time `json:"lastSeen,omitzero"`
 	Version    string    `json:"version,omitempty"`
 	Set        string    `json:"set,omitempty"`
-	AddOns     int       `json:"addOns"`
+	AddOns     int       `json:"addOns"` // -1 if the user may not read them
 	Occasional bool      `json:"occasional,omitempty"`
 	Carried    bool      `json:"carried,omitempty"`
 	// Asleep says that an occasional cluster is out of contact since LastSeen.
@@ -54,8 +57,12 @@ func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
 		return nil, fmt.Errorf("read the clusters: %w", err)
 	}
 	var addOns ocm.List[ocm.ManagedClusterAddOn]
-	if err := v.List(ctx, &addOns); err != nil {
-		return nil, fmt.Errorf("read the add-ons of the clusters: %w", err)
+	hidden := v.List(ctx, &addOns)
+	if hidden != nil && (v.Note == nil || !apierrors.IsForbidden(hidden)) {
+		return nil, fmt.Errorf("read the add-ons of the clusters: %w", hidden)
+	}
+	if hidden != nil {
+		v.Note("the add-ons of clusters", hidden)
 	}
 	count := make(map[string]int)
 	for _, a := range addOns.Items {
@@ -67,6 +74,9 @@ func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
 		row := Cluster{
 			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: cmp.Or(c.Labels[ocm.ClusterSetLabel], ocm.DefaultClusterSet),
 			AddOns: count[c.Name], Occasional: scene.IsOccasional(c), Carried: scene.IsCarried(c), Asleep: scene.IsAsleep(c),
+		}
+		if hidden != nil {
+			row.AddOns = -1
 		}
 		if state := meta.FindStatusCondition(c.Status.Conditions, scene.Available); state != nil {
 			row.Available, row.Message = string(state.Status), state.Message
@@ -127,11 +137,17 @@ func (v View) AddOns(ctx context.Context) ([]AddOn, error) {
 	if err := v.List(ctx, &all); err != nil {
 		return nil, fmt.Errorf("read the add-ons: %w", err)
 	}
+	var installed ocm.List[ocm.ManagedClusterAddOn]
+	if err := v.List(ctx, &installed); err != nil {
+		return nil, fmt.Errorf("read the add-ons of the clusters: %w", err)
+	}
 	list := []AddOn{}
 	for i := range all.Items {
-		known, err := v.Reader.AddOn(ctx, &all.Items[i])
-		if err != nil {
-			return nil, fmt.Errorf("read add-on %s: %w", all.Items[i].Name, err)
+		known := &scene.AddOn{ClusterManagementAddOn: &all.Items[i]}
+		for k := range installed.Items {
+			if installed.Items[k].Name == known.Name {
+				known.Installed = append(known.Installed, &installed.Items[k])
+			}
 		}
 		list = append(list, summary(known))
 	}

@@ -1,0 +1,93 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
+)
+
+// few is a hub as a user sees it who may read ManagedClusters and ClusterManagementAddOns only, or ManagedClusterAddOns too.
+type few struct{ addOns bool }
+
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+}
+
+func (few) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	switch o.(type) {
+	case *coordinationv1.Lease:
+		return forbidden("leases")
+	case *corev1.ConfigMap:
+		return forbidden("configmaps")
+	}
+	return forbidden("placements")
+}
+
+func (f few) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *ocm.List[ocm.ManagedCluster]:
+		list.Items = []ocm.ManagedCluster{
+			{ObjectMeta: metav1.ObjectMeta{Name: "oslo", CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "rome", CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}},
+		}
+		return nil
+	case *ocm.List[ocm.ClusterManagementAddOn]:
+		list.Items = []ocm.ClusterManagementAddOn{{ObjectMeta: metav1.ObjectMeta{Name: "hello"}, Spec: ocm.ClusterManagementAddOnSpec{
+			InstallStrategy: ocm.InstallStrategy{Type: ocm.InstallPlacements, Placements: []ocm.InstallPlacement{{ConfigObject: ocm.ConfigObject{Namespace: "default", Name: "all"}}}}}}}
+		return nil
+	case *ocm.List[ocm.ManagedClusterAddOn]:
+		if f.addOns {
+			list.Items = []ocm.ManagedClusterAddOn{{ObjectMeta: metav1.ObjectMeta{Namespace: "oslo", Name: "hello"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "oslo", Name: "other"}}}
+			return nil
+		}
+	}
+	return forbidden("managedclusteraddons")
+}
+
+// TestFewRightsLeaveOutWhatTheyHide lists clusters and add-ons for users who may not read Leases, placements, or what the hub keeps.
+func TestFewRightsLeaveOutWhatTheyHide(t *testing.T) {
+	var notes []string
+	view := func(f few) View {
+		notes = nil
+		note := func(what string, err error) {
+			if !apierrors.IsForbidden(err) {
+				t.Error(err)
+			}
+			notes = append(notes, what)
+		}
+		return View{Reader: scene.Reader{Reader: Limited(f, note)}, Now: time.Now, Note: note}
+	}
+	list, err := view(few{}).Clusters(t.Context())
+	if err != nil || len(list) != 2 || list[0].AddOns != -1 || !list[0].LastSeen.IsZero() {
+		t.Errorf("clusters are %+v, %v", list, err)
+	}
+	if want := []string{"the add-ons of clusters", "when clusters were last in contact"}; !slices.Equal(notes, want) {
+		t.Errorf("told was %q", notes)
+	}
+	list, err = view(few{addOns: true}).Clusters(t.Context())
+	if err != nil || len(list) != 2 || list[0].AddOns != 2 || list[1].AddOns != 0 || len(notes) != 1 {
+		t.Errorf("clusters are %+v, %v, %q", list, err, notes)
+	}
+	addOns, err := view(few{addOns: true}).AddOns(t.Context())
+	if err != nil || len(addOns) != 1 || addOns[0].Clusters != 1 || addOns[0].Unknown != 1 || len(notes) > 0 {
+		t.Errorf("add-ons are %+v, %v, %q", addOns, err, notes)
+	}
+	if _, err := view(few{}).AddOns(t.Context()); !apierrors.IsForbidden(err) { // nothing is left to tell
+		t.Errorf("without ManagedClusterAddOns: %v", err)
+	}
+	var kept corev1.ConfigMap
+	if err := view(few{}).Get(t.Context(), client.ObjectKey{Name: "states"}, &kept); !apierrors.IsNotFound(err) || len(notes) != 1 {
+		t.Errorf("the states: %v, %q", err, notes)
+	}
+}
