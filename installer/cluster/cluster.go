@@ -251,6 +251,7 @@ var variable = regexp.MustCompile(`\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Z
 // told the documents apart: kubeadm has no such field. A ${NAME} must be declared; a $NAME that is not may be any text.
 func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[string]string) error {
 	var missing []string
+	fitting := hostLimits()
 	put := func(s string) string {
 		return variable.ReplaceAllStringFunc(s, func(ref string) string {
 			name := strings.Trim(ref, "${}")
@@ -273,6 +274,7 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 		if err := kubeadm.Finish(object.Object); err != nil {
 			return err
 		}
+		fitting.setTimeouts(object)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("no value for %s", strings.Join(missing, ", "))

@@ -126,7 +126,7 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 		return err
 	} else if admin {
 		// the cluster forgets the node if it can be reached; if not, kubeadm says so soon
-		if _, err := kubectl(ctx, AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout=1m"); err != nil {
+		if _, err := kubectl(ctx, AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+hostLimits().of(callTime).String()); err != nil {
 			fmt.Fprintln(k.Output, err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 const explainTime = 15 * time.Second
 
 // How long an API is waited for that has been away, how often it is asked, and how long it has to come back by itself. The kubelet
-// starts what ended again and again only every five minutes: first etcd, and after it the API server.
+// starts what ended again and again only every five minutes: first etcd, and after it the API server. On a slow host it takes as long as
+// kubeadm may wait for a control plane there.
 const (
 	apiTime     = 6 * time.Minute
 	apiPause    = time.Second
@@ -39,7 +40,7 @@ func BringAPI(ctx context.Context, output io.Writer) error {
 	if !serves {
 		return WaitAPI(ctx, output)
 	}
-	late := time.NewTimer(apiPatience)
+	late := time.NewTimer(hostLimits().of(apiPatience))
 	defer late.Stop()
 	return waitAPI(ctx, output, revival{late.C, func() error { return run(ctx, output, "systemctl", "restart", "kubelet") }})
 }
@@ -55,7 +56,7 @@ func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 	if err != nil || view == nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, apiTime)
+	bounded, cancel := context.WithTimeout(ctx, max(apiTime, hostLimits().of(componentHealthTime)))
 	defer cancel()
 	return view.waitAPI(bounded, output, then)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/host/files"
@@ -43,9 +44,14 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	patches := filepath.Join(k.Work, "patches")
 	if there, err := exists(patches); err != nil {
 		return err
-	} else if there {
-		args = append(args, "--patches", patches)
+	} else if !there {
+		patches = ""
 	}
+	config := filepath.Join(k.Work, "kubeadm-upgrade.yaml")
+	if err := writeDocuments(config, []*unstructured.Unstructured{hostLimits().upgradeConfiguration(patches)}); err != nil {
+		return err
+	}
+	args = append(args, "--config", config)
 	if ignored := k.upgradeIgnores(); ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
 	}

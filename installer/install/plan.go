@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
@@ -20,7 +21,9 @@ const (
 	shortTime = 5 * time.Minute
 	hookTime  = catalog.MaxHookTime
 	kubeTime  = 20 * time.Minute
-	copyTime  = time.Hour
+	// kubeadm ends by itself
+	kubeadmTime = cluster.MaxKubeadmTime
+	copyTime    = time.Hour
 )
 
 // What the steps of an add-on are called, behind its name.
@@ -96,7 +99,7 @@ func (p *planner) first() {
 	if hasCluster {
 		p.seedVolumes()
 		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+			Timeout: kubeadmTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.made = true
 		p.settle()
 		p.labels(lifecycle.Install)
@@ -141,7 +144,7 @@ func (p *planner) join() {
 	p.eachHook(lifecycle.Join, joinHookStep, "_join")
 	p.programs(lifecycle.Join)
 	p.add(lifecycle.Step{ID: node.JoinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
-		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
+		Timeout: kubeadmTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
 		p.share()
 		p.snapshots(lifecycle.Join)

@@ -93,7 +93,7 @@ func (p *planner) upgrade() {
 		p.steps[n].Phase, p.steps[n].Beside, p.steps[n].After = lifecycle.Prepare, false, nil
 	}
 	p.made = true
-	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeTime,
+	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeadmTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})
 	p.approval()
 	p.kubelet(k)
