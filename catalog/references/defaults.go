@@ -31,15 +31,24 @@ func starters() []starter {
 		{"istio/pilot", []string{"istio/proxyv2", "istio/install-cni"}},
 		{"kubevirt/virt-operator", []string{"kubevirt/*"}},
 		{"minio/operator", []string{"minio/*"}},
+		{"conformance", []string{"e2e-test-images/*"}},
 		{"tigera/operator", []string{"calico/*", "tigera/*"}},
 	}
 }
 
-// startedByDefault reports whether a program of the add-on uses an image that no file names. Every container runtime starts pods with
-// the pause image.
+// kubeadmImages are the images that kubeadm starts a control plane with.
+func kubeadmImages() []string {
+	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns/coredns", "coredns", "etcd"}
+}
+
+// startedByDefault reports whether a program uses an image that no file of the add-on names. Every container runtime starts pods with
+// the pause image; Sonobuoy, which is another add-on, starts that of the conformance tests.
 func (c *checker) startedByDefault(image carried) bool {
 	name := repositoryPath(image.name)
-	if path.Base(name) == "pause" {
+	switch {
+	case path.Base(name) == "pause", name == "conformance":
+		return true
+	case slices.Contains(c.assets, "kubeadm") && slices.Contains(kubeadmImages(), name):
 		return true
 	}
 	return slices.ContainsFunc(starters(), func(s starter) bool {

@@ -81,7 +81,7 @@ func check(ctx context.Context, dir string, hooks *script.Script, charts Charts,
 		return err
 	}
 	defer os.RemoveAll(work)
-	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks, script: script.Name, foreigners: make(map[string]bool)}
+	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), assets: assetsOf(file), hooks: hooks, script: script.Name, foreigners: make(map[string]bool)}
 	if charts != nil && len(file.Charts()) > 0 {
 		carried, named, findings, err := charts.Charts(ctx, dir)
 		if err != nil {
@@ -148,6 +148,7 @@ type checker struct {
 	work    string // a copy without links, its templates filled in
 	version string
 	carried []carried
+	assets  []string       // names of the Manifest's files
 	hooks   *script.Script // nil without an install.sh
 	script  string         // the file of hooks
 	module  bool           // it is a module of addon-operator
@@ -178,6 +179,13 @@ func carriedBy(file *manifest.File) []carried {
 		list = append(list, carried{Image: image, name: name})
 	}
 	return list
+}
+
+func assetsOf(file *manifest.File) (names []string) {
+	for _, asset := range file.Assets() {
+		names = append(names, asset.Name)
+	}
+	return names
 }
 
 // bring takes the images that charts carry, and marks those of the Manifest that charts name.

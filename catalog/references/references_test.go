@@ -197,6 +197,13 @@ pod.yaml:11:12: warning: Pod web/app, container main, argument --reloader-image:
 				"-- values.txt --\nrook/ceph velero/velero: prometheus-operator/prometheus-operator cert-manager-controller longhorn-manager provisioner-localpv\n" +
 				"-- install.sh --\nfunction demo() { echo \"rook\" \"velero\" \"operator\" \"cm\" \"lh\" \"localpv\"; }", "",
 		},
+		"what kubeadm starts by default, in kURL's package": {
+			"-- Manifest --\nimage kube-apiserver registry.k8s.io/kube-apiserver:v1\nimage kube-proxy registry.k8s.io/kube-proxy:v1\nimage coredns registry.k8s.io/coredns/coredns:v1\n" +
+				"image etcd registry.k8s.io/etcd:3\nimage pause registry.k8s.io/pause:3\nasset kubeadm https://dl.k8s.io/v1/bin/linux/amd64/kubeadm\n", "",
+		},
+		"what the conformance tests start": {
+			"-- Manifest --\nimage conformance registry.k8s.io/conformance:v1\nimage nginx-1-14-4 registry.k8s.io/e2e-test-images/nginx:1.14-4\n", "",
+		},
 		"what a program that is not there starts": {
 			"-- Manifest --\nimage helper velero/velero-restore-helper:v1.18.2\n-- install.sh --\nfunction demo() { :; }",
 			"Manifest:1:1: warning: nothing in the add-on refers to image velero/velero-restore-helper:v1.18.2, neither by its reference nor by its id helper (keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it)",
