@@ -50,7 +50,9 @@ func (p *parser) installer(root *yaml.Node) *Installer {
 	case spec == nil || len(spec.Content) == 0:
 		p.Errorf(p.Pos(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
 	case p.IsMapping(spec, "spec"):
-		p.spec(i, spec)
+		if p.spec(i, spec); len(i.AddOns)+len(i.Sections) == 0 && !p.partial && p.Err() == nil {
+			p.Errorf(p.Pos(spec), "name a version of at least one", "no add-on of the spec has a version")
+		}
 	}
 	return i
 }

@@ -55,8 +55,9 @@ func unversioned() []string {
 
 // migrate replaces old options in the spec with those of today, and records each as a warning. A new option that is set wins.
 func (p *parser) migrate(i *Installer, spec *yaml.Node) {
+	bodies := listedBodies(spec)
 	for _, old := range oldOptions() {
-		body := sectionNode(spec, old.section)
+		body := bodies[old.section]
 		key, value := take(body, old.option)
 		if key == nil {
 			continue
@@ -68,7 +69,11 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 		}
 		toSection, to := old.section, old.to
 		if old.toSection != "" {
-			toSection, body = old.toSection, sectionOrNew(spec, old.toSection, key)
+			toSection = old.toSection
+			if body = bodies[toSection]; body == nil || body.ShortTag() == "!!null" {
+				body = newBody(spec, bodies[toSection], toSection, key)
+				bodies[toSection] = body
+			}
 		}
 		if to == "podCidrRange" && strings.Contains(value.Value, ".") { // a network, not its size
 			to = "podCIDR"
@@ -76,7 +81,7 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 		p.migrated(i, key, "write "+toSection+"."+to, "%s is an old name", name)
 		old.move(body, to, key, value)
 	}
-	if version := find(sectionNode(spec, "collectd"), "version"); version != nil && version.Value == "0.0.1" {
+	if version := find(bodies["collectd"], "version"); version != nil && version.Value == "0.0.1" {
 		p.migrated(i, version, "write collectd: {version: v5}", "collectd 0.0.1 is an old name of v5")
 		version.Value, version.Tag = "v5", "!!str"
 	}
@@ -154,39 +159,41 @@ func position(mapping *yaml.Node, name string) int {
 	return -1
 }
 
-// sectionNode returns the value of a section in the spec, in any spelling of its key, or nil.
-func sectionNode(spec *yaml.Node, section string) *yaml.Node {
+// listedBodies returns the values of the spec's keys that the table lists, by their key there. A key counts in any spelling.
+func listedBodies(spec *yaml.Node) map[string]*yaml.Node {
+	bodies := map[string]*yaml.Node{}
 	for at := 0; at+1 < len(spec.Content); at += 2 {
-		if s, listed := known(spec.Content[at].Value); listed && s.key == section {
-			return spec.Content[at+1]
+		if s, listed := known(spec.Content[at].Value); listed && bodies[s.key] == nil {
+			bodies[s.key] = spec.Content[at+1]
 		}
 	}
-	return nil
+	return bodies
 }
 
-// sectionOrNew is sectionNode for a section that may have to be made. key is the place that it is made for.
-func sectionOrNew(spec *yaml.Node, section string, key *yaml.Node) *yaml.Node {
-	body := sectionNode(spec, section)
-	switch {
-	case body == nil:
-		body = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
+// newBody makes the value of a section empty, and the section if body is nil. key is the place that it is made for.
+func newBody(spec, body *yaml.Node, section string, key *yaml.Node) *yaml.Node {
+	if body == nil {
+		body = &yaml.Node{}
 		spec.Content = append(spec.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: section, Line: key.Line, Column: key.Column}, body)
-	case body.ShortTag() == "!!null":
-		*body = yaml.Node{Kind: yaml.MappingNode, Line: body.Line, Column: body.Column}
 	}
+	*body = yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
 	return body
 }
 
 // unchosen reports whether an Installer names an add-on without choosing it. An empty version means that in kURL, whose scripts skip
 // such an add-on; kubernetes must have one. In LegacyAPIVersion, a missing version and null mean it, too.
 func (p *parser) unchosen(key string, body *yaml.Node) bool {
-	s, listed := known(key)
-	if s.versionless || s.key == "kubernetes" {
-		return false
-	}
 	version := find(body, "version")
-	if version != nil && version.Kind == yaml.ScalarNode && version.ShortTag() != "!!null" {
-		return version.Value == ""
+	given := version != nil && version.Kind == yaml.ScalarNode && version.ShortTag() != "!!null"
+	if given && version.Value != "" || !given && (!p.legacy || p.partial) {
+		return false // most are
 	}
-	return p.legacy && !p.partial && listed && slices.Contains(unversioned(), s.key) && (version == nil || version.Kind == yaml.ScalarNode)
+	s, listed := known(key)
+	switch {
+	case s.versionless || s.key == "kubernetes":
+		return false
+	case given:
+		return true
+	}
+	return listed && slices.Contains(unversioned(), s.key) && (version == nil || version.Kind == yaml.ScalarNode)
 }
