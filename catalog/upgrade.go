@@ -61,6 +61,7 @@ func Upgrade(i *spec.Installer, stored Versions) (*spec.Installer, []Change, err
 		}
 	}
 	u.distribution()
+	u.plainVersion()
 	u.raise("kubernetes")
 	u.runtime()
 	u.network()
@@ -153,6 +154,19 @@ func (u *upgrade) distribution() {
 	}
 	if u.at("kubernetes") < 0 && len(u.installer.AddOns) > 0 && u.installer.APIVersion == spec.KurlAPIVersion {
 		u.add("kubernetes", "an Installer of kURL has Kubernetes", nil, u.installer.AddOns[0].Pos)
+	}
+}
+
+// plainVersion takes the v off Kubernetes's version. Its packages have none.
+func (u *upgrade) plainVersion() {
+	at := u.at("kubernetes")
+	if at < 0 {
+		return
+	}
+	a := &u.installer.AddOns[at]
+	if plain := strings.TrimPrefix(a.Version, "v"); plain != a.Version && plain != "" && isDigit(rune(plain[0])) {
+		u.change(a.Pos, "kubernetes.version", a.Version, plain, "packages of Kubernetes have no v")
+		a.Version = plain
 	}
 }
 

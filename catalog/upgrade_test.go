@@ -92,6 +92,9 @@ func TestUpgradeWritesTheNearestInstallerThatWorks(t *testing.T) {
 		"an add-on without version": {sound + "  velero: {namespace: x}\n", sound + "  velero: {version: 1.18.2, namespace: x}\n", []string{"velero.version: 1.18.2 is new: it had none"}},
 		"another package":           {sound + "  prometheus: {version: 0.33.0, s3Override: 'https://x.example.com/prometheus-0.33.0.tar.gz'}\n", sound + "  prometheus: {version: 0.92.1-87.15.1}\n", []string{"prometheus.s3Override: https://x.example.com/prometheus-0.33.0.tar.gz is left out"}},
 		"a section without options": {sound + "  helm: {helmfileSpec: x}\n  ufw: {}\n", sound, []string{"helm.helmfileSpec: x is left out"}},
+		"a Kubernetes with a v":     {strings.Replace(sound, "1.36.3", "v1.36.3", 1), sound, []string{"kubernetes.version: v1.36.3 becomes 1.36.3: "}},
+		"an old one with a v":       {strings.Replace(sound, "1.36.3", "v1.25.4", 1), strings.Replace(sound, "1.36.3", "1.35.4", 1), []string{"kubernetes.version: 1.25.4 becomes 1.35.4: "}},
+		"a version that is none":    {strings.Replace(sound, "2.2.6", "../x", 1), strings.Replace(sound, "2.2.6", "2.2.1", 1), []string{"containerd.version: 2.2.1 is new: it had none"}},
 		"an add-on of others":       {sound + "  garage: {version: 1.0.0, size: 5}\n", sound + "  garage: {version: 1.0.0, size: 5}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

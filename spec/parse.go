@@ -42,8 +42,8 @@ func Parse(name string, r io.Reader) (*Installer, error) {
 }
 
 // Salvage reads what can be read of an Installer with mistakes. lost names each part that it left out, such as an option that does not
-// exist or has a wrong type. An add-on may lack its version, and the document its API version and kind. The error is a diag.Errors if
-// the document is not YAML that Parse reads, or not a mapping.
+// exist or has a wrong type. An add-on without a version, or with a bad one, has the version "". The document may lack its API version and
+// kind. The error is a diag.Errors if the document is not YAML that Parse reads, or not a mapping.
 func Salvage(name string, r io.Reader) (i *Installer, lost []diag.Finding, err error) {
 	var p parser
 	if i, err = p.read(name, r); err != nil {
@@ -51,6 +51,11 @@ func Salvage(name string, r io.Reader) (i *Installer, lost []diag.Finding, err e
 	}
 	if i.APIVersion != APIVersion {
 		i.APIVersion = KurlAPIVersion
+	}
+	for n, a := range i.AddOns {
+		if !addOnVersion.MatchString(a.Version) {
+			i.AddOns[n].Version = ""
+		}
 	}
 	return i, p.Findings(), nil
 }

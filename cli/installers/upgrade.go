@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -86,6 +87,10 @@ func (a commands) upgradeSpec(ctx context.Context, path, from, format string) er
 		return err
 	}
 	result.Installer = string(text)
+	var mistakes diag.Errors
+	if _, err := spec.Parse("the upgraded Installer", strings.NewReader(result.Installer)); errors.As(err, &mistakes) {
+		result.Remain = append(result.Remain, mistakes...)
+	}
 	return a.printUpgraded(path, result, format)
 }
 

@@ -64,7 +64,9 @@ spec:
   containerd: {version: 2.2.1}
   flannel: {version: 0.26.7}
   certManager: {version: 1.21.0}
-  kurl: {airgap: true}
+  docker: {version: "", dockerRegistryIP: 10.96.0.9}
+  velero: {version: "", resticTimeout: 1h}
+  kurl: {airgap: true, optionOfTomorrow: 1}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -140,9 +142,12 @@ func TestWhatKurlLeftInAClusterIsRead(t *testing.T) {
 		return Node{Name: name, ControlPlane: controlPlane, Version: "1.35.4", Runtime: "containerd://2.2.1", Ready: true, Labelled: true}
 	}
 	want := Cluster{Version: "1.35.4", Endpoint: "10.0.0.1:6443", Pods: "10.32.0.0/20", Services: "10.96.0.0/22", Nodes: []Node{one("host-1", true), one("host-2", false)},
-		Kurl: &Kurl{Namespace: true, Config: true, Folder: "/var/lib/kurl", Applied: []node.AddOn{{Name: "cert-manager"}, {Name: "flannel", Version: "0.26.7"}}}}
+		Kurl: &Kurl{Namespace: true, Config: true, Folder: "/var/lib/kurl", Applied: []node.AddOn{{Name: "cert-manager"}, {Name: "flannel", Version: "0.26.7"}}, Lost: []string{`kurl has no option "optionOfTomorrow"`}}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Node{}), cmpopts.IgnoreFields(Kurl{}, "Installer")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Kurl.Installer != nil && len(got.Kurl.Installer.AddOns) != 4 { // words of kURL's command line add the others
+		t.Errorf("add-ons of the Installer: %+v", got.Kurl.Installer.AddOns)
 	}
 	if got.Kurl.Installer == nil || got.Kurl.Installer.Name != "1a2b3c4" || got.Kurl.Installer.AddOn("cert-manager").Version != "1.21.0" {
 		t.Errorf("the Installer is %+v", got.Kurl.Installer)

@@ -69,6 +69,8 @@ func (f Found) kurl(r *preflight.Reporter) {
 		r.Refusef(again, "kURL's install did not come to its end: the ConfigMap %s is not there", kurlConfig)
 	case k.Installer == nil:
 		r.Refusef(again, "the cluster has no Installer of kURL")
+	case len(k.Lost) > 0:
+		r.Warnf("name what replaces it in the Installer of the first upgrade", "made by kURL, with the Installer %s; what Sealift does not know is left out: %s", k.Installer.Name, strings.Join(k.Lost, "; "))
 	default:
 		r.Passf("made by kURL, with the Installer %s", k.Installer.Name)
 	}

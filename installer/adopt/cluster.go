@@ -67,6 +67,8 @@ type Kurl struct {
 	Applied   []node.AddOn `json:"applied"`   // the add-ons that kURL noted as applied
 	// Installer is the one that was applied last; nil if there is none.
 	Installer *spec.Installer `json:"-"`
+	// Lost are options of the Installer that Sealift does not know.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // readCluster asks the cluster. own says that the credentials are those of a worker.
@@ -164,7 +166,7 @@ func readKurl(ctx context.Context, client kubernetes.Interface, objects *kube.Cl
 			return nil, err
 		}
 	}
-	k.Installer, err = readInstaller(ctx, objects, config.Data["installer_id"])
+	k.Installer, k.Lost, err = readInstaller(ctx, objects, config.Data["installer_id"])
 	return k, err
 }
 
@@ -193,28 +195,37 @@ func applied(data map[string]string) (found []node.AddOn, err error) {
 
 // readInstaller returns the Installer that was written last, or the one with this name if several were written at once. kURL keeps
 // one object for each name that it was ever run with.
-func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (*spec.Installer, error) {
+func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (_ *spec.Installer, lost []string, err error) {
 	group, version, _ := strings.Cut(spec.KurlAPIVersion, "/")
 	installers, err := objects.Objects(ctx, kube.Ref{Group: group, Version: version, Kind: spec.Kind, Namespace: metav1.NamespaceDefault})
 	if meta.IsNoMatchError(err) {
-		return nil, nil //nolint:nilnil // a cluster of another installer
+		return nil, nil, nil // a cluster of another installer
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kURL's Installers: %w", err)
+		return nil, nil, fmt.Errorf("kURL's Installers: %w", err)
 	}
 	list, err := installers.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("kURL's Installers: %w", err)
+		return nil, nil, fmt.Errorf("kURL's Installers: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, nil //nolint:nilnil // none was applied yet
+		return nil, nil, nil // none was applied yet
 	}
 	newest := lastApplied(list.Items, id)
 	text, err := yaml.Marshal(map[string]any{"apiVersion": spec.KurlAPIVersion, "kind": spec.Kind, "metadata": map[string]any{"name": newest.GetName()}, "spec": newest.Object["spec"]})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return spec.Parse("Installer "+newest.GetName()+" of the cluster", strings.NewReader(string(text)))
+	i, findings, err := spec.Salvage("Installer "+newest.GetName()+" of the cluster", strings.NewReader(string(text)))
+	if err != nil {
+		return nil, nil, err
+	}
+	// kURL's words for a command line add keys without a version
+	i.AddOns = slices.DeleteFunc(i.AddOns, func(a spec.AddOn) bool { return a.Version == "" })
+	for _, f := range findings {
+		lost = append(lost, f.Message)
+	}
+	return i, lost, nil
 }
 
 // mergedName is the name of the Installer that kURL merged with the user's patch. kURL applies it after the one that it merged.
