@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,11 +47,16 @@ func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 // Hook makes the command hook, by which programs of hooks call sealift.
 func Hook(a *app.App) *cobra.Command { return onHost(a, commands{App: a}.hookCommand())[0] }
 
-// onHost gives commands and all commands below them the PATH of the host before they run, and a folder for temporary files that exists: the
-// shell that starts sealift can have a PATH without the folders of containerd, kubeadm, or ldconfig.
+// sharedUmask is the mask with which packages, hooks and tools expect to create files. Files with secrets have modes of their own.
+const sharedUmask = 0o022
+
+// onHost gives commands and all commands below them the PATH of the host before they run, a folder for temporary files that exists, and the
+// usual mask for new files. The shell that starts sealift can have a PATH without the folders of containerd, kubeadm, or ldconfig, and a
+// mask with which no service but root's can read what hooks and packages write.
 func onHost(a *app.App, list ...*cobra.Command) []*cobra.Command {
 	for _, c := range list {
 		c.PreRunE = func(*cobra.Command, []string) error {
+			syscall.Umask(sharedUmask)
 			lost, err := hostpath.Temporary()
 			if err == nil && lost != "" {
 				fmt.Fprintf(a.Err, "warning: there is no folder %s, which TMPDIR names; temporary files go to %s\n", lost, os.TempDir())

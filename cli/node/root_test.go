@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -63,12 +64,16 @@ func TestEveryCommandFindsTheProgramsOfTheHost(t *testing.T) {
 		}
 		all++
 		t.Setenv("PATH", "/usr/bin:/bin")
+		defer syscall.Umask(syscall.Umask(0o077)) // of hardened hosts
 		if cmd.PreRunE == nil {
 			t.Errorf("%s runs with the PATH of its caller", cmd.CommandPath())
 			return
 		}
 		if err := cmd.PreRunE(cmd, nil); err != nil {
 			t.Error(err)
+		}
+		if mask := syscall.Umask(0o022); mask != 0o022 {
+			t.Errorf("%s creates files with the umask %04o of its caller", cmd.CommandPath(), mask)
 		}
 		for _, folder := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/sbin"} {
 			if !slices.Contains(filepath.SplitList(os.Getenv("PATH")), folder) {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/preflight"
@@ -120,12 +122,23 @@ func FindProgram(root, beside string) (string, error) {
 var errUnsafeProgram = errors.New("is not run")
 
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
-// where temporary files are.
+// where temporary files are. Hardened hosts run no programs from /tmp.
 func (i *Install) temporary() string {
 	if dir := filepath.Dir(i.options.Binary); strings.HasPrefix(dir, i.options.Root+string(filepath.Separator)) {
 		return dir
 	}
-	return os.TempDir()
+	return runnable(os.TempDir(), "/var/tmp", "/run")
+}
+
+// runnable returns the first folder from which programs can be run, or the first if there is none.
+func runnable(folders ...string) string {
+	for _, folder := range folders {
+		var mount unix.Statfs_t
+		if unix.Statfs(folder, &mount) == nil && mount.Flags&unix.ST_NOEXEC == 0 {
+			return folder
+		}
+	}
+	return folders[0]
 }
 
 func isProgram(name string) bool {

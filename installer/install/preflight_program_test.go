@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -175,5 +177,28 @@ func TestProgramIsTheBundles(t *testing.T) {
 	defer func() { _ = again.Close() }()
 	if name, err := again.program(t.Context()); err != nil || name != beside || fetched != 1 {
 		t.Errorf("one with the same digest is fetched all the same: %s, %v", name, err)
+	}
+}
+
+// TestProgramsRunFromAFolderThatLetsThem: hardening profiles mount /tmp with noexec.
+func TestProgramsRunFromAFolderThatLetsThem(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	if got := runnable(first, second); got != first {
+		t.Errorf("got %s, want the first", got)
+	}
+	if got := runnable(filepath.Join(first, "gone"), second); got != second {
+		t.Errorf("got %s, want the one that exists", got)
+	}
+	if err := unix.Mount("none", first, "tmpfs", unix.MS_NOEXEC, "size=64k"); errors.Is(err, unix.EPERM) {
+		t.Skip("mounts want root")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(first, 0) }()
+	if got := runnable(first, second); got != second {
+		t.Errorf("got %s, which runs no programs", got)
+	}
+	if got := runnable(first); got != first {
+		t.Errorf("with no other folder: %s", got)
 	}
 }
