@@ -96,7 +96,7 @@ func (r road) debs() string { return filepath.Join(r.dir(), "debs") }
 func (r road) tools(t *testing.T) string {
 	t.Helper()
 	return r.part(t, "debs", func(dir string) {
-		r.programs(t, "debian-12", "curl", "sudo")
+		r.programs(t, "debian-12", "curl", "nftables", "sudo")
 		server := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
 		shell(t, dir, "cp "+server+" .")
 	})
