@@ -1,0 +1,58 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host/files"
+)
+
+// TemporaryDir makes a folder from which programs can be run. The caller removes it.
+func (i *Install) TemporaryDir() (string, error) {
+	return files.MkdirTemp(i.temporary(), ".sealift-programs-")
+}
+
+// KubeadmBase reads a file of kubeadm's configuration of a new cluster, such as cluster.yaml, from the Kubernetes of the bundle.
+func (i *Install) KubeadmBase(name string) ([]byte, error) {
+	k, _ := kubernetes(i.addOns)
+	return i.archive.ReadFile(path.Join(k.info.Dir(), "kubeadm", "init", name), maxTextSize)
+}
+
+// Program writes a program of the bundle's Kubernetes into a folder: kubeadm or the kubelet from its assets, others from the image of their
+// name. Nothing is loaded for that.
+func (i *Install) Program(ctx context.Context, name, dir string) (string, error) {
+	k, ok := kubernetes(i.addOns)
+	if !ok {
+		return "", errors.New("the bundle has no Kubernetes")
+	}
+	asset := path.Join(k.info.Dir(), "assets", name)
+	to := filepath.Join(dir, name)
+	if _, ok := i.archive.Entry(asset); ok {
+		return to, i.copyEntry(asset, to)
+	}
+	for _, image := range k.layout.Images {
+		if base := path.Base(image.Ref); base[:max(strings.IndexAny(base, ":@"), 0)] == name {
+			return to, k.layout.Program(ctx, image.Ref, "/usr/local/bin/"+name, to)
+		}
+	}
+	return "", fmt.Errorf("the Kubernetes of the bundle has neither a file nor an image %s", name)
+}
+
+// copyEntry copies a program. Its digest is checked at its end.
+func (i *Install) copyEntry(entry, to string) (err error) {
+	from, err := i.archive.OpenEntry(entry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	return files.Fill(to, 0o700, func(f *os.File) error {
+		_, err := io.Copy(f, from)
+		return err
+	})
+}
