@@ -3,7 +3,9 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/kube"
@@ -19,6 +22,7 @@ import (
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/webhook"
+	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/output"
 )
@@ -70,6 +74,7 @@ func TestRefusedWebhookIsNamedAtTheStart(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the operator is not ready while its configuration is refused", func(t *testing.T) { testNotReady(t, cluster) })
 	t.Run("the other webhooks are written", func(t *testing.T) { testGoodWebhooksAreWritten(t, cluster) })
 }
 
@@ -138,5 +143,79 @@ func testGoodWebhooksAreWritten(t *testing.T, cluster *kube.Cluster) {
 				t.Fatalf("%s: %s\n%s", row.name, state, log.String())
 			}
 		}
+	}
+}
+
+// policies refuse configurations of one name, as a site's policies may.
+const policies = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-webhooks}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [admissionregistration.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [validatingwebhookconfigurations]}]}
+  validations: [{expression: "!object.metadata.name.startsWith('policed')", message: the site has no webhooks}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-webhooks}
+spec: {policyName: no-webhooks, validationActions: [Deny]}
+`
+
+// testNotReady: what the API server refuses as a whole says /readyz, until it is taken.
+func testNotReady(t *testing.T, cluster *kube.Cluster) {
+	s := &webhookSite{T: t, cluster: cluster}
+	remove := func(ref kube.Ref) {
+		t.Helper()
+		objects, err := cluster.Objects(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := objects.Delete(t.Context(), ref.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const group = "admissionregistration.k8s.io"
+	apply.YAML(t, cluster, policies)
+	s.until("the policy holds", func() bool {
+		_, err := s.create("{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: policed}}")
+		if err == nil { // not yet
+			remove(kube.Ref{Group: group, Version: "v1", Kind: "ValidatingWebhookConfiguration", Name: "policed"})
+		}
+		return apierrors.IsInvalid(err)
+	})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "hook.sh"), []byte("#!/bin/bash\ncat <<'EOC'\n"+webhookConfig("kubernetesValidating", "a.example.com", "true")+"\nEOC\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	address, over := make(chan string, 1), make(chan error)
+	go func() {
+		over <- operator.Run(ctx, operator.Options{
+			Options: engine.Options{HooksDir: dir, Cluster: cluster, MetricsPrefix: "o_", Runner: hook.Runner{TempDir: t.TempDir()}}, Listen: "127.0.0.1:0",
+			Listening: func(at string) { address <- at },
+			Webhooks:  webhook.Options{Namespace: "default", ConfigurationName: "policed", Admission: webhook.Endpoint{Listen: "127.0.0.1:0", Service: "policed"}},
+		})
+	}()
+	url := "http://" + <-address + "/readyz"
+	ready := func() (int, string) {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	s.until("it is not ready", func() bool {
+		code, text := ready()
+		return code == http.StatusInternalServerError && strings.Contains(text, "the API server does not call all hooks: ") && strings.Contains(text, "the site has no webhooks")
+	})
+	remove(kube.Ref{Group: group, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding", Name: "no-webhooks"})
+	s.until("it is ready", func() bool { code, _ := ready(); return code == http.StatusOK })
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }
