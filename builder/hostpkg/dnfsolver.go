@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,18 +24,13 @@ import (
 // basearch stands for the architecture in the URL of a repository, as in yum.conf(5).
 const basearch = "$basearch"
 
-// script asks dnf through its Python interface: the command would want root, and prints no hashes.
-//
-//go:embed solve.py
-var script string
-
 // dnfSolver answers for one target and architecture of a family that has dnf.
 type dnfSolver struct {
 	options Options
 	target  Target
 	arch    string
 	dir     string
-	python  string
+	dnf     dnfInterface
 	signed  signatures
 
 	repositories []dnfRepository // once ready
@@ -57,11 +51,7 @@ type dnfRepository struct {
 }
 
 func newDNFSolver(o Options, target Target, arch string) (*dnfSolver, error) {
-	dnf, err := find("dnf", o.DNF, "dnf")
-	if err != nil {
-		return nil, err
-	}
-	python, err := interpreter(dnf)
+	dnf, err := findDNF(o.DNF)
 	if err != nil {
 		return nil, err
 	}
@@ -78,22 +68,7 @@ func newDNFSolver(o Options, target Target, arch string) (*dnfSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dnfSolver{options: o, target: target, arch: arch, dir: dir, python: python, signed: signed}, nil
-}
-
-// interpreter finds the Python that has dnf's modules: the one that runs dnf itself.
-func interpreter(dnf string) (string, error) {
-	f, err := os.Open(dnf)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	line, err := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
-	words := strings.Fields(strings.TrimPrefix(line, "#!"))
-	if err != nil || !strings.HasPrefix(line, "#!") || len(words) == 0 || !strings.Contains(words[0], "python") {
-		return "", fmt.Errorf("%s is not version 4 of dnf, which is needed to find out what packages depend on; install it, or leave the target out with --target", dnf)
-	}
-	return words[0], nil
+	return &dnfSolver{options: o, target: target, arch: arch, dir: dir, dnf: dnf, signed: signed}, nil
 }
 
 func (s *dnfSolver) directory() string { return s.dir }
@@ -332,7 +307,7 @@ func (s *dnfSolver) ask(ctx context.Context, names, list []string) (answer, erro
 	if err != nil {
 		return answer{}, err
 	}
-	cmd := exec.CommandContext(ctx, s.python, "-c", script)
+	cmd := exec.CommandContext(ctx, s.dnf.python, "-c", s.dnf.script)
 	cmd.Env = append(environment(os.Environ()), "HOME="+s.dir)
 	cmd.Dir = s.dir
 	cmd.Stdin = bytes.NewReader(q)

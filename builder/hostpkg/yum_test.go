@@ -3,9 +3,12 @@ package hostpkg
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // streams describes two streams of the module web. Stream 1 is the default.
@@ -71,7 +74,18 @@ func family(t *testing.T) *yumArchive {
 	return a
 }
 
-func TestYumResolve(t *testing.T) {
+func TestYumResolve(t *testing.T) { resolvesYum(t, script4) }
+
+// TestYumResolveWithDNF5 asks version 5 the same. Debian has it from release 14 on.
+func TestYumResolveWithDNF5(t *testing.T) {
+	short.Skip(t, "dnf and rpm")
+	if err := exec.Command("python3", "-c", "import libdnf5").Run(); err != nil {
+		t.Skip("python3 has no module libdnf5")
+	}
+	resolvesYum(t, script5)
+}
+
+func resolvesYum(t *testing.T, script string) {
 	a := family(t)
 	bare := a.target("init")
 	second := a.target("init")
@@ -96,6 +110,9 @@ func TestYumResolve(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			source := a.source(c)
+			if script == script5 {
+				source.options.DNF = elf(t)
+			}
 			resolved, err := source.Resolve(t.Context(), test.target, "x86_64", test.names)
 			if err != nil {
 				t.Fatal(err)
@@ -267,13 +284,23 @@ func TestListsOfYumAreReadAgainWhenTheyChanged(t *testing.T) {
 
 func TestOtherToolsThanDNF4AreNamed(t *testing.T) {
 	a := newYumArchive(t)
-	source := a.source(openCache(t))
-	source.options.DNF = filepath.Join(t.TempDir(), "dnf")
-	if err := os.WriteFile(source.options.DNF, []byte("\x7fELF and so on\n"), 0o755); err != nil {
-		t.Fatal(err)
+	if exec.Command("python3", "-c", "import libdnf5").Run() == nil {
+		t.Skip("python3 has the module libdnf5")
 	}
+	source := a.source(openCache(t))
+	source.options.DNF = elf(t)
 	_, err := source.Resolve(t.Context(), a.target(), "x86_64", []string{"tool"})
-	if err == nil || !strings.Contains(err.Error(), "not version 4 of dnf") {
+	if err == nil || !strings.Contains(err.Error(), "not version 4 of dnf") || !strings.Contains(err.Error(), "install the package python3-libdnf5") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// elf is a program as version 5 of dnf is one.
+func elf(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "dnf")
+	if err := os.WriteFile(program, []byte("\x7fELF and so on\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
