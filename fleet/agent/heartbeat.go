@@ -51,7 +51,7 @@ func (a *agent) beat(ctx context.Context) error {
 			pause = time.Duration(cluster.Spec.LeaseDurationSeconds) * time.Second
 		}
 		if err == nil { // one that fails stops none of the others
-			err = errors.Join(a.renew(ctx, leases), a.report(ctx, cluster), a.reportAddOns(ctx))
+			err = errors.Join(a.renew(ctx, leases), a.report(ctx, cluster), a.reportAddOns(ctx, leases))
 		}
 		if err != nil {
 			if ctx.Err() == nil {
@@ -196,21 +196,22 @@ func (a *agent) resources(ctx context.Context) (capacity, allocatable map[string
 }
 
 // reportAddOns looks at the Leases of add-ons whose health nobody else reports (O-36).
-func (a *agent) reportAddOns(ctx context.Context) error {
+func (a *agent) reportAddOns(ctx context.Context, onHub coordinationv1client.LeasesGetter) error {
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := a.hub.List(ctx, &list, client.InNamespace(a.Cluster)); err != nil {
 		return fmt.Errorf("read the add-ons of the cluster: %w", err)
 	}
 	var errs []error
 	for i := range list.Items {
-		if err := a.reportAddOn(ctx, &list.Items[i]); err != nil {
+		if err := a.reportAddOn(ctx, onHub, &list.Items[i]); err != nil {
 			errs = append(errs, fmt.Errorf("report add-on %s: %w", list.Items[i].Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (a *agent) reportAddOn(ctx context.Context, before *ocm.ManagedClusterAddOn) error {
+// reportAddOn looks for the Lease of an add-on on the cluster, and then in the cluster's namespace on the hub, where add-ons of old renew theirs.
+func (a *agent) reportAddOn(ctx context.Context, onHub coordinationv1client.LeasesGetter, before *ocm.ManagedClusterAddOn) error {
 	if before.Status.HealthCheck.Mode == ocm.HealthCustomized || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -223,6 +224,9 @@ func (a *agent) reportAddOn(ctx context.Context, before *ocm.ManagedClusterAddOn
 	}
 	namespace := namespaceOf(before)
 	lease, err := a.reader.CoordinationV1().Leases(namespace).Get(ctx, before.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease, err = onHub.Leases(a.Cluster).Get(ctx, before.Name, metav1.GetOptions{})
+	}
 	var c status.Condition
 	switch {
 	case apierrors.IsNotFound(err):

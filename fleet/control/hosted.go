@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,11 +99,21 @@ func (r *clusterAddOns) hostedLease(ctx context.Context, p place, rendered bool)
 		return unknown(state.Reason, fmt.Sprintf("cluster %s, which hosts %s add-on: %s", host, a.Name, state.Message)), 0, nil
 	}
 	renewed, found := renewedAt(written)
-	if !found {
-		return status.NoLease(a.Name, installNamespace(a), "cluster "+host+", which hosts it"), 0, nil
+	if !found { // add-ons of old renew it on the hub, where nobody watches it
+		var lease coordinationv1.Lease
+		if err := r.direct.Get(ctx, client.ObjectKeyFromObject(a), &lease); client.IgnoreNotFound(err) != nil {
+			return available, 0, err
+		} else if err == nil && lease.Spec.RenewTime != nil {
+			renewed, found = lease.Spec.RenewTime.Time, true
+		}
 	}
-	left := renewed.Add(status.LeaseGrace).Sub(r.now())
-	return status.Leased(a.Name, left > 0), max(left, 0), nil
+	if !found {
+		return status.NoLease(a.Name, installNamespace(a), "cluster "+host+", which hosts it"), registrationRetry, nil
+	}
+	if again = renewed.Add(status.LeaseGrace).Sub(r.now()); again <= 0 {
+		return status.Leased(a.Name, false), registrationRetry, nil
+	}
+	return status.Leased(a.Name, true), again, nil
 }
 
 // installNamespace is the namespace of an add-on's agent.

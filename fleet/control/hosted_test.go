@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,19 @@ spec: {}
 	g.says("oslo", "stray", "Available", "True/ManagedClusterAddOnLeaseUpdated", "stray add-on is available.")
 	g.renew("rome", namespace, "watcher", time.Now().Add(-6*time.Minute))
 	g.says("oslo", "watcher", "Available", "False/ManagedClusterAddOnLeaseUpdateStopped", "watcher add-on is not available.")
+
+	g.Log("an add-on of old renews its Lease on the hub")
+	hosted := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "old-hosted", Namespace: "oslo"}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}
+	g.must(g.client.Create(g.Context(), hosted))
+	g.apply(on("old-hosted", "oslo", host))
+	g.says("oslo", "old-hosted", "Available", "True/ManagedClusterAddOnLeaseUpdated", "")
+	g.uninstall("old-hosted", "oslo")
+	g.apply(on("old", "oslo", ""))
+	g.says("oslo", "old", "Available", "Unknown/ManagedClusterAddOnLeaseNotFound", "there is no Lease "+namespace+"/old on the cluster")
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "oslo"}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}
+	g.must(g.client.Create(g.Context(), lease))
+	g.says("oslo", "old", "Available", "True/ManagedClusterAddOnLeaseUpdated", "")
+	g.uninstall("old", "oslo")
 
 	g.Log("the agent runs on its own cluster again")
 	patch := []byte(`{"metadata": {"annotations": {"addon.open-cluster-management.io/hosting-cluster-name": null}}}`)
