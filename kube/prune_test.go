@@ -19,7 +19,11 @@ func TestPruneLeavesStrangers(t *testing.T) {
 	c.apply(kube.ApplyOptions{}, configMapOf("stays", "1"), configMapOf("leaves", "1"))
 	c.create(configMapOf("stranger", "1"))
 	// A controller that copies labels, as that of Endpoints does, makes no member.
-	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: copy, namespace: NS, labels: {applyset.kubernetes.io/part-of: " + c.set.ID() + "}}")
+	copied := c.objects(configMapOf("copy", "1"))[0]
+	copied.SetLabels(map[string]string{"applyset.kubernetes.io/part-of": c.set.ID()}) // which may have NS in it
+	if _, err := c.resource("v1/configmaps", c.ns).Create(t.Context(), copied, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	result := c.apply(kube.ApplyOptions{}, configMapOf("stays", "1"))
 	if diff := cmp.Diff([]string{"ConfigMap/stays unchanged", "ConfigMap/leaves pruned"}, actions(result)); diff != "" {
 		t.Error(diff)
