@@ -1,8 +1,12 @@
 package catalog
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
+	"strings"
 )
 
 // OperatorAddOn is the add-on that runs modules. A bundle with modules takes it along, unless another of its add-ons provides
@@ -34,4 +38,19 @@ func HasChart(fsys fs.FS, dir string) bool {
 func has(fsys fs.FS, dir, name string) bool {
 	_, err := fs.Stat(fsys, path.Join(dir, name))
 	return err == nil
+}
+
+var moduleName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// CheckModuleName returns why an operator does not start with a module of this name. The key of its values is the name in camel case.
+func CheckModuleName(name string) error {
+	switch {
+	case !moduleName.MatchString(name):
+		return fmt.Errorf("%q is not a kebab name; use lower-case letters and digits, and single dashes between them, such as cert-manager", name)
+	case name == "global":
+		return errors.New("the key of its values is that of global values; rename the module")
+	case strings.HasSuffix(name, "-enabled"), strings.HasSuffix(name, "-maintenance"):
+		return errors.New("the key of its values is that of a flag; rename the module")
+	}
+	return nil
 }

@@ -272,6 +272,11 @@ func (c *checker) meta() error {
 		}
 		return nil
 	}
+	if m.Module {
+		if err := catalog.CheckModuleName(c.name); err != nil {
+			c.errorf(c.pos(catalog.MetaFile), "", "the operator would not start with this module: %v", err)
+		}
+	}
 	if m.Description == "" {
 		c.rule(c.pos(catalog.MetaFile), "say in a line what the add-on brings", "description is missing")
 	}

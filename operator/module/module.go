@@ -22,6 +22,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/operator/values"
 )
@@ -66,8 +67,6 @@ const valuesFile = "values.yaml"
 
 // valuesSize bounds it.
 const valuesSize = 4 << 20
-
-var kebabName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 var folderName = regexp.MustCompile(`^(?:([0-9]+)-)?(.+)$`)
 
@@ -133,8 +132,8 @@ func (f *Found) addFolder(dir string, o Options) error {
 
 func (f *Found) addModule(path string, o Options) error {
 	parts := folderName.FindStringSubmatch(filepath.Base(path))
-	if !kebabName.MatchString(parts[2]) {
-		return fmt.Errorf("module %s: %q is not a kebab name; name the folder with lower-case letters and digits, and single dashes between them, such as 010-cert-manager", path, parts[2])
+	if err := catalog.CheckModuleName(parts[2]); err != nil {
+		return fmt.Errorf("module %s: %w", path, err)
 	}
 	m := &Module{Name: parts[2], Key: values.Key(parts[2]), Path: path, Order: o.DefaultOrder}
 	if parts[1] != "" {
@@ -167,8 +166,7 @@ func (f *Found) addModule(path string, o Options) error {
 	return nil
 }
 
-// checkKeys refuses modules that cannot be told apart in values: two with one key, one whose key another has as its flag, and one whose key is that
-// of global values.
+// checkKeys refuses modules that cannot be told apart in values: two with one key.
 func (f *Found) checkKeys() error {
 	var errs []error
 	paths := map[string]string{}
@@ -177,12 +175,6 @@ func (f *Found) checkKeys() error {
 			errs = append(errs, fmt.Errorf("modules %s and %s have the same key %s in values; rename one of them", other, m.Path, m.Key))
 		}
 		paths[m.Key] = m.Path
-		switch {
-		case m.Key == values.GlobalKey:
-			errs = append(errs, fmt.Errorf("module %s: its key %s is that of global values; rename the module", m.Path, m.Key))
-		case strings.HasSuffix(m.Key, values.EnabledSuffix), strings.HasSuffix(m.Key, values.MaintenanceSuffix):
-			errs = append(errs, fmt.Errorf("module %s: its key %s is that of a flag; rename the module", m.Path, m.Key))
-		}
 	}
 	return errors.Join(errs...)
 }
