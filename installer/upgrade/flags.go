@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -151,6 +153,9 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 	configs := c.admin.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	text := func(name, key string) ([]byte, error) {
 		config, err := configs.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // kubeadm tells what it misses
+			return nil, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("the settings of the cluster: %w", err)
 		}
@@ -161,7 +166,7 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 		return nil, err
 	}
 	own, err := base("cluster.yaml")
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the Kubernetes of others may have none
 		return nil, err
 	}
 	if all, err = ofControlPlane(kubeadm, own); err != nil {
@@ -176,7 +181,7 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 	}
 	proxy, err := text("kube-proxy", "config.conf")
 	if err != nil {
-		return all, nil //nolint:nilerr // a cluster may have another one
+		return nil, err
 	}
 	var gates struct{ FeatureGates map[string]bool }
 	if err := yaml.Unmarshal(proxy, &gates); err != nil {

@@ -94,6 +94,10 @@ func TestProgramsThatCannotBeTriedAreReported(t *testing.T) {
 
 func TestSettingsOfTheClusterAreRead(t *testing.T) {
 	c, client := opened(t)
+	base := func(string) ([]byte, error) { return []byte(newBase), nil }
+	if all, err := c.planned(t.Context(), base); err != nil || len(all) > 0 {
+		t.Errorf("of a cluster without settings: %v, %v", all, err)
+	}
 	for name, data := range map[string]map[string]string{
 		"kubeadm-config": {"ClusterConfiguration": newBase + "etcd: {local: {extraArgs: [{name: quota-backend-bytes, value: \"1\"}]}}\n"},
 		"kubelet-config": {"kubelet": "featureGates: {A: true}\n"},
@@ -103,7 +107,7 @@ func TestSettingsOfTheClusterAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := c.planned(t.Context(), func(string) ([]byte, error) { return []byte(newBase), nil })
+	all, err := c.planned(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
 	}
