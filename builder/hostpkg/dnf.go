@@ -64,7 +64,7 @@ func interpreter(dnf string) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
 	words := strings.Fields(strings.TrimPrefix(line, "#!"))
 	if err != nil || !strings.HasPrefix(line, "#!") || len(words) == 0 || !strings.Contains(words[0], "python") {
-		return "", nil //nolint:nilerr // it is not a script
+		return "", nil // it is not a script
 	}
 	return words[0], nil
 }

@@ -105,30 +105,19 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		return err
 	}
 	o.CAs = a.CAs
-	var err error
-	if o.Out, err = filepath.Abs(o.Out); err != nil {
+	out, err := filepath.Abs(o.Out)
+	if err != nil {
 		return err
 	}
+	o.Out = out
 	if o.history != "" {
 		if o.History, err = a.openHistory(o.history, true); err != nil {
 			return err
 		}
 	}
-	wrong := 0
-	for _, path := range paths {
-		f, err := spec.Load(path, o.values)
-		if f == nil || len(f.Tests)+len(f.Systems) == 0 {
-			if err != nil {
-				return a.mistaken(path, err)
-			}
-		} else if err != nil {
-			fmt.Fprintln(a.Err, err)
-			wrong += f.Wrong
-		}
-		for _, w := range f.Warnings {
-			fmt.Fprintln(a.Err, w.Error())
-		}
-		o.Files = append(o.Files, f)
+	wrong, err := a.load(paths, &o)
+	if err != nil {
+		return err
 	}
 	line, end := watch(ctx, a.Err, report.Folder{Path: o.Out})
 	end = sync.OnceFunc(end)
@@ -155,6 +144,26 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		err = errors.Join(err, fmt.Errorf("%s did not run: the file has mistakes in it", app.Counted(wrong, "test")))
 	}
 	return err
+}
+
+// load reads the files with tests. It returns how many tests have mistakes, which it prints: the others run.
+func (a commands) load(paths []string, o *runOptions) (wrong int, err error) {
+	for _, path := range paths {
+		f, err := spec.Load(path, o.values)
+		if f == nil || len(f.Tests)+len(f.Systems) == 0 {
+			if err != nil {
+				return 0, a.mistaken(path, err)
+			}
+		} else if err != nil {
+			fmt.Fprintln(a.Err, err)
+			wrong += f.Wrong
+		}
+		for _, w := range f.Warnings {
+			fmt.Fprintln(a.Err, w.Error())
+		}
+		o.Files = append(o.Files, f)
+	}
+	return wrong, nil
 }
 
 // addServerFlag adds the flag for tests that install over a network.

@@ -128,16 +128,7 @@ func (a commands) printStatus(s status.Status) error {
 	if s.Resume != "" {
 		fmt.Fprintf(a.Out, "go on    %s\n", s.Resume)
 	}
-	for _, unit := range s.Stopped {
-		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
-	}
-	for _, one := range s.Settings {
-		if one.File == "" {
-			fmt.Fprintf(a.Out, "kernel   %s is %s, and pods need 1; 'systemctl restart kubelet' sets it\n", one.Name, one.Is)
-		} else {
-			fmt.Fprintf(a.Out, "kernel   %s sets %s = %s; take the line out, or 'sysctl --system' cuts pods off\n", one.File, one.Name, one.Is)
-		}
-	}
+	a.printSystem(s)
 	for _, c := range s.Certificates {
 		fmt.Fprintf(a.Out, "expiry   %s %s; 'sealift certs' lists all certificates\n", c.File, c.Why())
 	}
@@ -178,6 +169,20 @@ func (a commands) printStatus(s status.Status) error {
 		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
 	}
 	return t.Flush()
+}
+
+// printSystem prints what of the host itself is not as the node needs it.
+func (a commands) printSystem(s status.Status) {
+	for _, unit := range s.Stopped {
+		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
+	}
+	for _, one := range s.Settings {
+		if one.File == "" {
+			fmt.Fprintf(a.Out, "kernel   %s is %s, and pods need 1; 'systemctl restart kubelet' sets it\n", one.Name, one.Is)
+		} else {
+			fmt.Fprintf(a.Out, "kernel   %s sets %s = %s; take the line out, or 'sysctl --system' cuts pods off\n", one.File, one.Name, one.Is)
+		}
+	}
 }
 
 func firstLine(s string) string {

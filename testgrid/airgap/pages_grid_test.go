@@ -41,7 +41,7 @@ func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
-	names := strings.NewReplacer("host-1", first.Name())
+	names := strings.NewReplacer("host-1", first.Name(), "worker-1", worker.Name())
 	prepare := func(command string) (node, string) {
 		switch {
 		case command == "sealift preflight cis":
