@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/helm/engine"
 	kuberender "github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/testgrid/charts"
 )
 
 // TestListsAreTakenApart takes lists as Helm does. kube-prometheus-stack has one without metadata (zarf-dev/zarf#5375).
@@ -138,6 +140,17 @@ func TestWhatNodesRefuseIsRefusedAtBuild(t *testing.T) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 		})
+	}
+}
+
+func TestNamespaceMayLookLikeAnotherType(t *testing.T) {
+	for _, namespace := range []string{"y", "on", "1234", "1e3", "null", "plain"} {
+		got, err := engine.Renderer{}.Render(t.Context(), charts.Archive(t, "hello", files(nil)), helm.Release{Name: "hello", Namespace: namespace, Values: []byte("replicas: 1\n")})
+		if err != nil {
+			t.Errorf("%s: %v", namespace, err)
+			continue
+		}
+		decoded(t, got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -192,11 +193,27 @@ func (n *namer) ownNamespace(others []object) *object {
 	}
 	return &object{Object: helm.Object{
 		Template: "the namespace of the release", Kind: "Namespace", Name: n.namespace,
-		YAML: fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", n.namespace),
+		YAML: fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", quoted(n.namespace)),
 	}}
 }
 
-func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
+// quoted writes a text so that no reader of YAML takes it for a number or a boolean, such as y.
+func quoted(s string) string {
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return strconv.Quote(s)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// scalar is a text as quoted writes it.
+func scalar(s string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	if quoted(s) != s {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
 
 // field gives a value of a mapping, nil when it is not there.
 func field(node *yaml.Node, key string) *yaml.Node {
