@@ -17,7 +17,7 @@ func outOfDisk(n node) {
 	for _, row := range []struct{ step, disk, told string }{
 		{"kubernetes/files", "/var/lib/sealift", "no space left"},
 		{"node/packages", "/var/lib/sealift", "no space left"},
-		{"kubernetes/pre-init", state, "no space left"},
+		{"kubernetes/host", state, "no space left"},
 		{"kubernetes/images", "/var/lib/containerd", "no space left"},
 		{"flannel/install", "/var/lib/etcd", "for want of space"},
 	} {

@@ -52,7 +52,7 @@ func TestHalfInstalledHostIsReset(t *testing.T) {
 	bare := n.state()
 	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")
 	for i, step := range []string{
-		"node/sealift", "node/packages", "kubernetes/pre-init", "containerd/install", "kubernetes/images", "kubernetes/init", "kubernetes/init", "flannel/install", "metrics-server/install",
+		"node/sealift", "node/packages", "kubernetes/pre-init", "containerd/install", "kubernetes/host", "kubernetes/images", "kubernetes/init", "kubernetes/init", "flannel/install", "metrics-server/install",
 	} {
 		n.interrupt(interruption{command: fromUSB, step: step, record: "started", after: time.Duration(i) * 400 * time.Millisecond, signal: "KILL", group: i%2 == 0})
 		if step == "metrics-server/install" {
