@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +25,7 @@ const kubeadmPath = "/usr/local/bin/kubeadm"
 // Upgrade brings this node of a cluster to a version, with the kubeadm of that version: the static pods of a control plane,
 // and the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself
 // stays as it is. Upgrade may be repeated.
-func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
+func (k Kubeadm) Upgrade(ctx context.Context, program, version string) (err error) {
 	if err := files.Copy(kubeadmPath, 0o755, program); err != nil {
 		return fmt.Errorf("kubeadm %s: %w", version, err)
 	}
@@ -47,7 +49,12 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	} else if !there {
 		patches = ""
 	}
-	config := filepath.Join(k.Work, "kubeadm-upgrade.yaml")
+	dir, err := files.MkdirTemp(os.TempDir(), "sealift-kubeadm-") // a cluster that was adopted has no k.Work
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
+	config := filepath.Join(dir, "upgrade.yaml")
 	if err := writeDocuments(config, []*unstructured.Unstructured{hostLimits().upgradeConfiguration(patches)}); err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func stargz(t *testing.T, text []byte) []byte {
 	var entries []entry
 	for r := tar.NewReader(bytes.NewReader(text)); ; {
 		h, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // it is returned as it is
+		if err == io.EOF {
 			break
 		}
 		if err != nil {
