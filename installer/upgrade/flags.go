@@ -38,9 +38,16 @@ type planned struct {
 // flags tries the programs of the new version on the flags and feature gates of the cluster. A program that does not know one of them
 // would not start, and kubeadm would find out when it has replaced the old one.
 func (c *Cluster) flags(ctx context.Context, in *install.Install, r *preflight.Reporter) {
+	if in.Version() == "" { // the check of versions refuses it
+		return
+	}
 	all, err := c.planned(ctx, in.KubeadmBase)
 	if err != nil {
 		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	if len(all) == 0 { // and no folder is made
+		tryAll(ctx, nil, "", in.Program, r)
 		return
 	}
 	dir, err := in.TemporaryDir()
