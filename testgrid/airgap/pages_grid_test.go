@@ -53,7 +53,7 @@ func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
 	}
 	follow(t, "certificates.md", prepare)
 	follow(t, "hardening.md", prepare)
-	worker.must(strings.TrimPrefix(first.joinCommand("--renew"), "sudo "))
+	worker.must(strings.TrimPrefix(first.joinCommand("--renew "+worker.Name()), "sudo "))
 	first.must("for i in $(seq 120); do " + kubectl + "get pods -A --no-headers | grep -vE ' (Running|Completed) ' || exit 0; sleep 1; done; exit 1")
 	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
 }
