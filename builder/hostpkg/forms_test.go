@@ -67,7 +67,7 @@ func TestFileNamesOfIndexesAreCleaned(t *testing.T) {
 			}
 			resolved[0].URL = "http://archive.example.com/test/./" + want // as locks had it
 			if err := fresh.CheckLocked(t.Context(), a.target(), "amd64", resolved); err != nil {
-				t.Errorf("a lock of before: %v", err)
+				t.Errorf("a lock that an earlier version wrote is refused: %v", err)
 			}
 			if _, err := fresh.Fetch(t.Context(), resolved[0]); err != nil {
 				t.Error(err)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestSequenceBelongsToTheNameOfTheCluster has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
-// rome: that is no hub that was restored from a backup. What oslo has accepted stays accepted, and no later name forgets it.
+// rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, also under later names.
 func TestSequenceBelongsToTheNameOfTheCluster(t *testing.T) {
 	private, err := signature.Generate()
 	if err != nil {
