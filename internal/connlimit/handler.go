@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/deadline"
 )
 
-// What a connection of HTTP/2 may hold. Its timers are short, because the Go runtime may keep a timer that was stopped, and with it a
-// connection that has ended, until the time has come: with 2 minutes, a flood of connections held twice the memory. The same goes for
-// http.Server.IdleTimeout.
+// What a connection of HTTP/2 may hold.
 const (
 	maxStreams   = 64
 	streamBuffer = 64 << 10 // for bytes that a client sends and nobody reads yet
@@ -22,8 +22,18 @@ const (
 )
 
 // Configure bounds what a connection of a server may hold. The server must serve l.Listener, and its handler be one of l.Handler.
+//
+// It ends idle connections itself: net/http starts the timer of s.IdleTimeout once more when a connection of HTTP/2 has ended, and holds
+// the connection until that fires.
 func (l *Limiter) Configure(s *http.Server) {
+	idle := s.IdleTimeout
+	s.IdleTimeout = 0
 	s.ConnContext = withConn
+	s.ConnState = func(inner net.Conn, state http.ConnState) {
+		if c := ownConn(inner); c != nil && idle > 0 {
+			c.rest(state == http.StateIdle, idle)
+		}
+	}
 	s.HTTP2 = &http.HTTP2Config{
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
 		MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
@@ -42,7 +52,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		q := &request{ResponseWriter: w, limiter: limiter, key: l.keyOf(r, c), conn: c, control: http.NewResponseController(w), cancel: cancel, stream: r.ProtoMajor == 2}
+		q := &request{ResponseWriter: w, limiter: limiter, key: l.keyOf(r, c), conn: c, Deadlines: deadline.New(w, r), cancel: cancel, stream: r.ProtoMajor == 2}
 		answer := q.enter(l.sizeOf(r, c, healthy), true)
 		defer q.leave()
 		switch {
@@ -90,9 +100,9 @@ type request struct {
 	limiter *Limiter
 	key     string // of its client
 	conn    *conn  // nil for a listener of another package
-	control *http.ResponseController
-	cancel  context.CancelFunc
-	stream  bool
+	*deadline.Deadlines
+	cancel context.CancelFunc
+	stream bool
 
 	hold  *hold
 	mu    sync.Mutex
@@ -121,6 +131,7 @@ func (q *request) leave() {
 	if q.hold != nil {
 		q.limiter.release(q.hold)
 	}
+	q.Stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.state = left
@@ -139,8 +150,8 @@ func (q *request) end() {
 		_ = q.conn.Conn.Close()
 		return
 	}
-	_ = q.control.SetReadDeadline(time.Now().Add(-time.Second))
-	_ = q.control.SetWriteDeadline(time.Now().Add(-time.Second))
+	_ = q.SetReadDeadline(time.Now().Add(-time.Second))
+	_ = q.SetWriteDeadline(time.Now().Add(-time.Second))
 }
 
 // Write implements http.ResponseWriter.
@@ -163,7 +174,7 @@ func (q *request) Write(p []byte) (written int, err error) {
 // nothing of that, either.
 func (q *request) flush() {
 	if q.stream && q.extend() == nil {
-		_ = q.control.Flush() // the client may be gone
+		_ = http.NewResponseController(q.ResponseWriter).Flush() // the client may be gone
 	}
 }
 
@@ -174,7 +185,7 @@ func (q *request) extend() error {
 	if q.state == ended {
 		return net.ErrClosed
 	}
-	_ = q.control.SetWriteDeadline(time.Now().Add(q.limiter.options.Stall)) // fails without a connection, in tests
+	_ = q.SetWriteDeadline(time.Now().Add(q.limiter.options.Stall)) // fails without a connection, in tests
 	return nil
 }
 

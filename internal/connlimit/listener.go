@@ -143,7 +143,26 @@ type conn struct {
 	key     string
 	hold    *hold       // nil in the reserve
 	reserve *time.Timer // ends a connection in the reserve; nil for others
-	closed  sync.Once
+
+	mu     sync.Mutex
+	closed bool
+	idle   *time.Timer // ends it after a time without requests; nil if it never was idle
+}
+
+// rest starts the time that a connection may be idle, or ends it.
+func (c *conn) rest(idle bool, most time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+	case !idle && c.idle != nil:
+		c.idle.Stop()
+	case !idle:
+	case c.idle == nil:
+		c.idle = time.AfterFunc(most, func() { _ = c.Close() })
+	default:
+		c.idle.Reset(most)
+	}
 }
 
 // Write implements net.Conn.
@@ -167,24 +186,44 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.closed.Do(func() {
+	if c.closes() {
 		if c.hold != nil {
 			c.limiter.release(c.hold)
-			return
+		} else {
+			c.reserve.Stop()
+			c.limiter.leaveReserve(c)
 		}
-		c.reserve.Stop()
-		c.limiter.leaveReserve(c)
-	})
+	}
 	return c.Conn.Close()
+}
+
+// closes reports whether the connection is closed for the first time.
+func (c *conn) closes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	first := !c.closed
+	c.closed = true
+	return first
 }
 
 type connKey struct{}
 
 // withConn keeps the connection in the context of its requests; see http.Server.ConnContext.
 func withConn(ctx context.Context, c net.Conn) context.Context {
+	if own := ownConn(c); own != nil {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// ownConn returns the connection of this package under another one, such as that of TLS, or nil.
+func ownConn(c net.Conn) *conn {
 	for c != nil {
 		if own, ok := c.(*conn); ok {
-			return context.WithValue(ctx, connKey{}, own)
+			return own
 		}
 		outer, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
@@ -192,7 +231,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 		}
 		c = outer.NetConn()
 	}
-	return ctx
+	return nil
 }
 
 func connOf(ctx context.Context) *conn {

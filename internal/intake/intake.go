@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/deadline"
 )
 
 // chunk is how much of a body is read before there is memory for it.
@@ -93,8 +95,9 @@ func (c *claim) release() {
 // its answer: 413 for a body that is too large, 503 if others took all the memory for too long, and 400 for one that did not arrive.
 func (r *Room) Read(w http.ResponseWriter, req *http.Request) (body []byte, release func(), ok bool) {
 	end := time.Now().Add(r.limits.Time)
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(end) // a recorder in a test has none
+	arrival := deadline.New(w, req)
+	defer arrival.Stop()
+	_ = arrival.SetReadDeadline(end) // a recorder in a test has none
 	ctx, cancel := context.WithDeadline(req.Context(), end)
 	defer cancel()
 	held := claim{room: r}
@@ -112,7 +115,7 @@ func (r *Room) Read(w http.ResponseWriter, req *http.Request) (body []byte, rele
 			all.Write(part[:n])
 		}
 		if errors.Is(err, io.EOF) {
-			_ = deadline.SetReadDeadline(time.Time{}) // the answer may take longer
+			_ = arrival.SetReadDeadline(time.Time{}) // the answer may take longer
 			return all.Bytes(), release, true
 		}
 		if err != nil {
