@@ -154,7 +154,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
 		return err
 	}
-	options := install.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
+	options := install.Options{Bundle: "of " + server, Scope: node.Scope{Root: o.root}, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
 		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
 		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {

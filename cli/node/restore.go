@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/volume"
@@ -172,7 +173,7 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 
 // restoreFrom restores a snapshot, or this host's own data if there is none.
 func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, volumes restore.ReadVolumes, o restoreOptions) (err error) {
-	options := restore.Options{Root: o.root, Volumes: volumes}
+	options := restore.Options{Scope: node.Scope{Root: o.root}, Volumes: volumes}
 	if o.verbose {
 		options.Output = a.Err
 	}

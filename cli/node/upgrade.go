@@ -189,7 +189,7 @@ func (a commands) runUpgrade(ctx context.Context, options install.Options, stop,
 		defer mu.Unlock()
 		fmt.Fprintln(a.Out, line)
 	}
-	o.how.Output = in.Log()
+	o.how.Output = in.Log
 	if err := c.Run(ctx, in, o.how); err != nil {
 		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
 	}

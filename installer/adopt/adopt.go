@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -29,12 +28,9 @@ const Resume = "sudo sealift adopt"
 
 // Options says which node is adopted. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
+	node.Scope
 	// Binary is the sealift to leave on the node: the running one.
 	Binary string
-	// Output receives what is done in detail, besides the log file; nil for nothing.
-	Output io.Writer
 }
 
 // Adoption is a node that is about to be adopted. Nothing is changed before Run.
@@ -43,27 +39,27 @@ type Adoption struct {
 
 	options Options
 	view    *cluster.View
-	journal *lifecycle.Journal
-	log     *node.Log
+	*node.Session
 	adopted bool // nothing is left to do
 	plan    lifecycle.Plan
 }
 
 // Prepare looks at this host and its cluster. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Adoption, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Adopting)
+	if err != nil {
 		return nil, err
 	}
-	a := &Adoption{options: o, log: node.NewLog(o.LogDir, lifecycle.Adopting, o.Output)}
+	a := &Adoption{options: o, Session: session}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = a.Lock(); err != nil {
 		return nil, err
 	}
-	if a.adopted, err = adopted(a.journal); err != nil {
+	if a.adopted, err = adopted(a.Journal); err != nil {
 		return nil, err
 	}
 	name, err := host.Name()
@@ -126,22 +122,19 @@ func (a *Adoption) Pending() lifecycle.Plan {
 	if a.adopted {
 		return nil
 	}
-	return a.plan.Pending(a.journal)
+	return a.plan.Pending(a.Journal)
 }
 
 // Stays lists what a reset will leave on the host, since kURL put it there.
 func (a *Adoption) Stays() []string { return a.Found.stays() }
 
-// LogFile is where the output of this run goes.
-func (a *Adoption) LogFile() string { return a.log.Name() }
-
 // Close releases the lock of the node.
 func (a *Adoption) Close() error {
 	var err error
-	if a.journal != nil {
-		err = a.journal.Close()
+	if a.Journal != nil {
+		err = a.Journal.Close()
 	}
-	return errors.Join(err, a.log.Close())
+	return errors.Join(err, a.Log.Close())
 }
 
 // Run runs what is pending. It may be repeated after an interruption.
@@ -152,14 +145,14 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 	if err := node.MarkRoot(a.options.Root); err != nil {
 		return 0, fmt.Errorf("mark %s as sealift's: %w", a.options.Root, err)
 	}
-	if err := a.journal.Begin(); err != nil {
+	if err := a.Journal.Begin(); err != nil {
 		return 0, err
 	}
 	record, err := node.OpenBaseline(a.options.Root, a.options.LogDir)
 	if err != nil {
 		return 0, err
 	}
-	if err := record.BeginWithout(ctx, strings.Join(a.journal.Open(), ", "), forgetCluster); err != nil {
+	if err := record.BeginWithout(ctx, strings.Join(a.Journal.Open(), ", "), forgetCluster); err != nil {
 		return 0, err
 	}
 	if err := a.writeRun(); err != nil {
@@ -172,13 +165,13 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 			return state, errors.Join(err, record.Note(context.WithoutCancel(ctx), step.ID))
 		}
 	}
-	return lifecycle.Run(ctx, lifecycle.Adopting, plan, a.journal, a.log.Narrate(observe))
+	return lifecycle.Run(ctx, lifecycle.Adopting, plan, a.Journal, a.Log.Narrate(observe))
 }
 
 // writeRun notes what this run is about.
 func (a *Adoption) writeRun() error {
 	c := a.Found.Cluster
-	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.log.Name(), Resume: Resume, Began: time.Now().UTC(), Plan: a.plan,
+	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.Log.Name(), Resume: Resume, Began: time.Now().UTC(), Plan: a.plan,
 		AddOns: append([]node.AddOn{{Name: "kubernetes", Version: c.Version}}, a.Found.AddOns()...), Networks: []string{c.Pods, c.Services}}
 	if c.Kurl != nil && c.Kurl.Installer != nil {
 		run.Installer = c.Kurl.Installer.Name

@@ -37,7 +37,7 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, run(ctx) }})
 	}
 	unit := func(id, title string, u service.Unit) {
-		add(id, title, lifecycle.Digest(u.Text), func(ctx context.Context) error { return u.Start(ctx, a.log) })
+		add(id, title, lifecycle.Digest(u.Text), func(ctx context.Context) error { return u.Start(ctx, a.Log) })
 	}
 	add("node/sealift", "keep sealift at "+node.Binary, lifecycle.Digest(binary.SHA256), a.keepBinary)
 	f := a.Found
@@ -62,7 +62,7 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 	unit("node/agent", "take part in upgrades; from the first one on, renew certificates", service.Agent(a.options.Root))
 	if f.Host.ControlPlane {
 		add(node.ApprovalStep, "let agents approve certificates of nodes, and not the cluster itself", lifecycle.Digest(node.ApprovalStep), func(ctx context.Context) error {
-			return cluster.LetAgentsApprove(ctx, a.log)
+			return cluster.LetAgentsApprove(ctx, a.Log)
 		})
 	}
 	records := install.Adopted{First: a.First(), Kubernetes: f.Cluster.Version, AddOns: f.AddOns(), Pods: f.Cluster.Pods, Services: f.Cluster.Services}
@@ -78,7 +78,7 @@ func (a *Adoption) keepBinary(context.Context) error {
 
 // own records in the cluster that the installer keeps the add-ons that kURL applied. One that a channel keeps stays with it.
 func (a *Adoption) own(ctx context.Context) error {
-	return own(ctx, addon.RecordsOf(a.view.Cluster().Dynamic()), a.Found.Cluster.Kurl.Applied, func(line string) { fmt.Fprintln(a.log, line) })
+	return own(ctx, addon.RecordsOf(a.view.Cluster().Dynamic()), a.Found.Cluster.Kurl.Applied, func(line string) { fmt.Fprintln(a.Log, line) })
 }
 
 func own(ctx context.Context, records addon.Records, applied []node.AddOn, say func(string)) error {
@@ -112,5 +112,5 @@ func (a *Adoption) startBalancer(ctx context.Context) error {
 	if err := balancer.WriteList(node.APIServersFile(a.options.Root), servers); err != nil {
 		return err
 	}
-	return service.Balancer(a.options.Root).Start(ctx, a.log)
+	return service.Balancer(a.options.Root).Start(ctx, a.Log)
 }

@@ -247,7 +247,7 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.Order) error {
 
 // putBackState puts back what Sealift knows of this node, and its program. It holds the lock of the node.
 func (a *Agent) putBackState(set undo.Set) error {
-	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root))
+	journal, err := node.Lock(a.Root)
 	if err != nil {
 		return err
 	}

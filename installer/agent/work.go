@@ -39,7 +39,7 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	if in.Operation == intent.Look {
 		return "", a.introduce(ctx)
 	}
-	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root))
+	journal, err := node.Lock(a.Root)
 	if err != nil {
 		return "", err
 	}
@@ -245,7 +245,7 @@ func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Cli
 		return nil, err
 	}
 	o := install.Options{
-		Bundle: "of " + in.Server, Root: a.Root, Binary: binary, Remote: true, Yes: true, Upgrade: &install.Upgrade{From: in.From, Address: address, Endpoint: of.Endpoint},
+		Bundle: "of " + in.Server, Scope: node.Scope{Root: a.Root}, Binary: binary, Remote: true, Yes: true, Upgrade: &install.Upgrade{From: in.From, Address: address, Endpoint: of.Endpoint},
 		Resume: "sealift upgrade, on the control plane that leads it",
 		Adjust: func(*spec.Installer) (*spec.Installer, error) { return install.SharedInstaller(of) },
 		Open: func() (*bundle.Archive, error) {

@@ -49,10 +49,11 @@ type Result struct {
 
 // Run delivers the images of an archive. It needs root on a control plane.
 func Run(ctx context.Context, o Options) (out Result, err error) {
-	logDir := ""
-	if err := node.Begin(&o.Root, &logDir); err != nil {
+	scope := node.Scope{Root: o.Root}
+	if err := scope.Complete(); err != nil {
 		return out, err
 	}
+	o.Root = scope.Root
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return out, err

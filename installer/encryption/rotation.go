@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +64,10 @@ type Rotation struct {
 	on      exclusion.Host
 	servers Servers
 	cluster *kube.Cluster // has the Lease that only one holds who restarts API servers
-	journal *lifecycle.Journal
-	log     *node.Log
-	fresh   Key    // the new key, unless the file has it already
-	inputs  string // of the steps: the new key, and when the rotation began
-	pause   time.Duration
+	*node.Session
+	fresh  Key    // the new key, unless the file has it already
+	inputs string // of the steps: the new key, and when the rotation began
+	pause  time.Duration
 }
 
 // separator parts the name of the new key from the time in the inputs of the steps.
@@ -305,14 +303,11 @@ func (r *Rotation) await(ctx context.Context, name, digest string) error {
 
 // Run rotates.
 func (r *Rotation) run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Rotating, r.Plan(), r.journal, observe)
+	_, err := lifecycle.Run(ctx, lifecycle.Rotating, r.Plan(), r.Journal, observe)
 	return err
 }
 
 // Options of a rotation. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
-	// Output receives what is done in detail, besides the log file; nil for nothing.
-	Output io.Writer
+	node.Scope
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
 // errKilled is what ends a run as a loss of power does.
@@ -49,7 +50,7 @@ func lead(t *testing.T, h host, state string, servers Servers, pause time.Durati
 			dead = true
 		}
 	}()
-	r := &Rotation{host: h, servers: servers, journal: journal, pause: pause}
+	r := &Rotation{host: h, servers: servers, Session: &node.Session{Journal: journal}, pause: pause}
 	if err := r.begin(t.Context(), journal.Records(), time.Now()); err != nil {
 		return false, err
 	}

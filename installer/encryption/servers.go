@@ -29,7 +29,6 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
@@ -37,10 +36,11 @@ import (
 
 // Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Rotating)
+	if err != nil {
 		return nil, err
 	}
-	r := &Rotation{on: exclusion.Host{Root: o.Root}, log: node.NewLog(o.LogDir, lifecycle.Rotating, o.Output), pause: usePause}
+	r := &Rotation{on: exclusion.Host{Root: o.Root}, Session: session, pause: usePause}
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.log}
-	if err := cluster.WaitAPI(ctx, r.log); err != nil {
+	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.Log}
+	if err := cluster.WaitAPI(ctx, r.Log); err != nil {
 		return nil, err
 	}
 	if err := r.on.Check(ctx, admin.Client, exclusion.Keys); err != nil {
@@ -71,10 +71,10 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 		return nil, err
 	}
 	r.servers, r.cluster = c, view.Cluster()
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
-	if err := r.begin(ctx, r.journal.Records(), time.Now()); err != nil {
+	if err := r.begin(ctx, r.Journal.Records(), time.Now()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -83,15 +83,9 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 // usePause is the time between two looks at the keys that an API server uses.
 const usePause = 2 * time.Second
 
-// Close releases the lock of the node.
-func (r *Rotation) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
-// LogFile is the name of the log of this run.
-func (r *Rotation) LogFile() string { return r.log.Name() }
-
 // Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+	return controlplane.Alone(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
 }
 
 // controlPlanes are the API servers of this host's cluster.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -41,10 +40,7 @@ const (
 
 // Options of a change. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
-	// Output receives what is done in detail, besides the log file; nil for nothing.
-	Output io.Writer
+	node.Scope
 	// Finish takes the old load balancer out of the certificates.
 	Finish bool
 }
@@ -73,9 +69,8 @@ type Change struct {
 	host    Node
 	client  kubernetes.Interface
 	objects *kube.Cluster
-	journal *lifecycle.Journal
-	log     *node.Log
-	moved   map[string]bool // in this run
+	*node.Session
+	moved map[string]bool // in this run
 }
 
 // ErrSame says that the cluster has the load balancer already.
@@ -286,6 +281,6 @@ func (c *Change) alone(ctx context.Context) error {
 }
 
 func (c *Change) runSteps(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.MovingAPI, c.Plan(), c.journal, observe)
+	_, err := lifecycle.Run(ctx, lifecycle.MovingAPI, c.Plan(), c.Journal, observe)
 	return err
 }

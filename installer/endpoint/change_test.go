@@ -137,8 +137,8 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 			dead = true
 		}
 	}()
-	ch = &Change{options: o, nodes: c, host: c.all["plane"], client: c.client, objects: c.objects, journal: journal, moved: map[string]bool{},
-		log: node.NewLog(c.TempDir(), lifecycle.MovingAPI, nil)}
+	ch = &Change{options: o, nodes: c, host: c.all["plane"], client: c.client, objects: c.objects, moved: map[string]bool{},
+		Session: &node.Session{Log: node.NewLog(c.TempDir(), lifecycle.MovingAPI, nil), Journal: journal}}
 	from, err := c.endpoint()
 	c.made(err)
 	if err := ch.begin(c.Context(), from, to, time.Now()); err != nil {

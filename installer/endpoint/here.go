@@ -11,7 +11,6 @@ import (
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 )
 
 // Follow lets this node alone use another load balancer: one that was off while the others changed, or that does not reach the old one
@@ -21,7 +20,8 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 	if err != nil {
 		return err
 	}
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.MovingAPI)
+	if err != nil {
 		return err
 	}
 	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.LoadBalancer); err != nil {
@@ -31,15 +31,13 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 	if err != nil {
 		return err
 	}
-	journal, err := lifecycle.OpenJournal(node.StateDir(o.Root)) // nobody else works on this node meanwhile
-	if err != nil {
+	if err := session.Lock(); err != nil {
 		return err
 	}
-	log := node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)
-	defer func() { err = errors.Join(err, log.Close(), journal.Close()) }()
-	err = Node{Root: o.Root, Name: name, Output: log, Step: observe}.follow(ctx, to)
-	if err != nil && log.Name() != "" && !errors.Is(err, ErrSame) {
-		return fmt.Errorf("%w\nlog: %s", err, log.Name())
+	defer func() { err = errors.Join(err, session.Close()) }()
+	err = Node{Root: o.Root, Name: name, Output: session.Log, Step: observe}.follow(ctx, to)
+	if err != nil && !errors.Is(err, ErrSame) {
+		return fmt.Errorf("%w\nlog: %s", err, session.LogFile())
 	}
 	return err
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 )
 
 // Prepare looks at the cluster from this control plane, and at what a change would do. It changes nothing. With Finish, the address may
@@ -31,7 +30,8 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 			return nil, err
 		}
 	}
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.MovingAPI)
+	if err != nil {
 		return nil, err
 	}
 	admin, err := controlplane.AsAdministrator()
@@ -50,16 +50,16 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{options: o, objects: view.Cluster(), moved: map[string]bool{}, log: node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)}
+	c := &Change{options: o, objects: view.Cluster(), moved: map[string]bool{}, Session: session}
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	if err := c.on().Check(ctx, c.client, exclusion.LoadBalancer); err != nil {
 		return nil, err
 	}
-	c.host = Node{Root: o.Root, Name: own, Output: c.log, Step: func(line string) { fmt.Fprintf(c.log, "node %s: %s\n", own, line) }}
+	c.host = Node{Root: o.Root, Name: own, Output: c.Log, Step: func(line string) { fmt.Fprintf(c.Log, "node %s: %s\n", own, line) }}
 	c.nodes = realNodes{c.host, view}
-	if c.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = c.Lock(); err != nil {
 		return nil, err
 	}
 	if err := c.look(ctx, admin, to); err != nil {
@@ -93,18 +93,12 @@ func direct(ctx context.Context, address string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Close releases the lock of the node.
-func (c *Change) Close() error { return errors.Join(c.journal.Close(), c.log.Close()) }
-
 func (c *Change) on() exclusion.Host { return exclusion.Host{Root: c.options.Root} }
-
-// LogFile is the name of the log of this run.
-func (c *Change) LogFile() string { return c.log.Name() }
 
 // Run makes the change, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (c *Change) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
 	return controlplane.Alone(ctx, c.objects, c.on(), exclusion.LoadBalancer, waiting, func(ctx context.Context) error {
-		return c.runSteps(ctx, c.log.Narrate(observe))
+		return c.runSteps(ctx, c.Log.Narrate(observe))
 	})
 }
 

@@ -84,11 +84,11 @@ func (i *Install) chooseAddress() (err error) {
 // keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet is told, or the
 // one that the last run began with. It is not valid on a host without an earlier run.
 func (i *Install) keptAddress(six bool) (c network.Choice) {
-	if len(i.journal.Records()) == 0 {
+	if len(i.Journal.Records()) == 0 {
 		return c
 	}
 	var text string
-	if i.journal.Began(node.InitStep) || i.journal.Began(node.JoinStep) {
+	if i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep) {
 		if flags, err := regularfile.ReadFile(cluster.KubeletFlags); err == nil {
 			text, _ = cluster.NodeIPs(flags)
 		}

@@ -20,7 +20,7 @@ func adopted(t *testing.T, first bool) *Install {
 	}
 	records := Adopted{First: first, Kubernetes: "1", Pods: "10.1.0.0/20", Services: "10.2.0.0/22",
 		AddOns: []node.AddOn{{Name: "containerd", Version: "1"}, {Name: "flannel", Version: "0.9"}}}.Records()
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Adopting, records, i.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Adopting, records, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 	return i
@@ -70,7 +70,7 @@ func finish(t *testing.T, i *Install, operation lifecycle.Operation, id string, 
 	t.Helper()
 	addOn, _, _ := strings.Cut(id, "/")
 	step := lifecycle.Step{ID: id, AddOn: addOn, Inputs: "of the upgrade", Timeout: shortTime, Run: func(context.Context) (lifecycle.State, error) { return state, nil }}
-	if _, err := lifecycle.Run(t.Context(), operation, lifecycle.Plan{step}, i.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), operation, lifecycle.Plan{step}, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 }

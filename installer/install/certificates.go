@@ -35,8 +35,8 @@ func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error
 	if err != nil {
 		return nil, err
 	}
-	if err := certificates.Trust(ctx, i.log, trusted); err != nil {
+	if err := certificates.Trust(ctx, i.Log, trusted); err != nil {
 		return nil, err
 	}
-	return nil, command.TryRestart(ctx, i.log, "containerd")
+	return nil, command.TryRestart(ctx, i.Log, "containerd")
 }

@@ -191,7 +191,7 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 			return err
 		}
 		if version, _ := config["version"].(int64); !has(config, w.tables(version)) {
-			fmt.Fprintf(i.log, "note: containerd's configuration is kept, as the Installer says; Kubernetes wants the sandbox image %s there\n", w.sandbox)
+			fmt.Fprintf(i.Log, "note: containerd's configuration is kept, as the Installer says; Kubernetes wants the sandbox image %s there\n", w.sandbox)
 		}
 		return nil
 	}
@@ -200,10 +200,10 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 		return err
 	}
 	if !hold {
-		fmt.Fprintf(i.log, "note: containerd.tomlConfig of the Installer goes over what Kubernetes wants: the sandbox image %s, SystemdCgroup %t\n", w.sandbox, w.systemdCgroup)
+		fmt.Fprintf(i.Log, "note: containerd.tomlConfig of the Installer goes over what Kubernetes wants: the sandbox image %s, SystemdCgroup %t\n", w.sandbox, w.systemdCgroup)
 	}
 	if changed {
-		return command.Run(ctx, i.log, "systemctl", "restart", "containerd")
+		return command.Run(ctx, i.Log, "systemctl", "restart", "containerd")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (i *Install) checkDowngrade() error {
 
 // recordedVersion is the version of an add-on that this node has, or "".
 func (i *Install) recordedVersion(a addOn) string {
-	brought, _ := i.journal.Last(a.name() + "/" + filesStep)
-	adopted, _ := i.journal.Last(a.name() + "/" + installStep)
+	brought, _ := i.Journal.Last(a.name() + "/" + filesStep)
+	adopted, _ := i.Journal.Last(a.name() + "/" + installStep)
 	return cmp.Or(brought.State[addOnVersion], adopted.State[addOnVersion])
 }

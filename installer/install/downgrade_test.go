@@ -44,7 +44,7 @@ func recordVersion(t *testing.T, i *Install, addOn, version string) {
 		state[addOnVersion] = version
 	}
 	step := lifecycle.Step{ID: addOn + "/" + filesStep, Inputs: "then", Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) { return state, nil }}
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, i.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -86,9 +86,9 @@ func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
 	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}
 	for _, w := range i.activeFirewalls() {
-		act := func() error { return w.Open(ctx, i.log, opening) }
+		act := func() error { return w.Open(ctx, i.Log, opening) }
 		if i.settings.firewalls[w].disable {
-			act = func() error { return w.Disable(ctx, i.log) }
+			act = func() error { return w.Disable(ctx, i.Log) }
 		}
 		if err := act(); err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
 		return nil, err
 	}
 	for _, call := range i.spec.HostCommands() {
-		if err := command.Run(ctx, i.log, call.Words[0], call.Words[1:]...); err != nil {
+		if err := command.Run(ctx, i.Log, call.Words[0], call.Words[1:]...); err != nil {
 			return nil, fmt.Errorf("%s: %w", call.Field, err)
 		}
 	}
@@ -82,7 +82,7 @@ func (i *Install) setSELinux(ctx context.Context) error {
 		return err
 	}
 	if mode == "enforcing" {
-		return command.Run(ctx, i.log, "setenforce", "1")
+		return command.Run(ctx, i.Log, "setenforce", "1")
 	}
-	return command.Run(ctx, i.log, "setenforce", "0")
+	return command.Run(ctx, i.Log, "setenforce", "0")
 }

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -255,7 +256,7 @@ func prepare(t *testing.T, data []byte, text string) (*Install, error) {
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return spec.Parse("installer.yaml", strings.NewReader(text))
 		},
-		Root: t.TempDir(), LogDir: t.TempDir(), Binary: "hostile_test.go",
+		Scope: node.Scope{Root: t.TempDir(), LogDir: t.TempDir()}, Binary: "hostile_test.go",
 	})
 }
 

@@ -46,9 +46,8 @@ type Options struct {
 	// Join makes the host a node of a cluster; nil means to make a cluster.
 	Join *Join
 	// Seed continues a cluster whose hosts are gone; nil means to make an empty one.
-	Seed   *Seed
-	Root   string
-	LogDir string
+	Seed *Seed
+	node.Scope
 	// Binary is the sealift to leave on the node: the running one.
 	Binary string
 	// Trusted are public keys. One of them must have signed the bundle. If there are none, signatures are not checked.
@@ -63,8 +62,6 @@ type Options struct {
 	ChooseAddress func(network.Choice) (network.Candidate, error)
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
 	Yes bool
-	// Output receives what hooks and tools print, besides the log file; nil for nothing.
-	Output io.Writer
 	// Outro receives what the hooks of the last phase print for people, if Output is nil.
 	Outro io.Writer
 }
@@ -80,16 +77,15 @@ type Install struct {
 	address  network.Choice // by which other nodes reach this host, unless the Installer names one
 	dual     bool           // the cluster is dual-stack
 	addOns   []addOn        // in the order in which they install
-	journal  *lifecycle.Journal
-	plan     lifecycle.Plan
-	kept     []string // notes about add-ons that others own
-	hooks    *hooks
-	log      *node.Log
-	said     *hookOutput       // what hooks print
-	socket   string            // of containerd
-	before   map[string]string // the host's packages before the first install, with their versions
-	signer   string            // fingerprint of the trusted key that signed the bundle
-	taken    string            // a folder with sealift-preflight, once that was taken out of the bundle
+	*node.Session
+	plan   lifecycle.Plan
+	kept   []string // notes about add-ons that others own
+	hooks  *hooks
+	said   *hookOutput       // what hooks print
+	socket string            // of containerd
+	before map[string]string // the host's packages before the first install, with their versions
+	signer string            // fingerprint of the trusted key that signed the bundle
+	taken  string            // a folder with sealift-preflight, once that was taken out of the bundle
 	// packageNames are the host packages that the plan installs
 	packageNames []string
 	upgrade      string // identifies an upgrade with all its stops
@@ -97,10 +93,11 @@ type Install struct {
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
 func Prepare(o Options) (_ *Install, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(o.operation())
+	if err != nil {
 		return nil, err
 	}
-	i := &Install{options: o, socket: runtime.Socket, log: node.NewLog(o.LogDir, o.operation(), o.Output)}
+	i := &Install{options: o, socket: runtime.Socket, Session: session}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
@@ -132,10 +129,10 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, fmt.Errorf("bundle %s: the Installer cannot work: %w", o.Bundle, err)
 	}
 	i.setDefaults()
-	if i.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = i.Lock(); err != nil {
 		return nil, err
 	}
-	if i.journal.Began(node.ResetStep) {
+	if i.Journal.Began(node.ResetStep) {
 		return nil, errResetOpen
 	}
 	if err := i.checkRunning(); err != nil {
@@ -162,13 +159,13 @@ func Prepare(o Options) (_ *Install, err error) {
 // prepareHooks makes the shell of the hooks, which starts with the first of them.
 func (i *Install) prepareHooks() {
 	o := i.options
-	i.log.Hide(i.secrets()...)
-	i.said = &hookOutput{log: i.log}
+	i.Log.Hide(i.secrets()...)
+	i.said = &hookOutput{log: i.Log}
 	if o.Output == nil {
 		i.said.people = o.Outro
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
-	i.hooks.secret = i.log.Hide
+	i.hooks.secret = i.Log.Hide
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 }
 
@@ -232,13 +229,10 @@ func (i *Install) setDefaults() {
 func (i *Install) Plan() lifecycle.Plan { return i.plan }
 
 // Pending gives the steps that Run would run.
-func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.journal) }
+func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.Journal) }
 
 // Resume is the command that goes on with this install.
 func (i *Install) Resume() string { return i.options.Resume }
-
-// LogFile is where the output of this run goes; the file is made with the first output.
-func (i *Install) LogFile() string { return i.log.Name() }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
@@ -257,7 +251,7 @@ func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps 
 	if err != nil {
 		return 0, i.explainDiskFull(err)
 	}
-	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.Narrate(observe))
+	ran, err = lifecycle.Run(ctx, operation, plan, i.Journal, i.Log.Narrate(observe))
 	return ran, i.explainDiskFull(err)
 }
 
@@ -267,11 +261,8 @@ func (i *Install) Close() error {
 	if i.hooks != nil {
 		errs = append(errs, i.hooks.close())
 	}
-	if i.journal != nil {
-		errs = append(errs, i.journal.Close())
-	}
 	if i.archive != nil {
 		errs = append(errs, i.archive.Close())
 	}
-	return errors.Join(append(errs, i.dropProgram(), i.log.Close())...)
+	return errors.Join(append(errs, i.dropProgram(), i.Session.Close())...)
 }

@@ -61,7 +61,7 @@ func (i *Install) ControlPlane() bool {
 // checkJoin refuses what cannot become a node of the cluster, before anything is changed.
 func (i *Install) checkJoin() error {
 	if !i.Joins() {
-		if i.journal.Began(node.JoinStep) {
+		if i.Journal.Began(node.JoinStep) {
 			return errors.New("this host has joined a cluster; to make one of its own, take that back with 'sealift reset'")
 		}
 		return nil
@@ -69,7 +69,7 @@ func (i *Install) checkJoin() error {
 	c := i.options.Join.Cluster
 	k, ok := kubernetes(i.addOns)
 	switch {
-	case i.journal.Began(node.InitStep):
+	case i.Journal.Began(node.InitStep):
 		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
 	case !ok:
 		return errors.New("the control plane was made from a bundle without Kubernetes")
@@ -77,7 +77,7 @@ func (i *Install) checkJoin() error {
 		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
 	case i.options.Upgrade == nil && i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
 		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
-	case i.journal.Began(node.JoinStep):
+	case i.Journal.Began(node.JoinStep):
 		return nil
 	}
 	if slices.Contains(c.Ready, i.facts.Hostname) {
@@ -167,7 +167,7 @@ func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) err
 	}
 	own, stop := context.WithCancel(ctx)
 	var approves sync.WaitGroup
-	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, join.Token, i.log) })
+	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, join.Token, i.Log) })
 	defer approves.Wait()
 	defer stop()
 	return kubeadm.Join(ctx, i.facts.Hostname, true)
@@ -193,5 +193,5 @@ func (i *Install) takeKeys(ctx context.Context) error {
 }
 
 func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {
-	return nil, cluster.WaitNode(ctx, i.facts.Hostname, i.log)
+	return nil, cluster.WaitNode(ctx, i.facts.Hostname, i.Log)
 }

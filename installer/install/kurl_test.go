@@ -221,8 +221,8 @@ func kubectl(t *testing.T) string {
 // kurlInstall is an install of add-ons of kURL in a folder, with a containerd and a cluster of the test.
 func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 	t.Helper()
-	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, text, files)), socket: containerd.ForTest(t),
-		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}
+	i := &Install{options: Options{Scope: node.Scope{Root: t.TempDir()}, Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, text, files)), socket: containerd.ForTest(t),
+		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
 	t.Cleanup(func() { _ = i.Close() })
 	err := i.readSpec()
 	if err != nil {
@@ -236,7 +236,7 @@ func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 			t.Fatal(err)
 		}
 	}
-	if i.journal, err = lifecycle.OpenJournal(node.StateDir(i.options.Root)); err != nil {
+	if i.Journal, err = lifecycle.OpenJournal(node.StateDir(i.options.Root)); err != nil {
 		t.Fatal(err)
 	}
 	i.hooks = testHooks(t, i, kubeconfig(t), sealift(t))
@@ -249,7 +249,7 @@ func testHooks(t *testing.T, i *Install, kubeconfig, binary string) *hooks {
 	variables := i.variables()
 	variables["KUBECONFIG"], variables["SEALIFT_BIN"] = kubeconfig, binary
 	variables["PATH"] = kubectl(t) + ":/usr/sbin:/usr/bin:/sbin:/bin"
-	h := newHooks(i.options.Root, i.addOns, variables, i.log)
+	h := newHooks(i.options.Root, i.addOns, variables, i.Log)
 	h.verbs = i.verbs()
 	t.Cleanup(func() { _ = h.close() })
 	return h

@@ -60,7 +60,7 @@ func TestTheOperatorRunsAgainWhenAModuleChanges(t *testing.T) {
 	inputs := func(change func(*Install)) string {
 		i := withModules(t)
 		change(i)
-		i.hooks = newHooks(i.options.Root, i.addOns, i.variables(), i.log)
+		i.hooks = newHooks(i.options.Root, i.addOns, i.variables(), i.Log)
 		plan, err := i.makePlan()
 		if err != nil {
 			t.Fatal(err)

@@ -14,15 +14,15 @@ const (
 
 // networkSettings adds those steps, after the networks are known.
 func (p *planner) networkSettings() {
-	if p.settings.certificates != "" || p.journal.Began(certificatesStep) {
+	if p.settings.certificates != "" || p.Journal.Began(certificatesStep) {
 		p.add(lifecycle.Step{ID: certificatesStep, Phase: lifecycle.PreInit, Title: "trust the CAs that the Installer names", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.settings.certificates), Run: p.trustCertificates})
 	}
-	if p.settings.proxy.address != "" || p.journal.Began(proxyStep) {
+	if p.settings.proxy.address != "" || p.Journal.Began(proxyStep) {
 		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.settings.proxy.address, p.settings.proxy.listed(), p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
 	}
-	if len(p.activeFirewalls()) > 0 || p.journal.Began(node.FirewallStep) {
+	if len(p.activeFirewalls()) > 0 || p.Journal.Began(node.FirewallStep) {
 		p.add(lifecycle.Step{ID: node.FirewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.disabled(), p.networkInputs()), Run: p.openFirewall})
 	}

@@ -85,10 +85,10 @@ func (i *Install) networkInputs() string {
 
 // networksOfCluster is the record of the choice with which the cluster was made, if it was.
 func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
-	if _, made := i.journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
+	if _, made := i.Journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
 		return lifecycle.Record{}, false
 	}
-	return i.journal.Last(node.NetworkStep)
+	return i.Journal.Last(node.NetworkStep)
 }
 
 // checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
@@ -250,7 +250,7 @@ func (n clusterNetwork) free(used []netip.Prefix) (netip.Prefix, error) {
 // used returns the networks that the host uses. It leaves out those that an earlier run of the same install added:
 // kubernetes_pre_init makes a route to the services before there is a cluster.
 func (i *Install) used() ([]netip.Prefix, error) {
-	own, err := node.Networks(i.options.Root, i.journal.Records())
+	own, err := node.Networks(i.options.Root, i.Journal.Records())
 	if err != nil {
 		return nil, err
 	}

@@ -295,7 +295,7 @@ func (p *planner) packages() {
 	if len(names) == 0 || p.settings.skipPackages {
 		return
 	}
-	rec, finished := p.journal.Last(packagesStep)
+	rec, finished := p.Journal.Last(packagesStep)
 	more := hostPackages(p.arriving(), p.facts.Target())
 	if finished && len(more) > 0 {
 		names = more

@@ -30,14 +30,14 @@ func made(t *testing.T, addOns ...addOn) *Install {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
-		facts: host.Facts{Distribution: "debian", Version: "12"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}
-	if i.journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
+	i := &Install{options: Options{Scope: node.Scope{Root: "/root-of-install"}, Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
+		facts: host.Facts{Distribution: "debian", Version: "12"}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
+	if i.Journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = i.journal.Close() })
+	t.Cleanup(func() { _ = i.Journal.Close() })
 	i.settings = i.newSettings()
-	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.log)
+	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.Log)
 	if i.plan, err = i.makePlan(); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
 	first.settings.services.network = "10.96.0.0/22"
 	choose := lifecycle.Step{ID: node.NetworkStep, Timeout: time.Minute, Run: first.chooseNetworks}
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 	first.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/22")}
@@ -313,7 +313,7 @@ func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
 func finished(t *testing.T, i *Install, s lifecycle.Step, state lifecycle.State) {
 	t.Helper()
 	s.Timeout, s.Run = time.Minute, func(context.Context) (lifecycle.State, error) { return state, nil }
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{s}, i.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{s}, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 }

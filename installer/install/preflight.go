@@ -64,7 +64,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		return preflight.Record{}, err
 	}
 	addRole(&needs, o.Node, i.spec)
-	if !balancer.Serves(i.settings.endpoint) || i.journal.Began(node.BalancerStep) {
+	if !balancer.Serves(i.settings.endpoint) || i.Journal.Began(node.BalancerStep) {
 		// nothing of this install will listen there, or does already
 		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
 	}

@@ -78,7 +78,7 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	}
 	state := lifecycle.State{"NO_PROXY_ADDRESSES": exceptions}
 	for _, args := range [][]string{{"daemon-reload"}, {"try-restart", "containerd", "kubelet"}} {
-		if err := command.Run(ctx, i.log, "systemctl", args...); err != nil && args[0] == "daemon-reload" {
+		if err := command.Run(ctx, i.Log, "systemctl", args...); err != nil && args[0] == "daemon-reload" {
 			return nil, err
 		}
 	}

@@ -18,14 +18,14 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 	if err := node.MarkRoot(i.options.Root); err != nil {
 		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
 	}
-	if err := i.journal.Begin(); err != nil {
+	if err := i.Journal.Begin(); err != nil {
 		return nil, err
 	}
 	record, err := node.OpenBaseline(i.options.Root, i.options.LogDir)
 	if err != nil {
 		return nil, err
 	}
-	if err := record.Begin(ctx, strings.Join(i.journal.Open(), ", ")); err != nil {
+	if err := record.Begin(ctx, strings.Join(i.Journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
 	i.before = record.Before().Packages
@@ -46,7 +46,7 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 
 // writeRun notes what this run is about.
 func (i *Install) writeRun() error {
-	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan, Address: i.settings.address}
+	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.Log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan, Address: i.settings.address}
 	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
 		run.Bundle = path
 	}

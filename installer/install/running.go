@@ -24,8 +24,8 @@ type running struct {
 // live says whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
 // same install may go on with another bundle.
 func (i *Install) live() bool {
-	_, made := i.journal.Last(node.InitStep)
-	_, joined := i.journal.Last(node.JoinStep)
+	_, made := i.Journal.Last(node.InitStep)
+	_, joined := i.Journal.Last(node.JoinStep)
 	return made || joined
 }
 
@@ -35,7 +35,7 @@ func (i *Install) runningAddOns() map[string]running {
 		return nil
 	}
 	kubernetes, _ := kubernetes(i.addOns)
-	return runningIn(i.journal.Records(), kubernetes.name())
+	return runningIn(i.Journal.Records(), kubernetes.name())
 }
 
 // Versions are the versions of the add-ons at work on a node of a cluster, by name, as its journal tells.
@@ -184,7 +184,7 @@ func (p *planner) keep(a addOn, step *lifecycle.Step) {
 	if _, runs := p.running[a.name()]; !runs {
 		return
 	}
-	rec, finished := p.journal.Last(step.ID)
+	rec, finished := p.Journal.Last(step.ID)
 	if finished && (a.carries() || rec.Options == "" || rec.Options == a.options) {
 		step.Inputs = rec.Inputs
 	}

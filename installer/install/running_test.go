@@ -60,7 +60,7 @@ func (i *Install) finish(t *testing.T, failing string, earlier bool) {
 	if earlier {
 		operation = ""
 	}
-	if _, err := lifecycle.Run(t.Context(), operation, plan, i.journal, func(lifecycle.Event) {}); (err == nil) != (failing == "") {
+	if _, err := lifecycle.Run(t.Context(), operation, plan, i.Journal, func(lifecycle.Event) {}); (err == nil) != (failing == "") {
 		t.Fatal(err)
 	}
 }
@@ -143,7 +143,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 				addOns = row.change(addOns)
 			}
 			next := made(t, addOns...)
-			next.journal, next.options.Join = first.journal, first.options.Join
+			next.Journal, next.options.Join = first.Journal, first.options.Join
 			if row.option != nil {
 				row.option(&next.options)
 			}
@@ -206,10 +206,10 @@ func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
 			first := bundle(same, row.hooks...)
 			first.finish(t, row.failing, false)
 			if row.then != nil {
-				row.then.journal = first.journal
+				row.then.Journal = first.Journal
 				row.then.finish(t, row.late, false)
 			}
-			row.next.journal = first.journal
+			row.next.Journal = first.Journal
 			var got []string
 			for _, change := range row.next.Changes() {
 				got = append(got, change.String())
@@ -251,7 +251,7 @@ func TestARuntimeOfAnotherNameKeepsItsVersion(t *testing.T) {
 	first.finish(t, "", false)
 	runtime.info.Index = "another"
 	next := made(t, runtime, with(t, "kubernetes", "", "kubernetes_pre_init"))
-	next.journal = first.journal
+	next.Journal = first.Journal
 	if next.plan = planned(t, next); slices.Contains(ids(next.Pending()), "crio/install") {
 		t.Error("a container runtime that was built again is installed below what runs")
 	}

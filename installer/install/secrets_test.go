@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -36,7 +37,7 @@ console_outro() { echo "log in as $CONSOLE_USER with $GENERATED_PASSWORD"; }
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return spec.Parse("installer.yaml", strings.NewReader(text))
 		},
-		Root: t.TempDir(), LogDir: t.TempDir(), Binary: "secrets_test.go", Outro: &terminal,
+		Scope: node.Scope{Root: t.TempDir(), LogDir: t.TempDir()}, Binary: "secrets_test.go", Outro: &terminal,
 	})
 	if err != nil {
 		t.Fatal(err)

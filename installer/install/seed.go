@@ -48,8 +48,8 @@ func (i *Install) checkSeed() error {
 	if k.info.Version != i.options.Seed.Kubernetes {
 		return fmt.Errorf("the bundle has Kubernetes %s, and the cluster has %s; use a bundle with that version", k.info.Version, i.options.Seed.Kubernetes)
 	}
-	rec, made := i.journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
-	if i.journal.Began(node.JoinStep) || made && rec.State[seedState] != i.options.Seed.ID {
+	rec, made := i.Journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
+	if i.Journal.Began(node.JoinStep) || made && rec.State[seedState] != i.options.Seed.ID {
 		return errors.New("this host is part of a cluster already; 'sealift restore' without --bundle restores a control plane on its own host")
 	}
 	return nil
@@ -73,7 +73,7 @@ func (p *planner) seedVolumes() {
 	}
 	v := p.options.Seed.Volumes
 	p.add(lifecycle.Step{ID: "restore/volumes", Phase: lifecycle.Install, Title: v.Title, Timeout: v.Timeout, Inputs: lifecycle.Digest(p.options.Seed.ID),
-		Run: func(ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, p.log) }})
+		Run: func(ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, p.Log) }})
 }
 
 // settle adds the step after which the cluster is that of this host.
@@ -84,6 +84,6 @@ func (p *planner) settle() {
 	}
 	p.add(lifecycle.Step{ID: "restore/others", Phase: lifecycle.Install, Title: "remove the nodes that are gone", Timeout: shortTime,
 		Inputs: lifecycle.Digest(seed.ID), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-			return nil, seed.Settle(ctx, p.facts.Hostname, p.settings.address, p.log)
+			return nil, seed.Settle(ctx, p.facts.Hostname, p.settings.address, p.Log)
 		})})
 }

@@ -56,7 +56,7 @@ func TestSeedIsForABareHostAndTheSameKubernetes(t *testing.T) {
 	} {
 		i := made(t, with(t, row.addOn, ""))
 		i.options.Seed = &row.seed
-		if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, row.before, i.journal, func(lifecycle.Event) {}); err != nil {
+		if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, row.before, i.Journal, func(lifecycle.Event) {}); err != nil {
 			t.Fatal(err)
 		}
 		if err := i.checkSeed(); (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {

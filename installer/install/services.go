@@ -30,7 +30,7 @@ func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
 	if err := balancer.WriteList(node.APIServersFile(i.options.Root), servers); err != nil {
 		return nil, err
 	}
-	return nil, service.Balancer(i.options.Root).Start(ctx, i.log)
+	return nil, service.Balancer(i.options.Root).Start(ctx, i.Log)
 }
 
 // share adds the step by which hosts that join can take their files from this one.
@@ -61,7 +61,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 	if err := i.extractRoot(ctx); err != nil {
 		return nil, err
 	}
-	return nil, service.Sharer(i.options.Root).Start(ctx, i.log)
+	return nil, service.Sharer(i.options.Root).Start(ctx, i.Log)
 }
 
 // extractRoot brings what lies at the root of the bundle and goes with its index.

@@ -68,10 +68,10 @@ func (p *planner) snapshots(phase lifecycle.Phase) {
 	case wanted:
 		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: fmt.Sprintf("save a snapshot every %v", s.Every), Timeout: shortTime,
 			Inputs: lifecycle.Digest(s.Units(p.options.Root)), Run: func(ctx context.Context) (lifecycle.State, error) {
-				return nil, s.Start(ctx, p.options.Root, p.log)
+				return nil, s.Start(ctx, p.options.Root, p.Log)
 			}})
-	case p.journal.Began(snapshotStep):
+	case p.Journal.Began(snapshotStep):
 		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: "save no snapshots any more", Timeout: shortTime, Inputs: lifecycle.Digest(),
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, service.StopSnapshots(ctx, p.log) }})
+			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, service.StopSnapshots(ctx, p.Log) }})
 	}
 }

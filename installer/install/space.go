@@ -78,7 +78,7 @@ func listCandidates(all []network.Candidate) string {
 
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
-	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(node.InitStep) || i.journal.Began(node.JoinStep)}
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}

@@ -64,7 +64,7 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 // changed, or have files beside it that no bundle had.
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (_ lifecycle.State, err error) {
-		packages := packages.Manager{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
+		packages := packages.Manager{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.Log}
 		fresh := filepath.Join(packages.Dir, "repositories")
 		if err := files.RemoveAll(fresh); err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (i *Install) packagesCheck(ctx context.Context, r *preflight.Reporter) {
 	case !pending:
 		r.Passf("none are to be installed")
 		return
-	case slices.Contains(i.journal.Open(), packagesStep):
+	case slices.Contains(i.Journal.Open(), packagesStep):
 		r.Passf("not checked: an earlier run was interrupted while it installed them")
 		return
 	}
@@ -151,7 +151,7 @@ func (i *Install) packageObstacles(ctx context.Context) (_ []packages.Obstacle, 
 		return nil, err
 	}
 	defer root.Close()
-	manager := packages.Manager{Dir: filepath.Join(dir, "work"), Output: i.log}
+	manager := packages.Manager{Dir: filepath.Join(dir, "work"), Output: i.Log}
 	repositories := i.hostRepositories()
 	for _, one := range repositories {
 		manager.Repositories = append(manager.Repositories, filepath.Join(dir, one.folder))
@@ -175,9 +175,9 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 			return nil, err
 		}
 		defer r.Close()
-		result, err := r.Load(ctx, a.layout, func(ref string) { fmt.Fprintf(i.log, "loading %s\n", ref) })
+		result, err := r.Load(ctx, a.layout, func(ref string) { fmt.Fprintf(i.Log, "loading %s\n", ref) })
 		if err == nil {
-			fmt.Fprintf(i.log, "%s: %d images loaded, %d were there\n", a.name(), result.Loaded, result.Present)
+			fmt.Fprintf(i.Log, "%s: %d images loaded, %d were there\n", a.name(), result.Loaded, result.Present)
 		}
 		return nil, err
 	}
@@ -193,25 +193,25 @@ func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	}
 	if seed := i.options.Seed; seed != nil {
 		state[seedState] = seed.ID
-		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.log) }
+		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.Log) }
 	}
 	if err := by.Init(ctx); err != nil {
 		return nil, err
 	}
-	return state, cluster.LetAgentsApprove(ctx, i.log)
+	return state, cluster.LetAgentsApprove(ctx, i.Log)
 }
 
 func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
 	return cluster.Kubeadm{
 		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
-		Variables: i.hooks.values(), Output: i.log,
+		Variables: i.hooks.values(), Output: i.Log,
 	}
 }
 
 // inCluster makes a step wait first until the cluster's API is ready.
 func (i *Install) inCluster(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		if err := cluster.BringAPI(ctx, i.log); err != nil {
+		if err := cluster.BringAPI(ctx, i.Log); err != nil {
 			return nil, err
 		}
 		return run(ctx)
@@ -223,7 +223,7 @@ func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
 	for _, a := range i.addOns {
 		names = append(names, a.name())
 	}
-	if err := cluster.WaitReady(ctx, names, i.log); err != nil {
+	if err := cluster.WaitReady(ctx, names, i.Log); err != nil {
 		return nil, err
 	}
 	return lifecycle.State{hooklessState: i.describeHookless()}, cluster.Remember(node.MemoryDir(i.options.Root))

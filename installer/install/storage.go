@@ -36,7 +36,7 @@ func storeNamespace(addOn string) string {
 // droppedStorage are the add-ons with volumes or an object store that an earlier install brought, and that the Installer no
 // longer has.
 func (i *Install) droppedStorage() ([]catalog.Meta, error) {
-	if i.Joins() || !i.journal.Began(node.InitStep) {
+	if i.Joins() || !i.Journal.Began(node.InitStep) {
 		return nil, nil
 	}
 	known, err := catalog.Scan(os.DirFS(i.options.Root))
@@ -48,7 +48,7 @@ func (i *Install) droppedStorage() ([]catalog.Meta, error) {
 		stays := slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == m.Name })
 		again := slices.ContainsFunc(dropped, func(d catalog.Meta) bool { return d.Name == m.Name })
 		holds := slices.Contains(m.Capabilities(), catalog.Storage) || slices.Contains(m.Capabilities(), catalog.ObjectStore)
-		if holds && !stays && !again && i.journal.Began(m.Name+"/files") {
+		if holds && !stays && !again && i.Journal.Began(m.Name+"/files") {
 			dropped = append(dropped, m)
 		}
 	}

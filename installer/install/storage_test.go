@@ -107,7 +107,7 @@ func TestDroppedStorageIsFoundInWhatAnEarlierInstallLeft(t *testing.T) {
 	for _, id := range []string{"openebs/files", "contour/files", "disk/files", node.InitStep} { // minio's files are another's
 		plan = append(plan, lifecycle.Step{ID: id, Run: func(context.Context) (lifecycle.State, error) { return nil, nil }})
 	}
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan, i.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(); got != "disk openebs " {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -113,7 +112,7 @@ func (p *planner) remove() {
 		}
 		p.add(lifecycle.Step{ID: change.AddOn + "/" + removeStep, Phase: lifecycle.Install, AddOn: change.AddOn, Title: "remove its objects; volumes stay",
 			Timeout: 2 * shortTime, Inputs: lifecycle.Digest(change.From), Again: true, Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-				return nil, cluster.Remove(ctx, change.AddOn, p.log)
+				return nil, cluster.Remove(ctx, change.AddOn, p.Log)
 			})})
 	}
 }
@@ -153,9 +152,9 @@ func (p *planner) agent() {
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
 		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
 			if p.follows() { // this is the agent, which a restart would kill at this step each time; it ends by itself afterwards
-				return nil, unit.Install(ctx, p.log)
+				return nil, unit.Install(ctx, p.Log)
 			}
-			return nil, unit.Start(ctx, p.log)
+			return nil, unit.Start(ctx, p.Log)
 		}})
 }
 
@@ -167,7 +166,7 @@ func (p *planner) approval() {
 	}
 	p.add(lifecycle.Step{ID: node.ApprovalStep, Phase: lifecycle.Upgrade, Title: "let agents approve certificates of nodes, and not the cluster itself", Timeout: shortTime,
 		Inputs: lifecycle.Digest(node.ApprovalStep), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-			return nil, cluster.LetAgentsApprove(ctx, p.log)
+			return nil, cluster.LetAgentsApprove(ctx, p.Log)
 		})})
 }
 
@@ -186,17 +185,17 @@ func (i *Install) bridged(ctx context.Context, do func() error) error {
 	if err != nil {
 		return err
 	}
-	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Alone: i.options.Upgrade.Alone, Output: i.log}
+	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Alone: i.options.Upgrade.Alone, Output: i.Log}
 	return first.While(ctx, do)
 }
 
 // restartKubelet runs the new kubelet. On a control plane, it also waits for the static pods, which a kubelet of another minor version
 // starts again.
 func (i *Install) restartKubelet(ctx context.Context, version string) error {
-	if err := cluster.RestartKubelet(ctx, i.facts.Hostname, version, i.log); err != nil || !i.ControlPlane() {
+	if err := cluster.RestartKubelet(ctx, i.facts.Hostname, version, i.Log); err != nil || !i.ControlPlane() {
 		return err
 	}
-	return cluster.WaitStaticPods(ctx, i.facts.Hostname, i.log)
+	return cluster.WaitStaticPods(ctx, i.facts.Hostname, i.Log)
 }
 
 // upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.
@@ -246,12 +245,6 @@ func (i *Install) WholeUpgrade() string { return i.upgrade }
 
 // Binary is the sealift that nodes get.
 func (i *Install) Binary() string { return i.options.Binary }
-
-// Root is the install root.
-func (i *Install) Root() string { return i.options.Root }
-
-// Log receives what is done in detail.
-func (i *Install) Log() io.Writer { return i.log }
 
 // Change is what becomes of one add-on.
 type Change struct {

@@ -35,14 +35,14 @@ func upgraded(t *testing.T, joined bool, how Upgrade) *Install {
 	}
 	first.finish(t, "", false)
 	next := made(t, newer(t)...)
-	next.journal, next.options.Join, next.options.Upgrade = first.journal, first.options.Join, &how
+	next.Journal, next.options.Join, next.options.Upgrade = first.Journal, first.options.Join, &how
 	next.plan = planned(t, next)
 	return next
 }
 
 // pending are the steps of each phase that would run.
 func pendingIn(i *Install, phase lifecycle.Phase) string {
-	return strings.Join(ids(i.plan.In(phase).Pending(i.journal)), " ")
+	return strings.Join(ids(i.plan.In(phase).Pending(i.Journal)), " ")
 }
 
 func TestAnUpgradeGoesThroughPhases(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
 	other := newer(t)
 	other[2].options = "other options"
 	again := made(t, other...)
-	again.journal, again.options.Upgrade = i.journal, i.options.Upgrade
+	again.Journal, again.options.Upgrade = i.Journal, i.options.Upgrade
 	if got := fmt.Sprint(again.Changes()); got != "[flannel 2 gets other options]" {
 		t.Errorf("with other options: %s", got)
 	}

@@ -37,7 +37,7 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, i.applied(args[0]), args[1], wait, i.log)
+	return cluster.Apply(ctx, i.applied(args[0]), args[1], wait, i.Log)
 }
 
 // loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from the files that are there.
@@ -78,7 +78,7 @@ func (i *Install) importImages(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("load images of %s: %w", name, err)
 		}
-		fmt.Fprintf(i.log, "%s: loaded %s\n", name, strings.Join(loaded, ", "))
+		fmt.Fprintf(i.Log, "%s: loaded %s\n", name, strings.Join(loaded, ", "))
 		return nil
 	})
 }
@@ -97,6 +97,6 @@ func (i *Install) installFiles(ctx context.Context, args []string, _ io.Writer) 
 	if len(args) == 0 {
 		return fmt.Errorf("no folder of host packages was given")
 	}
-	files := packages.Files{Dir: args[0], Work: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
+	files := packages.Files{Dir: args[0], Work: filepath.Join(i.options.Root, "host-packages"), Output: i.Log}
 	return files.Install(ctx, args[1:])
 }

@@ -6,13 +6,11 @@ package node
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/preflight"
 )
 
 const (
@@ -118,29 +116,6 @@ const (
 	// ResetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
 	ResetStep = "reset/leave"
 )
-
-// errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
-var errNotRoot = &preflight.RefusedError{Against: []preflight.Result{{
-	Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: "run the command with sudo",
-}}}
-
-// Begin gives folders that the options leave open their defaults, and goes no further without root. Hooks have other working
-// folders: the install root is absolute.
-func Begin(root, logDir *string) (err error) {
-	if *root == "" {
-		*root = DefaultRoot
-	}
-	if *root, err = filepath.Abs(*root); err != nil {
-		return err
-	}
-	if *logDir == "" {
-		*logDir = DefaultLogDir
-	}
-	if os.Geteuid() != 0 {
-		return errNotRoot
-	}
-	return nil
-}
 
 func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
 

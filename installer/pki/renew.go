@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -38,20 +37,16 @@ const resumeTime = 24 * time.Hour
 
 // Options of a renewal. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
+	node.Scope
 	// Token is a join token of the cluster. A worker whose kubelet has no valid certificate needs it.
 	Token string
-	// Output receives what programs print, besides the log file; nil for nothing.
-	Output io.Writer
 }
 
 // Renewal is about to renew the certificates of this node. Nothing is changed before Run.
 type Renewal struct {
-	host       host
-	options    Options
-	journal    *lifecycle.Journal
-	log        *node.Log
+	host    host
+	options Options
+	*node.Session
 	worker     bool
 	renewals   []renewal // of a control plane
 	pods       []string  // that use them
@@ -63,11 +58,12 @@ type Renewal struct {
 
 // Prepare finds the certificates to renew, and checks that they can be renewed. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Renewal, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Renewing)
+	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	r := &Renewal{options: o, log: node.NewLog(o.LogDir, lifecycle.Renewing, o.Output)}
+	r := &Renewal{options: o, Session: session}
 	if err := r.look(now); err != nil {
 		return nil, err
 	}
@@ -76,10 +72,10 @@ func Prepare(ctx context.Context, o Options) (_ *Renewal, err error) {
 			return nil, err
 		}
 	}
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
-	r.generation = generation(r.journal.Records(), now)
+	r.generation = generation(r.Journal.Records(), now)
 	view, err := cluster.NewView()
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -157,12 +153,6 @@ func RenewEnded(rootfs string, now time.Time) (files []string, err error) {
 // Files are the files that get a new certificate.
 func (r *Renewal) Files() []string { return r.files }
 
-// Close releases the lock of the node.
-func (r *Renewal) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
-// LogFile is the name of the log of this run.
-func (r *Renewal) LogFile() string { return r.log.Name() }
-
 // Plan returns the steps. Those that an interrupted renewal has finished are skipped when it runs.
 func (r *Renewal) Plan() lifecycle.Plan {
 	step := func(id, title string, timeout time.Duration, run func(context.Context) error) lifecycle.Step {
@@ -191,7 +181,7 @@ func (r *Renewal) Plan() lifecycle.Plan {
 
 // Run renews the certificates and restarts what uses them, one at a time if the API answers.
 func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Renewing, r.Plan(), r.journal, r.log.Narrate(observe))
+	_, err := lifecycle.Run(ctx, lifecycle.Renewing, r.Plan(), r.Journal, r.Log.Narrate(observe))
 	return err
 }
 
@@ -203,12 +193,12 @@ func (r *Renewal) restartKubelet(ctx context.Context) error {
 			return err
 		}
 	}
-	return command.Run(ctx, r.log, "systemctl", "restart", "kubelet")
+	return command.Run(ctx, r.Log, "systemctl", "restart", "kubelet")
 }
 
 // restartShare restarts the service that asks the API with admin.conf: it reads that file only when it starts.
 func (r *Renewal) restartShare(ctx context.Context) error {
-	return command.TryRestart(ctx, r.log, service.Sharer(r.options.Root).Name)
+	return command.TryRestart(ctx, r.Log, service.Sharer(r.options.Root).Name)
 }
 
 // waitReady waits for all pods, also those that were not waited for because the API did not answer.
@@ -218,5 +208,5 @@ func (r *Renewal) waitReady(ctx context.Context) error {
 			return err
 		}
 	}
-	return cluster.WaitAPI(ctx, r.log)
+	return cluster.WaitAPI(ctx, r.Log)
 }

@@ -92,7 +92,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 	if err := files.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil {
 		return err
 	}
-	if err := cluster.WaitNode(ctx, r.node, r.log); err != nil {
+	if err := cluster.WaitNode(ctx, r.node, r.Log); err != nil {
 		return err
 	}
 	return r.waitServing(ctx)
@@ -103,7 +103,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 func (r *Renewal) waitServing(ctx context.Context) error {
 	for end := time.Now().Add(servingTime); r.host.servingEnded(time.Now()); {
 		if time.Now().After(end) {
-			fmt.Fprintf(r.log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
+			fmt.Fprintf(r.Log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
 			return nil
 		}
 		select {

@@ -21,7 +21,7 @@ import (
 // while it could not ask them: the others read the list of the cluster. The API server proves with its certificate that it is of
 // this cluster. It may be repeated.
 func ReachAPI(ctx context.Context, o Options, address string) error {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	if err := o.Complete(); err != nil {
 		return err
 	}
 	to, err := Parse(address)

@@ -66,7 +66,7 @@ func (r *Readdress) configure(ctx context.Context) error {
 		return err
 	}
 	return r.until(ctx, "the cluster's configuration", func(ctx context.Context) error { // a busy API server may not answer in time
-		return configure(ctx, client, r.Change, func(line string) { fmt.Fprintln(r.log, line) })
+		return configure(ctx, client, r.Change, func(line string) { fmt.Fprintln(r.Log, line) })
 	})
 }
 
@@ -128,7 +128,7 @@ func (r *Readdress) restartPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return restartPods(ctx, client, r.Node, r.From, func(line string) { fmt.Fprintln(r.log, line) })
+	return restartPods(ctx, client, r.Node, r.From, func(line string) { fmt.Fprintln(r.Log, line) })
 }
 
 func restartPods(ctx context.Context, client kubernetes.Interface, node string, from netip.Addr, tell func(string)) error {

@@ -110,7 +110,7 @@ func arrive(ctx context.Context, root string, log *slog.Logger) (err error) {
 	if second, away := secondAway(root); away {
 		return fmt.Errorf("this host has %s, and waits for %s, the second address of its node", c.To, second) // it may come a moment later
 	}
-	err = changeNow(ctx, Options{Root: root, Timeout: c.Timeout}, c.To.String(), log)
+	err = changeNow(ctx, Options{Scope: node.Scope{Root: root}, Timeout: c.Timeout}, c.To.String(), log)
 	if errors.Is(err, lifecycle.ErrBusy) || ctx.Err() != nil {
 		return nil //nolint:nilerr // later, or when the agent is started again
 	}

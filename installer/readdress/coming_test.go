@@ -13,12 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/testgrid/netns"
 )
 
 func TestAnAddressIsExpected(t *testing.T) {
 	t.Parallel()
-	r := &Readdress{Change: change, options: Options{Root: t.TempDir(), Timeout: time.Minute}}
+	r := &Readdress{Change: change, options: Options{Scope: node.Scope{Root: t.TempDir()}, Timeout: time.Minute}}
 	root := r.options.Root
 	if _, err := expected(root); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing is expected: %v", err)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -36,14 +35,11 @@ const DefaultTimeout = 2 * time.Minute
 
 // Options of a change of address. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
+	node.Scope
 	// Timeout bounds the time from the first change until the node works at one of the addresses. Zero is DefaultTimeout.
 	Timeout time.Duration
 	// Before prepares for an address that the host is about to get.
 	Before bool
-	// Output receives what programs print, besides the log file; nil for nothing.
-	Output io.Writer
 }
 
 // Readdress is about to give this node another address. Nothing is changed before Run.
@@ -62,8 +58,7 @@ type Readdress struct {
 	host    host
 	options Options
 	state   state
-	journal *lifecycle.Journal
-	log     *node.Log
+	*node.Session
 	last    interrupted
 	answers bool // the API, before
 }
@@ -73,7 +68,8 @@ var ErrSame = errors.New("this node has that address already")
 
 // Prepare checks the address, and looks at what would change. Close must be called.
 func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Readdressing)
+	if err != nil {
 		return nil, err
 	}
 	if o.Timeout == 0 {
@@ -83,14 +79,14 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	if err != nil {
 		return nil, err
 	}
-	r := &Readdress{Change: Change{To: to}, Others: []string{}, Notes: []string{}, host: host{root: o.Root}, options: o, log: node.NewLog(o.LogDir, lifecycle.Readdressing, o.Output)}
+	r := &Readdress{Change: Change{To: to}, Others: []string{}, Notes: []string{}, host: host{root: o.Root}, options: o, Session: session}
 	if r.Node, err = hosts.Name(); err != nil {
 		return nil, err
 	}
 	if r.state, err = r.host.read(); err != nil {
 		return nil, err
 	}
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
 	err = r.look(ctx, time.Now())
@@ -127,7 +123,7 @@ func (r *Readdress) mayBegin(ctx context.Context) error {
 // look resumes an interrupted change, or checks the address for a new one.
 func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	r.ControlPlane, r.From = r.state.controlPlane, r.state.address
-	r.last = interruption(r.journal.Records())
+	r.last = interruption(r.Journal.Records())
 	if r.last.To != r.To && r.From == r.last.To && !network.HasAddress(r.last.From.String()) {
 		r.last = interrupted{} // the files have an address that did not work, and there is none to go back to: this one replaces it
 	}
@@ -176,7 +172,7 @@ func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 
 // finished says whether a step of this change was finished.
 func (r *Readdress) finished(id string) bool {
-	rec, ok := r.journal.Last(id)
+	rec, ok := r.Journal.Last(id)
 	return ok && rec.Inputs == r.last.inputs
 }
 
@@ -221,7 +217,7 @@ func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
 		return f, err
 	}
 	f = facts{nodes: map[netip.Addr]string{}, own: view.Addresses(), virtual: view.IsVirtual, second: r.state.second, before: r.options.Before, networks: r.state.networks}
-	named, err := node.Networks(r.options.Root, r.journal.Records())
+	named, err := node.Networks(r.options.Root, r.Journal.Records())
 	if err != nil {
 		return f, err
 	}
@@ -305,12 +301,6 @@ func (r *Readdress) Copies() string {
 
 // Resumes says whether an earlier run was interrupted, and Back whether it was going back.
 func (r *Readdress) Resumes() (resumes, back bool) { return r.last.begun, r.last.back }
-
-// Close releases the lock of the node.
-func (r *Readdress) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
-// LogFile is the name of the log of this run.
-func (r *Readdress) LogFile() string { return r.log.Name() }
 
 // interrupted is a change that was begun and neither finished nor taken back.
 type interrupted struct {

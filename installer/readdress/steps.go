@@ -110,7 +110,7 @@ func (r *Readdress) bound() time.Duration {
 // Run gives the node its new address. If the node does not work there, Run takes the change back and returns why.
 func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) error {
 	for _, note := range r.Notes {
-		fmt.Fprintln(r.log, note)
+		fmt.Fprintln(r.Log, note)
 	}
 	// The work of held ends when the Lease is lost, which may come from an address that does not work: the way back does not need it.
 	run := func(held context.Context) error {
@@ -118,7 +118,7 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 		if err == nil || r.last.back || !r.mustGoBack(ctx) {
 			return err
 		}
-		fmt.Fprintf(r.log, "going back to %s: %v\n", r.From, err)
+		fmt.Fprintf(r.Log, "going back to %s: %v\n", r.From, err)
 		if backErr := r.goBack(ctx, observe); backErr != nil {
 			return fmt.Errorf("%w\nthe way back to %s failed, too: %w", err, r.From, backErr)
 		}
@@ -131,12 +131,12 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 	if err != nil {
 		return err
 	}
-	waiting := func(holder string) { fmt.Fprintf(r.log, "waiting for %s, which restarts control planes\n", holder) }
+	waiting := func(holder string) { fmt.Fprintf(r.Log, "waiting for %s, which restarts control planes\n", holder) }
 	return controlplane.Alone(ctx, view.Cluster(), exclusion.Host{Root: r.options.Root}, r.begins(), waiting, run)
 }
 
 func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.Plan(), r.journal, r.log.Narrate(observe))
+	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.Plan(), r.Journal, r.Log.Narrate(observe))
 	switch {
 	case err != nil:
 		return err
@@ -162,7 +162,7 @@ func (r *Readdress) keep(ctx context.Context) error {
 		return err
 	}
 	if _, _, err := cluster.EtcdHealth(ctx); err != nil {
-		fmt.Fprintf(r.log, "etcd does not answer, so there is no snapshot of it: %v\n", err)
+		fmt.Fprintf(r.Log, "etcd does not answer, so there is no snapshot of it: %v\n", err)
 		return nil
 	}
 	_, err = snapshot.SaveEtcd(ctx, set.Etcd())
@@ -175,9 +175,9 @@ func (r *Readdress) moveMember(ctx context.Context, address string) error {
 
 func (r *Readdress) stop(ctx context.Context) error {
 	if r.ControlPlane {
-		return restore.StopControlPlane(ctx, r.log)
+		return restore.StopControlPlane(ctx, r.Log)
 	}
-	return command.Run(ctx, r.log, "systemctl", "stop", "kubelet")
+	return command.Run(ctx, r.Log, "systemctl", "stop", "kubelet")
 }
 
 // write finds once more what has to change: an interrupted run may have written a part. It stops first, because the host may have
@@ -208,13 +208,13 @@ func (r *Readdress) start(ctx context.Context) error {
 	if r.ControlPlane {
 		services = append(services, service.Sharer(r.options.Root).Name)
 	}
-	if err := command.Run(ctx, r.log, "systemctl", "daemon-reload"); err != nil {
+	if err := command.Run(ctx, r.Log, "systemctl", "daemon-reload"); err != nil {
 		return err
 	}
-	if err := command.TryRestart(ctx, r.log, services...); err != nil {
+	if err := command.TryRestart(ctx, r.Log, services...); err != nil {
 		return err
 	}
-	return restore.StartKubelet(ctx, r.log)
+	return restore.StartKubelet(ctx, r.Log)
 }
 
 // waitServer waits until the API server of this host works at the address.
@@ -235,7 +235,7 @@ func (r *Readdress) until(ctx context.Context, what string, ask func(context.Con
 		}
 		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			fmt.Fprintf(r.log, "waiting for %s: %s\n", what, said)
+			fmt.Fprintf(r.Log, "waiting for %s: %s\n", what, said)
 		}
 		select {
 		case <-ctx.Done():
@@ -259,7 +259,7 @@ func (e *TakenBackError) Unwrap() error { return e.Why }
 
 // goBack takes the change back.
 func (r *Readdress) goBack(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.backPlan(), r.journal, r.log.Narrate(observe))
+	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.backPlan(), r.Journal, r.Log.Narrate(observe))
 	return err
 }
 
@@ -294,5 +294,5 @@ func (r *Readdress) putBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return set.PutBackHost(ctx, store, r.log)
+	return set.PutBackHost(ctx, store, r.Log)
 }

@@ -191,7 +191,7 @@ func (k *Keeper) renew(ctx context.Context, due pki.Schedule) error {
 
 // renew does what 'sealift certs renew' does.
 func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
-	r, err := pki.Prepare(ctx, pki.Options{Root: root})
+	r, err := pki.Prepare(ctx, pki.Options{Scope: node.Scope{Root: root}})
 	if err != nil {
 		return err
 	}

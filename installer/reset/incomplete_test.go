@@ -26,7 +26,7 @@ func prepared(t *testing.T, root string, o Options) *Reset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reset{options: o, journal: journal, record: record, log: node.NewLog(o.LogDir, lifecycle.Resetting, nil)}
+	return &Reset{options: o, record: record, Session: &node.Session{Scope: o.Scope, Log: node.NewLog(o.LogDir, lifecycle.Resetting, nil), Journal: journal}}
 }
 
 // TestResetThatFailedKeepsItsRecord is about /etc being read-only, for one.
@@ -80,7 +80,7 @@ func TestResetThatFailedKeepsItsRecord(t *testing.T) {
 }
 
 func TestStepThatFailedIsTold(t *testing.T) {
-	r := &Reset{log: node.NewLog(t.TempDir(), lifecycle.Resetting, nil)}
+	r := &Reset{Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Resetting, nil)}}
 	run := r.tolerant("restore files", func(context.Context) error { return errors.New("read-only file system") })
 	if _, err := run(t.Context()); err != nil {
 		t.Fatal(err)

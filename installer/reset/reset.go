@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,39 +36,36 @@ const (
 
 // Options says what is taken back. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
+	node.Scope
 	// KeepData leaves the folders in which volumes have their data.
 	KeepData bool
 	// Force resets a control plane without which the cluster cannot go on, ends pods instead of moving them, and gives up what
 	// cannot be taken back.
 	Force bool
-	// Output receives what tools print, besides the log file; nil for nothing.
-	Output io.Writer
 }
 
 // Reset is an install that is about to be taken back. Nothing is changed before Run.
 type Reset struct {
 	options Options
-	journal *lifecycle.Journal
-	record  *baseline.Record
-	log     *node.Log
-	node    string
-	member  *cluster.Member
-	left    []baseline.Left
+	*node.Session
+	record *baseline.Record
+	node   string
+	member *cluster.Member
+	left   []baseline.Left
 }
 
 // Prepare reads what was installed. Close must be called.
 func Prepare(o Options) (_ *Reset, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Resetting)
+	if err != nil {
 		return nil, err
 	}
 	facts, err := host.Discover()
 	if err != nil {
 		return nil, fmt.Errorf("look at the host: %w", err)
 	}
-	r := &Reset{options: o, node: facts.Hostname, log: node.NewLog(o.LogDir, lifecycle.Resetting, o.Output)}
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	r := &Reset{options: o, node: facts.Hostname, Session: session}
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
 	if r.record, err = node.OpenBaseline(o.Root, o.LogDir); err != nil {
@@ -78,7 +74,7 @@ func Prepare(o Options) (_ *Reset, err error) {
 	switch {
 	case r.record.Before() != nil:
 		return r, nil
-	case len(r.journal.Records()) > 0:
+	case len(r.Journal.Records()) > 0:
 		err = fmt.Errorf("%s does not say what this host was like before the install, so the install cannot be undone; reinstall the host, or restore that folder from a copy", node.StateDir(o.Root))
 	default:
 		err = ErrNothingInstalled
@@ -89,7 +85,8 @@ func Prepare(o Options) (_ *Reset, err error) {
 // Sweep removes what an install keeps that was killed before it changed the host: the case of ErrNothingInstalled. A folder that
 // no install marked as its own is not touched.
 func Sweep(o Options) (err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Resetting)
+	if err != nil {
 		return err
 	}
 	if _, err := node.ReadMark(o.Root); errors.Is(err, fs.ErrNotExist) {
@@ -97,23 +94,16 @@ func Sweep(o Options) (err error) {
 	} else if err != nil {
 		return err
 	}
-	journal, err := lifecycle.OpenJournal(node.StateDir(o.Root))
-	if err != nil {
+	if err := session.Lock(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close()) }()
+	defer func() { err = errors.Join(err, session.Close()) }()
 	if _, err := node.SweepRoot(o.Root); err != nil {
 		return err
 	}
-	_, err = node.SweepState(o.Root, journal.Remove)
+	_, err = node.SweepState(o.Root, session.Journal.Remove)
 	return err
 }
-
-// Close gives the node free.
-func (r *Reset) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
-// LogFile is where the output of this run goes.
-func (r *Reset) LogFile() string { return r.log.Name() }
 
 // Plan returns the steps of the reset. A step runs even if an earlier one has failed.
 func (r *Reset) Plan() lifecycle.Plan {
@@ -149,7 +139,7 @@ func (r *Reset) tolerant(title string, run func(context.Context) error) func(con
 			return nil, context.Canceled
 		}
 		if err != nil {
-			fmt.Fprintln(r.log, err)
+			fmt.Fprintln(r.Log, err)
 			r.left = append(r.left, baseline.Left{What: title, Why: "failed: " + err.Error(), Failed: true})
 		}
 		return nil, nil
@@ -176,10 +166,10 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 			return nil, err
 		}
 	}
-	if err := r.record.Begin(ctx, strings.Join(r.journal.Open(), ", ")); err != nil {
+	if err := r.record.Begin(ctx, strings.Join(r.Journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
-	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.journal, r.log.Narrate(observe)); err != nil {
+	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.Journal, r.Log.Narrate(observe)); err != nil {
 		return nil, err
 	}
 	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})
@@ -212,7 +202,7 @@ func (r *Reset) removeRoot() error {
 			return err
 		}
 	}
-	left, err = node.SweepState(r.options.Root, r.journal.Remove)
+	left, err = node.SweepState(r.options.Root, r.Journal.Remove)
 	r.left = append(r.left, left...)
 	return err
 }
@@ -234,7 +224,7 @@ func (r *Reset) explain(different []baseline.Left) {
 			r.left = append(r.left, d)
 		}
 	}
-	if slices.ContainsFunc(r.journal.Records(), func(rec lifecycle.Record) bool { return rec.Operation == lifecycle.Adopting }) {
+	if slices.ContainsFunc(r.Journal.Records(), func(rec lifecycle.Record) bool { return rec.Operation == lifecycle.Adopting }) {
 		r.leaves("what kURL installed", "packages, the container runtime with its images, and settings were on this host before 'sealift adopt', and are kept; kURL's 'tasks.sh reset' removes them")
 	}
 	if _, err := os.Stat(r.options.LogDir); err == nil {
@@ -258,8 +248,8 @@ func (r *Reset) Check(ctx context.Context) error {
 // leave moves pods away. It is no use on the only node, where nothing could go.
 func (r *Reset) leave(ctx context.Context) error {
 	var err error
-	if r.member, err = cluster.Membership(ctx, r.node, r.log); err != nil {
-		fmt.Fprintln(r.log, err)
+	if r.member, err = cluster.Membership(ctx, r.node, r.Log); err != nil {
+		fmt.Fprintln(r.Log, err)
 		r.member = nil
 		r.leaves("node "+r.node, "the cluster did not answer; if it has other control planes, run on one: sealift node remove %s", r.node)
 		return nil
@@ -278,7 +268,7 @@ func (r *Reset) leaveEtcd(ctx context.Context) error {
 		return nil
 	}
 	if err := r.member.LeaveEtcd(ctx); err != nil {
-		fmt.Fprintln(r.log, err)
+		fmt.Fprintln(r.Log, err)
 		r.leaves("etcd member "+r.node, "is still one of the cluster's: %v; on another control plane run: sealift node remove %s", err, r.node)
 	}
 	return nil
@@ -287,14 +277,14 @@ func (r *Reset) leaveEtcd(ctx context.Context) error {
 func (r *Reset) kubeadm(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, shortTime)
 	defer cancel()
-	if err := cluster.Reset(bounded, r.log); err != nil { // what it left undone, the next steps do
-		fmt.Fprintln(r.log, err)
+	if err := cluster.Reset(bounded, r.Log); err != nil { // what it left undone, the next steps do
+		fmt.Fprintln(r.Log, err)
 	}
 	if r.member == nil || r.member.Alone() {
 		return nil
 	}
 	if err := r.member.Forget(ctx); err != nil {
-		fmt.Fprintln(r.log, err)
+		fmt.Fprintln(r.Log, err)
 		r.leaves("node "+r.node, "is still in the cluster's list, from which it may not take itself; on a control plane run: sealift node remove %s", r.node)
 		return nil
 	}

@@ -79,7 +79,7 @@ func TestResetTouchesNoFolderThatNoInstallMarked(t *testing.T) {
 				}
 			}
 			before := names(t, root)
-			o := Options{Root: root, LogDir: t.TempDir()}
+			o := Options{Scope: node.Scope{Root: root, LogDir: t.TempDir()}}
 			if _, err := Prepare(o); !errors.Is(err, ErrNothingInstalled) {
 				t.Errorf("prepare: %v", err)
 			}
@@ -105,7 +105,7 @@ func TestResetRemovesOnlyWhatSealiftKeeps(t *testing.T) {
 	}
 	plant(t, root, "bin/sealift-preflight", "addons/a/1/install.sh", "kustomize/", "host-packages/x", "index.json", "state/run.json", "state/lock",
 		"state/preflight/1.json", "state/.run.json.123", "notes.txt", "state/theirs", ".install-1-abc/sealift")
-	if err := Sweep(Options{Root: root, LogDir: t.TempDir()}); err != nil {
+	if err := Sweep(Options{Scope: node.Scope{Root: root, LogDir: t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{".", "bin", "bin/sealift-preflight x\n", "bin/theirs x\n", "notes.txt x\n", "state", "state/theirs x\n"}
@@ -124,7 +124,7 @@ func TestResetOfAMarkedFolderLeavesNothing(t *testing.T) {
 	if err := os.Truncate(filepath.Join(root, "state/journal.jsonl"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sweep(Options{Root: root, LogDir: t.TempDir()}); err != nil {
+	if err := Sweep(Options{Scope: node.Scope{Root: root, LogDir: t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {

@@ -43,9 +43,9 @@ func (r *Reset) services(ctx context.Context) error {
 		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
 			continue
 		}
-		errs = append(errs, command.Run(ctx, r.log, "systemctl", "stop", unit))
+		errs = append(errs, command.Run(ctx, r.Log, "systemctl", "stop", unit))
 	}
-	return errors.Join(append(errs, bridge.Stop(ctx, r.log))...)
+	return errors.Join(append(errs, bridge.Stop(ctx, r.Log))...)
 }
 
 // ownContainers says whether containerd came with the install.
@@ -64,11 +64,11 @@ func (r *Reset) containers(ctx context.Context) error {
 
 func (r *Reset) network(ctx context.Context) error {
 	before := r.record.Before().System
-	own, err := node.Networks(r.options.Root, r.journal.Records())
+	own, err := node.Networks(r.options.Root, r.Journal.Records())
 	if err != nil { // what is left of routes is named in the end
-		fmt.Fprintln(r.log, err)
+		fmt.Fprintln(r.Log, err)
 	}
-	return errors.Join(network.RemoveLinks(ctx, r.log, before.Links), firewall.RemoveChains(ctx, r.log, firewall.PodChains()), network.RemoveRoutes(ctx, r.log, before.Routes, own))
+	return errors.Join(network.RemoveLinks(ctx, r.Log, before.Links), firewall.RemoveChains(ctx, r.Log, firewall.PodChains()), network.RemoveRoutes(ctx, r.Log, before.Routes, own))
 }
 
 // newPackages are those that the install brought, and that nobody removed or replaced since.
@@ -87,7 +87,7 @@ func (r *Reset) packages(ctx context.Context) error {
 	if err := r.record.Begin(ctx, ""); err != nil {
 		return err
 	}
-	kept, err := packages.Remove(ctx, r.log, names)
+	kept, err := packages.Remove(ctx, r.Log, names)
 	// A package takes settings with it that it found here: those come back with the other files.
 	err = errors.Join(err, r.record.Note(ctx, "reset/packages"))
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
@@ -144,7 +144,7 @@ func (r *Reset) empty(folder string, keep bool) error {
 func (r *Reset) files(ctx context.Context) error {
 	left, err := r.record.UndoFiles(node.Binary)
 	r.left = append(r.left, left...)
-	return errors.Join(err, command.Run(ctx, r.log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
+	return errors.Join(err, command.Run(ctx, r.Log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
 
 // resetFailed makes systemd forget units that are gone; it knows those alone that failed.
@@ -174,18 +174,18 @@ func (r *Reset) system(ctx context.Context) error {
 	}
 	for _, swap := range before.Swaps {
 		if !slices.Contains(now.Swaps, swap) {
-			errs = append(errs, command.Run(ctx, r.log, "swapon", swap))
+			errs = append(errs, command.Run(ctx, r.Log, "swapon", swap))
 		}
 	}
 	for _, unit := range before.Units {
 		if !slices.Contains(now.Units, unit) && stillThere(ctx, unit) {
-			errs = append(errs, command.Run(ctx, r.log, "systemctl", "start", unit))
+			errs = append(errs, command.Run(ctx, r.Log, "systemctl", "start", unit))
 		}
 	}
 	errs = append(errs, r.firewall(ctx))
 	for _, module := range now.Modules {
 		if !slices.Contains(before.Modules, module) {
-			_ = command.Run(ctx, r.log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
+			_ = command.Run(ctx, r.Log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
 		}
 	}
 	return errors.Join(errs...)
@@ -193,7 +193,7 @@ func (r *Reset) system(ctx context.Context) error {
 
 // firewall makes the host's firewalls do what their settings say, which have come back with the files.
 func (r *Reset) firewall(ctx context.Context) error {
-	if !r.journal.Began(node.FirewallStep) {
+	if !r.Journal.Began(node.FirewallStep) {
 		return nil
 	}
 	var errs []error
@@ -201,9 +201,9 @@ func (r *Reset) firewall(ctx context.Context) error {
 	for _, w := range []firewall.Firewall{firewall.Firewalld, firewall.UFW} {
 		switch {
 		case slices.Contains(active, w):
-			errs = append(errs, w.Reload(ctx, r.log))
+			errs = append(errs, w.Reload(ctx, r.Log))
 		case stillThere(ctx, string(w)): // it was taken down
-			errs = append(errs, w.Restore(ctx, r.log))
+			errs = append(errs, w.Restore(ctx, r.Log))
 		}
 	}
 	return errors.Join(errs...)

@@ -26,10 +26,7 @@ import (
 
 // Options of a restore. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
-	// Output receives what programs print, besides the log file; nil for nothing.
-	Output io.Writer
+	node.Scope
 	// Besides exchanges other files while neither the kubelet nor the control plane runs; nil exchanges none. It may be called
 	// again after an interruption. It prints each step to output.
 	Besides func(ctx context.Context, output io.Writer) error
@@ -54,8 +51,7 @@ type Restore struct {
 	host    host
 	root    string
 	from    *snapshot.Content // nil if this host is the last control plane and keeps its own data
-	journal *lifecycle.Journal
-	log     *node.Log
+	*node.Session
 	member  member
 	missing []string // files that the host lacks
 	enables bool     // the API server of the host does not read encrypted Secrets yet
@@ -73,10 +69,11 @@ var ErrNotTheLast = errors.New("etcd has no other members; if its data is lost, 
 // Prepare checks that the snapshot fits this host, and looks at what a restore would do. Without a snapshot, this host is the last
 // of several control planes and goes on with its own data. Close must be called.
 func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore, err error) {
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.Restoring)
+	if err != nil {
 		return nil, err
 	}
-	r := &Restore{Volumes: Volumes{read: o.Volumes}, besides: o.Besides, root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
+	r := &Restore{Volumes: Volumes{read: o.Volumes}, besides: o.Besides, root: o.Root, from: from, Session: session}
 	if o.Besides == nil { // it is no part of an undo
 		if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Restore); err != nil {
 			return nil, err
@@ -85,7 +82,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 	if err := r.fit(); err != nil {
 		return nil, err
 	}
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
 	r.begin(time.Now())
@@ -161,7 +158,7 @@ func (r *Restore) begin(now time.Time) {
 		identity = lifecycle.Digest(r.from.Index)
 	}
 	r.data = dataFolder{path: r.host.path(r.member.Data)}
-	generation, made := interrupted(r.journal.Records(), identity, now)
+	generation, made := interrupted(r.Journal.Records(), identity, now)
 	r.Resumes = generation != ""
 	r.data.generation = generation
 	if generation == "" || made && !r.data.ready() {
@@ -283,9 +280,3 @@ func (r *Restore) Files() (names []string) {
 	}
 	return names
 }
-
-// Close releases the lock of the node.
-func (r *Restore) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
-// LogFile is the name of the log of this run.
-func (r *Restore) LogFile() string { return r.log.Name() }

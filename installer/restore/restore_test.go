@@ -328,8 +328,8 @@ func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
 // TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts restores a year too late.
 func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
 	folder := kubeadm.Copy(t)
-	r := &Restore{host: host{strings.TrimSuffix(folder, kubernetesFolder)}, log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}
-	defer r.log.Close()
+	r := &Restore{host: host{strings.TrimSuffix(folder, kubernetesFolder)}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
+	defer r.Log.Close()
 	file := filepath.Join(folder, "pki/apiserver.crt")
 	was, err := os.ReadFile(file)
 	if err != nil {

@@ -60,7 +60,7 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 		steps = append(steps, step{"restore/encryption", "let the API server read encrypted Secrets", shortTime, r.enable})
 	}
 	if len(r.Volumes.Lacking) > 0 {
-		steps = append(steps, step{VolumesStep, r.Volumes.Title(), VolumeTime, func(ctx context.Context) error { return r.Volumes.Write(ctx, r.log) }})
+		steps = append(steps, step{VolumesStep, r.Volumes.Title(), VolumeTime, func(ctx context.Context) error { return r.Volumes.Write(ctx, r.Log) }})
 	}
 	steps = append(steps,
 		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
@@ -79,7 +79,7 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 
 // Run restores.
 func (r *Restore) Run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan(), r.journal, r.log.Narrate(observe))
+	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan(), r.Journal, r.Log.Narrate(observe))
 	return err
 }
 
@@ -92,7 +92,7 @@ func (r *Restore) makeData(ctx context.Context) error {
 		if _, err := r.from.Etcd.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return makeData(ctx, r.root, r.data, r.member, r.log, r.from.Etcd, true)
+		return makeData(ctx, r.root, r.data, r.member, r.Log, r.from.Etcd, true)
 	}
 	if err := r.stop(ctx); err != nil { // the host may have been started again since
 		return err
@@ -102,7 +102,7 @@ func (r *Restore) makeData(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	return makeData(ctx, r.root, r.data, r.member, r.log, f, false)
+	return makeData(ctx, r.root, r.data, r.member, r.Log, f, false)
 }
 
 // makeData uses the tool in etcd's own image: it has the version of the etcd that will read the data.
@@ -128,15 +128,15 @@ func makeData(ctx context.Context, root string, d dataFolder, m member, output i
 	return d.make(ctx, etcdutl{program, m, output}, database, isSnapshot)
 }
 
-func (r *Restore) stop(ctx context.Context) error { return StopControlPlane(ctx, r.log) }
+func (r *Restore) stop(ctx context.Context) error { return StopControlPlane(ctx, r.Log) }
 
 // waitAPI waits for the API. A snapshot from before Sealift approved certificates of nodes brings back what approved them then. An undo
 // leaves that: it goes back to agents that do not approve.
 func (r *Restore) waitAPI(ctx context.Context) error {
-	if err := cluster.WaitAPI(ctx, r.log); err != nil || r.besides != nil {
+	if err := cluster.WaitAPI(ctx, r.Log); err != nil || r.besides != nil {
 		return err
 	}
-	return cluster.LetAgentsApprove(ctx, r.log)
+	return cluster.LetAgentsApprove(ctx, r.Log)
 }
 
 // StopControlPlane ends the static pods of this host. It ends the kubelet first, which would start them again.
@@ -166,7 +166,7 @@ func (r *Restore) exchange(ctx context.Context) error {
 		return err
 	}
 	if r.besides != nil {
-		if err := r.besides(ctx, r.log); err != nil {
+		if err := r.besides(ctx, r.Log); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func (r *Restore) start(ctx context.Context) error {
 	if err := r.renew(time.Now()); err != nil {
 		return err
 	}
-	return StartKubelet(ctx, r.log)
+	return StartKubelet(ctx, r.Log)
 }
 
 // renew renews what has ended: certificates of an old snapshot, or of a host that was off for long. The API would not start with them.
@@ -187,7 +187,7 @@ func (r *Restore) renew(now time.Time) error {
 		return fmt.Errorf("the certificates that have ended: %w", err)
 	}
 	for _, name := range files {
-		fmt.Fprintln(r.log, "renewed "+name+", whose certificate had ended")
+		fmt.Fprintln(r.Log, "renewed "+name+", whose certificate had ended")
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (r *Restore) removeOthers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return removeNodes(ctx, admin, r.Others(), r.log)
+	return removeNodes(ctx, admin, r.Others(), r.Log)
 }
 
 // removeNodes removes nodes from the cluster, as far as it knows them.
@@ -226,5 +226,5 @@ func removeNodes(ctx context.Context, admin controlplane.Administrator, names []
 
 // waitNode waits for the kubelet's own word: the snapshot says that the node is Ready, too.
 func (r *Restore) waitNode(ctx context.Context) error {
-	return cluster.WaitReport(ctx, r.member.Name, r.log)
+	return cluster.WaitReport(ctx, r.member.Name, r.Log)
 }

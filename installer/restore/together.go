@@ -67,7 +67,7 @@ func (r *Restore) Join(t Together) error {
 
 // Arm makes etcd's data, beside the data that etcd has. Run does the rest.
 func (r *Restore) Arm(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan()[:1], r.journal, r.log.Narrate(observe))
+	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan()[:1], r.Journal, r.Log.Narrate(observe))
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	machine "github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/volume"
@@ -87,7 +86,7 @@ func (v Volumes) Write(ctx context.Context, output io.Writer) error {
 // Alone writes volumes while no other command works on this node. It refuses those that a pod uses, as far as the host is a control
 // plane. It may be interrupted and repeated.
 func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err error) {
-	journal, err := lifecycle.OpenJournal(node.StateDir(root))
+	journal, err := node.Lock(root)
 	if err != nil {
 		return err
 	}

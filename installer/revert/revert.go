@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/undo"
@@ -68,7 +69,7 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	options := restore.Options{Root: o.Root, Output: o.Output, Besides: r.putBack}
+	options := restore.Options{Scope: node.Scope{Root: o.Root, Output: o.Output}, Besides: r.putBack}
 	if o.Order != nil {
 		if digest, err := r.Snapshot(); err != nil {
 			return nil, err

@@ -24,7 +24,6 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
@@ -45,10 +44,11 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 			return nil, fmt.Errorf("%q is %w: %s", name, ErrNoPart, strings.Join(authority.Names(), ", "))
 		}
 	}
-	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+	session, err := o.Begin(lifecycle.RotatingCAs)
+	if err != nil {
 		return nil, err
 	}
-	r := &Rotation{options: o, log: node.NewLog(o.LogDir, lifecycle.RotatingCAs, o.Output), pause: pause,
+	r := &Rotation{options: o, Session: session, pause: pause,
 		client: func() (kubernetes.Interface, error) { return cluster.Client(cluster.AdminKubeconfig) }}
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
@@ -68,7 +68,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err := r.on().Check(ctx, admin.Client, exclusion.CAs); err != nil {
 		return nil, err
 	}
-	n := &nodes{own: r.own, root: o.Root, admin: admin, view: view, output: r.log}
+	n := &nodes{own: r.own, root: o.Root, admin: admin, view: view, output: r.Log}
 	wait := time.Duration(0)
 	if _, resumes, err := authority.Read(""); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 		return nil, err
 	}
 	r.nodes, r.cluster = n, view.Cluster()
-	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+	if err = r.Lock(); err != nil {
 		return nil, err
 	}
 	if err := r.begin(ctx, time.Now()); err != nil {
@@ -88,17 +88,11 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	return r, nil
 }
 
-// Close releases the lock of the node.
-func (r *Rotation) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
-
 func (r *Rotation) on() exclusion.Host { return exclusion.Host{Root: r.options.Root} }
-
-// LogFile is the name of the log of this run.
-func (r *Rotation) LogFile() string { return r.log.Name() }
 
 // Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+	return controlplane.Alone(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
 }
 
 // nodes are those of this host's cluster.

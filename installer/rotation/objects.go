@@ -105,7 +105,7 @@ func (r *Rotation) tokens(ctx context.Context) error {
 			if _, err := client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
-			fmt.Fprintf(r.log, "Secret %s/%s gets another token: copies of the old one end\n", s.Namespace, s.Name)
+			fmt.Fprintf(r.Log, "Secret %s/%s gets another token: copies of the old one end\n", s.Namespace, s.Name)
 		}
 		return nil
 	})

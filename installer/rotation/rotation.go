@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,10 +45,7 @@ const (
 
 // Options of a rotation. The zero value of a folder is its default.
 type Options struct {
-	Root   string
-	LogDir string
-	// Output receives what is done in detail, besides the log file; nil for nothing.
-	Output io.Writer
+	node.Scope
 	// Only names the parts to rotate; empty for all, or for those of the rotation that is resumed.
 	Only []string
 	// Finish forgets the old CAs.
@@ -79,9 +75,8 @@ type Rotation struct {
 	nodes   Nodes
 	client  func() (kubernetes.Interface, error) // with the credentials that this host has now
 	cluster *kube.Cluster                        // has the Lease that only one holds who restarts API servers
-	journal *lifecycle.Journal
-	log     *node.Log
-	pause   time.Duration
+	*node.Session
+	pause time.Duration
 }
 
 // Signed says whether every node has the new CAs, so that Finish is what is left.
@@ -290,6 +285,6 @@ func (r *Rotation) spread(ctx context.Context) error {
 }
 
 func (r *Rotation) run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.RotatingCAs, r.Plan(), r.journal, observe)
+	_, err := lifecycle.Run(ctx, lifecycle.RotatingCAs, r.Plan(), r.Journal, observe)
 	return err
 }

@@ -46,9 +46,9 @@ func (c *realCluster) lead(state string, o Options) (r *Rotation, dead bool, err
 			dead = true
 		}
 	}()
-	r = &Rotation{options: o, own: "0", rootfs: c.planes[0].rootfs, nodes: c, journal: journal, pause: 100 * time.Millisecond,
-		log:    node.NewLog(c.t.TempDir(), lifecycle.RotatingCAs, nil),
-		client: func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") }}
+	r = &Rotation{options: o, own: "0", rootfs: c.planes[0].rootfs, nodes: c, pause: 100 * time.Millisecond,
+		Session: &node.Session{Log: node.NewLog(c.t.TempDir(), lifecycle.RotatingCAs, nil), Journal: journal},
+		client:  func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") }}
 	if err := r.begin(c.t.Context(), time.Now()); err != nil {
 		return r, false, err
 	}

@@ -207,7 +207,7 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 		return fmt.Errorf("read the running sealift: %w", err)
 	}
 	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
-	return controlplane.Alone(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root()}, exclusion.Upgrade, func(holder string) {
+	return controlplane.Alone(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root}, exclusion.Upgrade, func(holder string) {
 		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
 	}, r.lead)
 }
@@ -249,7 +249,7 @@ func (r *run) goBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause
 	}
-	gone, err := cluster.GoBack(ctx, node.MemoryDir(r.in.Root()), r.Output)
+	gone, err := cluster.GoBack(ctx, node.MemoryDir(r.in.Root), r.Output)
 	errs := []error{cause}
 	for _, back := range gone {
 		errs = append(errs, errors.New(back.String()))
@@ -313,7 +313,7 @@ func (r *run) stage(name string) Stage {
 
 // prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
 func (r *run) prepare(ctx context.Context) (err error) {
-	r.kept, err = undo.Store{Root: r.in.Root()}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
+	r.kept, err = undo.Store{Root: r.in.Root}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
 	if err != nil {
 		return fmt.Errorf("keep what the upgrade replaces on this node: %w", err)
 	}
