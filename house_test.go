@@ -257,7 +257,7 @@ func TestTemplatesOfTenantsRunInChildren(t *testing.T) {
 // TestOutputOfCommandsIsPlain keeps control characters from outside away from terminals. Streams of the process belong to app.Main, which
 // escapes what goes to them, and tables are those of package plaintext.
 func TestOutputOfCommandsIsPlain(t *testing.T) {
-	owners := []string{"cli/app/app.go", "cli/control/init.go"}
+	owners := []string{"cli/app/app.go", "cli/operator/init.go"}
 	err := filepath.WalkDir("cli", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err

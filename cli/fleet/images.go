@@ -16,7 +16,7 @@ import (
 
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/sister"
+	"github.com/sealift/sealift/cli/delegate"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/store"
@@ -59,7 +59,7 @@ func (a commands) packages(from string, signers []string) (*packages.Source, err
 
 // Check implements agent.Images.
 func (n nodes) Check(ctx context.Context) error {
-	if _, err := sister.Find("sealift"); err != nil {
+	if _, err := delegate.Find("sealift"); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(n.cluster)
@@ -84,7 +84,7 @@ const goodbye = 10 * time.Second
 
 // Bring implements agent.Images.
 func (n nodes) Bring(ctx context.Context, folder string) ([]string, error) {
-	program, err := sister.Find("sealift")
+	program, err := delegate.Find("sealift")
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/grid"
+	"github.com/sealift/sealift/cli/testgrid"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
@@ -32,7 +32,7 @@ func Root(a *app.App) *cobra.Command {
 		Example: "  sealift-testgrid lint tests.yaml\n  sealift-testgrid lab boot node-1",
 	}
 	c := commands{a}
-	root.AddCommand(grid.Commands(a)...)
+	root.AddCommand(testgrid.Commands(a)...)
 	root.AddCommand(c.labCommand(), a.VersionCommand(root.Name()))
 	return root
 }

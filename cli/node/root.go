@@ -5,8 +5,8 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/cli/installers"
-	"github.com/sealift/sealift/cli/keep"
 )
 
 // Root is the command line of the sealift that nodes get: what runs on a node, and nothing that builds, carries or serves.
@@ -25,7 +25,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 	}
 	app.AddGroups(root,
 		app.Group{ID: "install", Title: "Install a node:", Commands: Commands(a, nil)},
-		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a)}},
+		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a)}},
 		app.Group{ID: "check", Title: "Check what was carried:", Commands: []*cobra.Command{archive.Verify(a), installers.Spec(a)}},
 		app.Group{Commands: []*cobra.Command{Hook(a), a.VersionCommand("sealift")}},
 	)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/control"
+	"github.com/sealift/sealift/cli/operator"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
@@ -17,14 +17,14 @@ import (
 func main() {
 	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
 	if os.Getpid() == 1 {
-		os.Exit(control.RunAsInit(os.Stderr))
+		os.Exit(operator.RunAsInit(os.Stderr))
 	}
-	command := control.Run
+	command := operator.Run
 	switch filepath.Base(os.Args[0]) {
-	case control.ShellOperatorName:
-		command = control.RunShellOperator
-	case control.AddonOperatorName:
-		command = control.RunAddonOperator
+	case operator.ShellOperatorName:
+		command = operator.RunShellOperator
+	case operator.AddonOperatorName:
+		command = operator.RunAddonOperator
 	}
 	app.Main(command)
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/cli/node"
 )
 
@@ -17,8 +17,8 @@ func main() {
 	command := func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 		return app.Run(ctx, "sealift", node.Root, args, in, out, errOut)
 	}
-	if filepath.Base(os.Args[0]) == keep.ChannelsName {
-		command = keep.RunChannels
+	if filepath.Base(os.Args[0]) == channel.ChannelsName {
+		command = channel.RunChannels
 	}
 	app.Main(command)
 }

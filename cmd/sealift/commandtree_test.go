@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/cli/node"
 )
 
@@ -38,9 +38,9 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 			var errOut bytes.Buffer
 			return app.Run(t.Context(), "sealift", node.Root, args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
-		"channels": {keep.Channels(&app.App{}), func(args ...string) (int, string) {
+		"channels": {channel.Channels(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer
-			return keep.RunChannels(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
+			return channel.RunChannels(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
 	} {
 		groups := append(groupsBelow(row.tree), []string{"completion"}, []string{"help"})
@@ -67,7 +67,7 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 func TestHelpOfTheAliasSaysItsName(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"apply", "--help"}, {"get", "--help"}, {"plan", "--help"}, {"help", "build"}} {
 		var out, errOut bytes.Buffer
-		if code := keep.RunChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
+		if code := channel.RunChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, &errOut)
 		}
 		if strings.Contains(out.String(), "sealift channel") || !strings.Contains(out.String(), "  channels ") {

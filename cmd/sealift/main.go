@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
 )
@@ -15,8 +15,8 @@ import (
 func main() {
 	sandbox.Main(engine.Tasks()...)
 	command := run
-	if filepath.Base(os.Args[0]) == keep.ChannelsName {
-		command = keep.RunChannels
+	if filepath.Base(os.Args[0]) == channel.ChannelsName {
+		command = channel.RunChannels
 	}
 	app.Main(command)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/build"
-	"github.com/sealift/sealift/cli/carry"
+	"github.com/sealift/sealift/cli/bundle"
+	"github.com/sealift/sealift/cli/channel"
+	"github.com/sealift/sealift/cli/delegate"
 	"github.com/sealift/sealift/cli/installers"
-	"github.com/sealift/sealift/cli/keep"
 	"github.com/sealift/sealift/cli/node"
-	"github.com/sealift/sealift/cli/sister"
 )
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return app.Run(ctx, "sealift", rootCommand, sister.HelpWords(args), in, out, errOut)
+	return app.Run(ctx, "sealift", rootCommand, delegate.HelpWords(args), in, out, errOut)
 }
 
 // rootCommand has every command, in the order in which a package travels.
@@ -39,10 +39,10 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
 			build.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
 		}},
-		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, nodes), carry.Serve(a, nodes)}},
-		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, carry.InPlace(a, nodes))},
-		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a), sister.Operator(), sister.Fleet()}},
-		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{sister.Testgrid()}},
+		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes)}},
+		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, bundle.InPlace(a, nodes))},
+		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a), delegate.Operator(), delegate.Fleet()}},
+		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{delegate.Testgrid()}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift")}},
 	)
 	return root

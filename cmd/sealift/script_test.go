@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/flood"
@@ -18,7 +18,7 @@ import (
 // TestMain lets scripts run this binary as the command sealift, and under the name of channels.
 func TestMain(m *testing.M) {
 	sandbox.Main(engine.Tasks()...)
-	testscript.Main(m, map[string]func(){"sealift": main, "flood": flood.Main, keep.ChannelsName: main})
+	testscript.Main(m, map[string]func(){"sealift": main, "flood": flood.Main, channel.ChannelsName: main})
 }
 
 // TestScripts runs testdata/script: one script for each thing that a command promises. UPDATE_SCRIPTS=1 rewrites the

@@ -1,0 +1,234 @@
+// Package bundle is the commands that make bundles: on this machine, and on a server.
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+)
+
+type bundleOptions struct {
+	file     string
+	store    string
+	out      string
+	programs programFlags
+	key      string
+	signers  []string
+	since    string
+	from     string // the clusters that are to be upgraded: a version of Kubernetes, or a record
+	format   string
+	verify   bool
+	cache    string
+}
+
+func (a commands) bundleCommand() *cobra.Command {
+	var o bundleOptions
+	cmd := &cobra.Command{
+		Use:   "bundle -f INSTALLER --store URL --out FILE",
+		Short: "Assemble the airgap archive of one Installer",
+		Long: `Assemble everything that an Installer needs in one archive: the packages of its add-ons with shared bytes only once,
+the Installer, a sealift for the nodes, and the scripts that start it (install.sh, join.sh, upgrade.sh and
+tasks.sh).
+
+The packages are copied without compressing them again. Packages that kURL built are imported first, as by 'sealift
+import'. The same Installer, packages and sealift give the same bytes. A version can be latest, or 1.36.x for the
+newest of a line.
+
+With --require-signed, each package must be signed with the private key that belongs to one of the given public
+keys. People who can write to the store then cannot decide what --key signs.
+
+With --upgrade-from VERSION, the bundle also has Kubernetes for each minor version between that one and the Installer's:
+the newest that the store has. 'sealift upgrade' takes a cluster through them. With the record of a cluster ('sealift
+status --record') instead of a version, the bundle also leaves out the files that the cluster has. It upgrades that
+cluster, and needs no other bundle there.
+
+With --since, files of an earlier bundle are left out. Installing such a bundle needs both:
+sealift install --bundle NEW --base OLD. An upgrade of a cluster that has these files needs the new one alone. With both
+flags, --since says which files are left out.`,
+		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
+  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
+	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.out, "out", "", "the archive to write")
+	o.programs.add(cmd)
+	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
+	app.AddSignersFlag(cmd, &o.signers)
+	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
+	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
+	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
+	addCacheFlag(flags, &o.cache)
+	app.AddOutputFlag(cmd, &o.format)
+	for _, name := range []string{"file", "store", "out", "key", "since", "upgrade-from"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	return cmd
+}
+
+func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
+	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
+		if flag[1] == "" {
+			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
+		}
+	}
+	installer, err := installers.Load(o.file)
+	if err != nil {
+		return err
+	}
+	opened, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
+	if err != nil {
+		return err
+	}
+	if o.cache, err = cacheFolder(o.cache); err != nil {
+		return err
+	}
+	from := packagesOf(opened, o.cache)
+	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
+		return err
+	}
+	plan, err := a.prepare(ctx, installer, from, o, deflated(o.cache))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	return a.writeBundle(ctx, plan.Plan, o)
+}
+
+// prepared is the plan of a bundle, and the programs in it. Both are open.
+type prepared struct {
+	*assemble.Plan
+	programs programs
+}
+
+func (p prepared) Close() error { return errors.Join(p.Plan.Close(), p.programs.close()) }
+
+// prepare plans the bundle of an Installer, as the flags want it. spool is that of nodePrograms.
+func (a commands) prepare(ctx context.Context, installer *spec.Installer, from packages.Source, o bundleOptions, spool string) (p prepared, err error) {
+	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
+		return p, err
+	}
+	key, err := a.SigningKey(o.key)
+	if err != nil {
+		return p, err
+	}
+	since, err := readSince(o.since)
+	if err != nil {
+		return p, err
+	}
+	runs, err := readCluster(o.from)
+	if err != nil {
+		return p, err
+	}
+	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
+		return p, err
+	}
+	steps, err := runs.steps(installer)
+	if err != nil {
+		return p, err
+	}
+	if steps, err = from.Resolve(ctx, steps); err != nil {
+		return p, err
+	}
+	if since == nil {
+		if since, err = a.has(ctx, runs, from, o.programs.platform); err != nil {
+			return p, err
+		}
+	}
+	if p.programs, err = a.nodePrograms(ctx, spool, o.programs); err != nil {
+		return p, err
+	}
+	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
+		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Since: since, Key: key,
+	}); err != nil {
+		return p, errors.Join(err, p.programs.close())
+	}
+	return p, nil
+}
+
+// readSince looks at an earlier bundle, if one is named.
+func readSince(name string) (*bundle.Since, error) {
+	if name == "" {
+		return nil, nil
+	}
+	old, err := bundle.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--since: %w", err)
+	}
+	defer old.Close()
+	since, err := old.Since()
+	if err != nil {
+		return nil, fmt.Errorf("--since %s: %w", name, err)
+	}
+	return since, nil
+}
+
+// verifyBundle finds damage in packages here, where they can still be built again.
+func verifyBundle(ctx context.Context, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	archive, err := bundle.NewArchive(f, info.Size())
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.Go(f.Sync) // the disk has its time, too
+	group.Go(func() error {
+		if err := archive.VerifyHere(ctx); err != nil {
+			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
+		if err := plan.Write(ctx, w); err != nil {
+			return err
+		}
+		if !o.verify {
+			return nil
+		}
+		return verifyBundle(ctx, w)
+	}); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	made, size, err := archive.Open(ctx, store.Opener{}, o.out)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	summary := archive.Summarize(made, o.out, size)
+	if o.format == "json" {
+		return a.PrintJSON(summary)
+	}
+	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, app.FormatBytes(summary.Size), app.Counted(len(summary.Packages), "package"), summary.Digest)
+	return nil
+}

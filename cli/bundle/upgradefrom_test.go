@@ -1,0 +1,242 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/spec/record"
+)
+
+// factory is a place where bundles are made: a store with packages, and Installers.
+type factory struct {
+	*testing.T
+	dir string
+	err bytes.Buffer // what the last command printed there
+}
+
+// layers are the images of a package: size bytes that deflate cannot shrink, the same for the same seed.
+func layers(seeds ...byte) (files [][]byte) {
+	for _, seed := range seeds {
+		data := make([]byte, 1<<20)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
+		files = append(files, data)
+	}
+	return files
+}
+
+// publish puts a package into the store, with the layers of its image as blobs.
+func (f *factory) publish(name, version string, seeds ...byte) {
+	f.Helper()
+	dir := "addons/" + name + "/" + version + "/"
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{"linux/amd64"}, Files: []bundle.File{
+		bundle.BytesFile(dir+"Manifest", 0o644, nil), bundle.BytesFile(dir+"install.sh", 0o644, []byte(name+"() { :; }\n")),
+	}}
+	for _, data := range layers(seeds...) {
+		sum := sha256.Sum256(data)
+		p.Files = append(p.Files, bundle.BytesFile(dir+"images/blobs/sha256/"+hex.EncodeToString(sum[:]), 0o644, data))
+	}
+	var out bytes.Buffer
+	if _, err := bundle.WritePackage(f.Context(), &out, p, bundle.WriteOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	f.write("dist/"+name+"-"+version+".tar.gz", out.Bytes())
+}
+
+func (f *factory) write(name string, data []byte) {
+	f.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o600)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// installer writes an Installer with these versions, and returns its file.
+func (f *factory) installer(kubernetes, network string) string {
+	name := kubernetes + ".yaml"
+	f.write(name, fmt.Appendf(nil, "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: site}\nspec:\n  kubernetes: {version: %s}\n  network: {version: %s}\n", kubernetes, network))
+	return filepath.Join(f.dir, name)
+}
+
+// made is a bundle that the command wrote.
+type made struct {
+	*bundle.Archive
+	file string
+	size int64
+}
+
+// bundle runs the command, and opens what it wrote.
+func (f *factory) bundle(args ...string) made {
+	f.Helper()
+	out := filepath.Join(f.dir, fmt.Sprintf("%d.tar.gz", time.Now().UnixNano()))
+	if err := f.try(append(args, "--out", out)...); err != nil {
+		f.Fatal(err)
+	}
+	a, err := bundle.Open(out)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = a.Close() })
+	info, err := os.Stat(out)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return made{a, out, info.Size()}
+}
+
+func (f *factory) try(args ...string) error {
+	f.err.Reset()
+	cmd := Bundle(&app.App{Out: io.Discard, Err: &f.err, Log: slog.New(slog.DiscardHandler)}, []string{"install", "join", "upgrade"})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append(args, "--store", filepath.Join(f.dir, "dist"), "--cache", filepath.Join(f.dir, "cache"), "--platform", "linux/amd64",
+		"--sealift", filepath.Join(f.dir, "tool"), "--sealift-preflight", noPreflight))
+	return cmd.ExecuteContext(f.Context())
+}
+
+// recordOf is the record of a cluster that was made from a bundle.
+func (f *factory) recordOf(from made, kubernetes string) (file string) {
+	f.Helper()
+	installer, err := from.ReadFile(bundle.InstallerName, 1<<20)
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := record.Record{Time: time.Now(), Sealift: "test", Kubernetes: kubernetes, Bundle: from.Digest, Installer: string(installer),
+		Nodes: []record.Node{{Name: "host-1", Kubelet: kubernetes}}}
+	for _, p := range from.Index.Packages {
+		r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
+	}
+	text, err := r.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.write("RECORD.json", text)
+	return filepath.Join(f.dir, "RECORD.json")
+}
+
+// node has the files of the bundle that is installed on it.
+type node struct{ of *bundle.Archive }
+
+func (n node) Open(e bundle.Entry) (io.ReadCloser, error) {
+	for _, has := range n.of.Index.Entries {
+		if has.SHA256 == e.SHA256 {
+			return n.of.OpenEntry(has.Path)
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (node) Close() error { return nil }
+
+func TestABundleFromARecordHasWhatTheClusterLacks(t *testing.T) {
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	f.publish("kubernetes", "1.34.4", 1, 2, 3)
+	f.publish("kubernetes", "1.35.1", 1, 2, 4) // its etcd and pause are those of 1.34
+	f.publish("kubernetes", "1.35.4", 1, 2, 5)
+	f.publish("kubernetes", "1.36.3", 1, 6)
+	f.publish("network", "0.26.7", 7, 8, 9)
+
+	older := f.bundle("-f", f.installer("1.34.4", "0.26.7"))
+	file := f.recordOf(older, "1.34.4")
+	newest := f.installer("1.36.3", "0.26.7")
+	whole := f.bundle("-f", newest, "--upgrade-from", "1.34.4")
+	part := f.bundle("-f", newest, "--upgrade-from", file)
+	t.Logf("with all %d bytes, from the record %d bytes", whole.size, part.size)
+	if got := part.Versions("kubernetes"); len(got) != 2 || len(whole.Versions("kubernetes")) != 2 {
+		t.Errorf("the bundle has Kubernetes %q; 1.35.4 and 1.36.3 are on the way", got)
+	}
+	if part.size > 2<<20+64<<10 { // one layer of 1.35.4, one of 1.36.3
+		t.Errorf("the bundle has %d bytes, and two layers are new", part.size)
+	}
+	if err := part.WithInstalled(node{older.Archive}); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, e := range whole.Index.Entries {
+		if got, ok := part.Entry(e.Path); !ok || got.SHA256 != e.SHA256 {
+			t.Errorf("%s: %v", e.Path, got)
+		}
+	}
+
+	// The bundle that the cluster runs says the same, even if the store has other builds by now.
+	f.publish("network", "0.26.7", 7, 8, 10)
+	since := f.bundle("-f", newest, "--upgrade-from", file, "--since", older.file)
+	if since.Index.Base != part.Index.Base || since.size > part.size+1<<20+64<<10 { // and the layer of the other build
+		t.Errorf("with --since %d bytes", since.size)
+	}
+	other := f.bundle("-f", newest, "--upgrade-from", file)
+	if other.size < since.size+2<<20 || !strings.Contains(f.err.String(), "lacks network 0.26.7 as the cluster has it") {
+		t.Errorf("with another build of network %d bytes: %s", other.size, &f.err)
+	}
+}
+
+func TestWhatIsNoClusterToUpgradeIsRefused(t *testing.T) {
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	f.write("x.json", []byte(`{"format":"sealift.dev/record/v1","password":"x"}`))
+	f.publish("kubernetes", "1.36.3", 1)
+	f.publish("network", "0.26.7", 2)
+	installer := f.installer("1.36.3", "0.26.7")
+	file := f.recordOf(f.bundle("-f", installer), "1.37.0")
+	for from, want := range map[string]string{
+		filepath.Join(f.dir, "none.json"): "neither a version of Kubernetes such as 1.34.4 nor a file",
+		filepath.Join(f.dir, "x.json"):    `unknown field "password"`,
+		f.dir:                             "regular file",
+		file:                              "the Installer has Kubernetes 1.36.3, which is no newer",
+	} {
+		if err := f.try("-f", installer, "--upgrade-from", from, "--out", filepath.Join(f.dir, "x.tar.gz")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", from, err)
+		}
+	}
+}
+
+func TestStepsOfAnUpgradeAreTheMinorVersionsBetween(t *testing.T) {
+	for name, row := range map[string]struct {
+		from, to string
+		want     string // of the steps, or of the error
+		err      bool
+	}{
+		"no upgrade":       {"", "1.36.3", "", false},
+		"the same minor":   {"1.36.1", "1.36.3", "", false},
+		"the next minor":   {"1.35.4", "1.36.3", "", false},
+		"three minors":     {"1.33.0", "1.36.3", "1.34.x 1.35.x", false},
+		"an older version": {"1.37.0", "1.36.3", "is no newer", true},
+		"no version":       {"newest", "1.36.3", "not a version", true},
+		"no Kubernetes":    {"1.35.4", "", "not a version", true},
+		"another major":    {"2.1.0", "1.36.3", "is no newer", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installer := &spec.Installer{}
+			if row.to != "" {
+				installer.AddOns = []spec.AddOn{{Name: "kubernetes", Version: row.to}}
+			}
+			steps, err := cluster{kubernetes: row.from}.steps(installer)
+			if row.err != (err != nil) || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Fatalf("%v", err)
+			}
+			var versions []string
+			for _, s := range steps {
+				versions = append(versions, s.Version)
+			}
+			if got := strings.Join(versions, " "); err == nil && got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,372 @@
+// Package channel is the commands that keep a cluster right: they apply objects, and follow channels.
+package channel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
+	clusterconfig "github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/internal/plaintext"
+)
+
+func (a commands) channelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "channel",
+		Short: "Keep the add-ons of a cluster at the versions of a channel",
+		Long: `A channel is an index of add-on versions, a file of kind Addons in kOps's format. The version for a cluster depends
+on its Kubernetes version and on what is recorded as installed. An add-on is changed only when its entry is new.
+
+If this program is called by the name channels, it is a replacement for kOps's tool of that name: 'channels get
+addons', 'channels apply channel s3://bucket/addons.yaml --yes'.`,
+		Example: `  sealift channel plan -f addons.yaml
+  sealift channel apply s3://clusters/prod/addons.yaml --yes
+  sealift channel get`,
+	}
+	cmd.AddCommand(a.channelGetCommand(), a.channelPlanCommand(), a.channelApplyCommand(), a.channelReleaseCommand(), a.channelIndexCommand(), a.channelBuildCommand())
+	return cmd
+}
+
+// channelFlags are those of every command that reads indexes.
+type channelFlags struct {
+	files      []string
+	bootstrap  bool
+	kubeconfig string
+}
+
+func (f *channelFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, "index, or manifest of one add-on, at a path or a URL; may be given more than once")
+	flags.BoolVar(&f.bootstrap, "bootstrap", false, "the indexes are for one cluster only: refuse entries with a kubernetesVersion")
+}
+
+func addAdopt(flags *pflag.FlagSet, adopt *[]string) {
+	flags.StringSliceVar(adopt, "adopt", nil, "adopt this add-on again although it was released to the installer; may be repeated")
+}
+
+func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
+	flags.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
+}
+
+// place is an index as the user named it, and where it is.
+type place struct {
+	name string
+	at   *url.URL
+}
+
+// places lists every index, in the order of the command line: CHANNELs, then files.
+func (f *channelFlags) places(channels []string) ([]place, error) {
+	var places []place
+	for _, name := range channels {
+		at, err := channel.ParseChannel(name)
+		if err != nil {
+			return nil, app.WithCode(app.ExitUsage, err)
+		}
+		places = append(places, place{name, at})
+	}
+	for _, name := range f.files {
+		at, err := channel.ParseFile(name)
+		if err != nil {
+			return nil, app.WithCode(app.ExitUsage, err)
+		}
+		places = append(places, place{name, at})
+	}
+	if len(places) == 0 {
+		return nil, app.WithCode(app.ExitUsage, channel.ErrNoChannel)
+	}
+	return places, nil
+}
+
+// read reads every index.
+func (f *channelFlags) read(ctx context.Context, source channel.Source, places []place) ([]channel.Entry, error) {
+	var entries []channel.Entry
+	var errs []error
+	for _, p := range places {
+		index, err := source.Index(ctx, p.at, p.name)
+		if err == nil && f.bootstrap {
+			err = index.CheckBootstrap()
+		}
+		errs = append(errs, err)
+		entries = append(entries, index.Entries...)
+	}
+	// Without one of them it is not known which versions the others may override.
+	return entries, errors.Join(errs...)
+}
+
+// newCluster connects to the cluster of a kubeconfig.
+func (a commands) newCluster(kubeconfig string) (*channel.Cluster, error) {
+	cfg, err := clusterconfig.Load(kubeconfig, "")
+	if err != nil {
+		return nil, err
+	}
+	return channel.Connect(cfg, a.Log)
+}
+
+func (a commands) channelGetCommand() *cobra.Command {
+	var kubeconfig, format string
+	cmd := &cobra.Command{
+		Use:   "get [addons]",
+		Short: "List the add-ons that are recorded as installed",
+		Long: `List the recorded add-ons. The records are annotations addons.k8s.io/NAME of namespaces, which kOps also reads and
+writes. VERSION and HASH are - if the channel gave none.
+
+Add-ons that the installer owns are listed without a namespace: 'sealift channel apply' adopts those that a channel names.
+OWNER and FORMER are shown when an add-on has or had another owner than a channel.`,
+		Example: `  sealift channel get
+  sealift channel get -o json > records.json`,
+		Args: onlyWord("addons", "addon"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.channelGet(cmd.Context(), kubeconfig, format) },
+	}
+	addKubeconfig(cmd.Flags(), &kubeconfig)
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+// onlyWord allows an argument that says in kOps's words what is meant anyway.
+func onlyWord(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("at most one argument, %q", words[0])
+		}
+		for _, word := range words {
+			if len(args) == 0 || args[0] == word {
+				return nil
+			}
+		}
+		unknown := fmt.Sprintf("there is nothing called %q to %s; it can be %q", args[0], cmd.Name(), words[0])
+		return app.UnknownCommand(unknown)
+	}
+}
+
+func (a commands) channelGet(ctx context.Context, kubeconfig, format string) error {
+	cluster, err := a.newCluster(kubeconfig)
+	if err != nil {
+		return err
+	}
+	installed, err := cluster.Installed(ctx)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return a.PrintJSON(installed)
+	}
+	if len(installed) == 0 {
+		_, err := fmt.Fprint(a.Out, "\nNo managed addons found\n")
+		return err
+	}
+	rows := [][]string{{"NAMESPACE", "NAME", "VERSION", "HASH", "CHANNEL"}}
+	owners := slices.ContainsFunc(installed, func(r channel.Installed) bool { return r.Owner != "" || r.Former != "" })
+	if owners {
+		rows[0] = append(rows[0], "OWNER", "FORMER")
+	}
+	for _, r := range installed {
+		row := []string{dash(r.Namespace), r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)}
+		if owners {
+			row = append(row, cmp.Or(r.Owner, "channel"), dash(r.Former))
+		}
+		rows = append(rows, row)
+	}
+	return printTable(a.Out, rows)
+}
+
+// deref reads a version that may not be there.
+func deref(version *string) string {
+	if version == nil {
+		return ""
+	}
+	return *version
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printTable writes rows separated by tabs: at least one, also behind a cell that is as wide as a tab stop.
+func printTable(w io.Writer, rows [][]string) error {
+	tabs := tabwriter.NewWriter(w, 0, 8, 1, '\t', tabwriter.TabIndent)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plaintext.Line(cell)
+		}
+		if _, err := fmt.Fprintln(tabs, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return tabs.Flush()
+}
+
+type channelApplyOptions struct {
+	channelFlags
+	yes      bool
+	verify   bool
+	keys     []string
+	prune    bool
+	adopt    []string
+	interval time.Duration
+	listen   string
+}
+
+func (a commands) channelApplyCommand() *cobra.Command {
+	var o channelApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [channel] CHANNEL... [-f FILE]... --yes",
+		Short: "Update the add-ons of a cluster to the versions of channels",
+		Long: `Read channels and decide which add-ons to install or update. With --yes, do it. A later channel overrides an earlier
+one if its entry is newer. If one add-on fails, the others continue. If several runs meet on one cluster, one works
+and the others wait.
+
+A CHANNEL is a URL (file://, http://, https://, s3://bucket/key) or an absolute path. Objects are applied server-side
+under kOps's field manager, as kOps does. If an entry has prune rules, objects that a new version no longer contains
+are deleted. Images are not included: the nodes must have them, or be able to reach a registry.
+
+An add-on that 'sealift install' has applied is adopted: its objects move to the channel in place, and none is deleted.
+Without --yes, the command lists these add-ons. 'sealift channel release' gives an add-on back.
+
+With --interval, the command keeps running, and http://127.0.0.1:3986/readyz reports whether the last pass succeeded.`,
+		Example: `  sealift channel apply -f addons.yaml --yes
+  sealift channel apply s3://clusters/prod/addons.yaml https://mirror.example.com/extra/addons.yaml --yes
+  sealift channel apply file:///srv/channel/addons.yaml --yes --interval 1m`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "channel" {
+				args = args[1:]
+			}
+			return a.channelApply(cmd.Context(), args, o)
+		},
+	}
+	flags := cmd.Flags()
+	o.add(flags)
+	flags.BoolVarP(&o.yes, "yes", "y", false, "apply the updates; without this flag they are only shown")
+	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest whose hash differs from the index's manifestHash")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
+	flags.BoolVar(&o.prune, "prune", false, "also prune add-ons without prune rules, by their set and selector")
+	addAdopt(flags, &o.adopt)
+	flags.DurationVar(&o.interval, "interval", 0, "apply repeatedly with this pause, such as 1m, until the process is stopped")
+	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "address for /readyz with --interval")
+	addKubeconfig(flags, &o.kubeconfig)
+	return cmd
+}
+
+func (a commands) channelApply(ctx context.Context, channels []string, o channelApplyOptions) error {
+	if o.interval < 0 {
+		return app.UsageError("--interval must not be negative")
+	}
+	places, err := o.places(channels)
+	if err != nil {
+		return err
+	}
+	cluster, err := a.newCluster(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	source := channel.Source{Log: a.Log, CAs: a.CAs, Verify: o.verify}
+	if source.Trusted, err = app.PublicKeys(o.keys); err != nil {
+		return err
+	}
+	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, places, o) }
+	if o.interval == 0 {
+		return pass(ctx)
+	}
+	loop := channel.Loop{Interval: o.interval, Listen: o.listen, Log: a.Log, Listening: func(url string) {
+		fmt.Fprintf(a.Err, "serving %s\n", url)
+	}}
+	return loop.Run(ctx, pass)
+}
+
+func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, places []place, o channelApplyOptions) error {
+	entries, err := o.read(ctx, source, places)
+	if err != nil {
+		return err
+	}
+	decide := cluster.Preview
+	if o.yes {
+		decide = cluster.Plan
+	}
+	plan, err := decide(ctx, entries, o.adopt...)
+	if err != nil {
+		return err
+	}
+	a.warnSkipped(plan)
+	updates := plan.Updates()
+	if len(updates) == 0 {
+		_, err := fmt.Fprintln(a.Out, "No update required")
+		return err
+	}
+	if err := a.printUpdates(updates); err != nil {
+		return err
+	}
+	for _, d := range updates {
+		if d.Action == channel.Adopt || d.Action == channel.Conflict {
+			fmt.Fprintf(a.Err, "%s %q: %s\n", d.Action, d.Entry.Name, d.Reason)
+		}
+	}
+	if !o.yes {
+		moves, err := cluster.Moves(ctx, source, plan)
+		if err != nil {
+			return err
+		}
+		for _, move := range moves {
+			fmt.Fprintln(a.Err, move)
+		}
+		_, err = fmt.Fprint(a.Out, "\nMust specify --yes to update\n")
+		return err
+	}
+	note := func(line string) { fmt.Fprintln(a.Err, line) }
+	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Adopt: o.adopt, Note: note, Done: func(d channel.Decision) {
+		if d.Entry.Version == nil || d.Action == channel.Issue {
+			fmt.Fprintf(a.Out, "Updated %q\n", d.Entry.Name)
+			return
+		}
+		fmt.Fprintf(a.Out, "Updated %q to %s\n", d.Entry.Name, *d.Entry.Version)
+	}})
+}
+
+// warnSkipped tells of entries that their author should look at.
+func (a commands) warnSkipped(plan channel.Plan) {
+	for _, s := range plan.Skipped {
+		if s.Warning {
+			a.Log.Warn("an entry is skipped", "addon", s.Entry.Name, "channel", s.Entry.Channel, "reason", s.Reason)
+		}
+	}
+}
+
+// printUpdates writes the table of kOps: - is not installed or not to be changed, ? is a version that nobody told.
+func (a commands) printUpdates(updates []channel.Decision) error {
+	rows := [][]string{{"NAME", "CURRENT", "UPDATE", "PKI"}}
+	for _, d := range updates {
+		current, update, pki := "-", "-", "no"
+		if d.Installed != nil {
+			current = question(d.Installed.Version)
+		}
+		if d.Action != channel.Issue {
+			update = question(d.Entry.Version)
+		}
+		if d.PKI {
+			pki = "yes"
+		}
+		rows = append(rows, []string{d.Entry.Name, current, update, pki})
+	}
+	slices.SortFunc(rows[1:], slices.Compare)
+	return printTable(a.Out, rows)
+}
+
+func question(version *string) string {
+	if version == nil {
+		return "?"
+	}
+	return *version
+}
