@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +25,7 @@ import (
 // addOns installs add-ons and rolls their configurations out. One goroutine does it for all of them: which cluster starts
 // next depends on all the others.
 func (c *controllers) addOns() error {
-	r := &addOns{controllers: c, memory: newMemory(c), reader: c.reader, rests: make(map[string]time.Time)}
+	r := &addOns{controllers: c, rollouts: rolloutStates{controllers: c}, reader: c.reader, rests: make(map[string]time.Time)}
 	all := soon(every[ocm.ClusterManagementAddOn](c.Client))
 	controller, err := builder.ControllerManagedBy(c.hub).Named("addon").
 		For(&ocm.ClusterManagementAddOn{}).
@@ -37,7 +36,7 @@ func (c *controllers) addOns() error {
 		Watches(&ocm.ManagedCluster{}, all).
 		WatchesRawSource(source.Func(c.images.start)).
 		Build(again(r))
-	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all, watched: make(map[schema.GroupVersionKind]bool)}
+	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all}
 	r.reader.Watch = w.watch
 	return err
 }
@@ -60,9 +59,9 @@ func (c *controllers) withDependents(ctx context.Context, o client.Object) []rec
 // addOns reconciles ClusterManagementAddOns.
 type addOns struct {
 	*controllers
-	memory *memory
-	reader scene.Reader // it watches what it reads
-	rests  map[string]time.Time
+	rollouts rolloutStates
+	reader   scene.Reader // it watches what it reads
+	rests    map[string]time.Time
 }
 
 // A look at an add-on on all clusters is followed by a rest of restShare times what it took, and of restTime at most: while a thousand
@@ -102,7 +101,7 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 // removed deletes what an add-on that is gone has on clusters (O-9). The API server's garbage collector does so too, but
 // knows only those with an owner reference.
 func (r *addOns) removed(ctx context.Context, name string) error {
-	r.memory.forget(name)
+	r.rollouts.forget(name)
 	delete(r.rests, name)
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := r.List(ctx, &list, client.MatchingFields{scene.Name: name}); err != nil {

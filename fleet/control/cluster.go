@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -39,7 +38,7 @@ func (c *controllers) clusters() error {
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(c.heartbeats())).
 		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf))
 	all := every[ocm.ManagedCluster](c.Client)
-	return c.sharded(b, reconcile.Func(c.lookAfter), func(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.sharded(b, reconcile.Func(c.reconcileCluster), func(ctx context.Context, o client.Object) []reconcile.Request {
 		// A hub gains clusters when it starts, and when its API server is back after it was away.
 		c.renewals.forgetAll()
 		return all(ctx, o)
@@ -73,45 +72,26 @@ func (c *controllers) heartbeats() predicate.Funcs {
 	}
 }
 
-// renewals tells when this hub first saw the last renewal of each cluster. A cluster cannot renew its Lease while the API server is
-// away, so its silence counts only from when the hub could have seen a renewal. The zero value is ready.
-type renewals struct {
-	mu   sync.Mutex
-	seen map[string]renewal // by cluster
-}
+// renewals has the last renewal of each cluster's Lease, and when this hub first saw it. A cluster cannot renew its Lease while the API
+// server is away, so its silence counts only from when the hub could have seen a renewal. This buys correctness: a hub that starts does
+// not make the fleet Unknown (TestHubThatWasAwayWaitsForRenewals).
+type renewals struct{ memory[string, renewal] }
 
 type renewal struct{ at, seen time.Time }
 
 // see notes the last renewal of a cluster, and returns when this hub first saw it.
-func (r *renewals) see(cluster string, at, now time.Time) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	had, found := r.seen[cluster]
-	if !found || !had.at.Equal(at) {
-		if r.seen == nil {
-			r.seen = make(map[string]renewal)
+func (r *renewals) see(cluster string, at, now time.Time) (first time.Time) {
+	r.change(cluster, func(had renewal, found bool) (renewal, bool) {
+		if !found || !had.at.Equal(at) {
+			had = renewal{at: at, seen: now}
 		}
-		had = renewal{at: at, seen: now}
-		r.seen[cluster] = had
-	}
-	return had.seen
+		first = had.seen
+		return had, true
+	})
+	return first
 }
 
-// forget forgets a cluster.
-func (r *renewals) forget(cluster string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.seen, cluster)
-}
-
-// forgetAll begins to count anew.
-func (r *renewals) forgetAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	clear(r.seen)
-}
-
-func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var cluster ocm.ManagedCluster
 	err := c.Get(ctx, req.NamespacedName, &cluster)
 	if apierrors.IsNotFound(err) {

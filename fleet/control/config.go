@@ -1,8 +1,6 @@
 package control
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,21 +16,20 @@ type watcher struct {
 	controller controller.Controller
 	changed    handler.EventHandler
 
-	mu      sync.Mutex
-	watched map[schema.GroupVersionKind]bool
+	// watched are the kinds that are watched. It buys one watch of each kind, however many add-ons name it.
+	watched memory[schema.GroupVersionKind, struct{}]
 }
 
-func (w *watcher) watch(gvk schema.GroupVersionKind) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.watched[gvk] {
-		return nil
-	}
-	var object client.Object = &unstructured.Unstructured{}
-	object.GetObjectKind().SetGroupVersionKind(gvk)
-	if err := w.controller.Watch(source.Kind(w.cache, object, w.changed)); err != nil {
-		return err
-	}
-	w.watched[gvk] = true
-	return nil
+// watch begins to watch a kind, unless it is watched.
+func (w *watcher) watch(gvk schema.GroupVersionKind) (err error) {
+	w.watched.change(gvk, func(_ struct{}, watched bool) (struct{}, bool) {
+		if watched {
+			return struct{}{}, true
+		}
+		var object client.Object = &unstructured.Unstructured{}
+		object.GetObjectKind().SetGroupVersionKind(gvk)
+		err = w.controller.Watch(source.Kind(w.cache, object, w.changed))
+		return struct{}{}, err == nil
+	})
+	return err
 }

@@ -72,7 +72,7 @@ type controllers struct {
 	Options
 
 	renewals renewals
-	giving   giving
+	pending  pendingWorks
 	outdated outdated // versions of ManagedClusterAddOns and ManifestWorks
 	images   *images
 }

@@ -55,7 +55,7 @@ func (c *controllers) clusterAddOns() error {
 				every[ocm.ManagedClusterAddOn](c.Client, client.MatchingFields{hostedBy: o.GetName()})(ctx, o)...)
 		}))
 	b.WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-		c.giving.calls(func(request reconcile.Request) { addLast(q, request) })
+		c.pending.calls(func(request reconcile.Request) { addLast(q, request) })
 		return nil
 	}))
 	return c.sharded(b, r, every[ocm.ManagedClusterAddOn](c.Client))
@@ -64,7 +64,7 @@ func (c *controllers) clusterAddOns() error {
 // clusterAddOns reconciles ManagedClusterAddOns.
 type clusterAddOns struct {
 	*controllers
-	untold untold
+	unreported unreported
 }
 
 // place is an add-on on a cluster.
@@ -83,8 +83,8 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	p := place{addOn: &ocm.ManagedClusterAddOn{}}
 	var err error
 	if err := r.Get(ctx, req.NamespacedName, p.addOn); apierrors.IsNotFound(err) {
-		r.untold.forget(req.NamespacedName)
-		r.giving.done(req.NamespacedName)
+		r.unreported.forget(req.NamespacedName)
+		r.pending.done(req.NamespacedName)
 		r.outdated.gone(&ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}})
 		return reconcile.Result{}, r.clean(ctx, req.NamespacedName)
 	} else if err != nil {
@@ -110,7 +110,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 			return reconcile.Result{RequeueAfter: outdatedTime}, nil
 		}
 	}
-	r.giving.done(req.NamespacedName)
+	r.pending.done(req.NamespacedName)
 	if !p.addOn.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, p)
 	}
@@ -136,7 +136,7 @@ func (r *clusterAddOns) deployOne(ctx context.Context, p *place) (again time.Dur
 	if err := r.update(ctx, p, &addOn); err != nil {
 		return 0, err
 	}
-	if wait, err := r.tell(ctx, *p); err != nil || wait > 0 {
+	if wait, err := r.report(ctx, *p); err != nil || wait > 0 {
 		return wait, err
 	}
 	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") && (again == 0 || again > registrationRetry) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,10 +36,9 @@ const lookUpTime = 10 * time.Minute
 type images struct {
 	*controllers
 
-	mu      sync.Mutex
-	known   map[string]pins    // by key
-	lookups map[string]*lookUp // by what is looked for
-	turn    chan struct{}      // one looks at a time
+	known   memory[string, pins]   // by key; buys a read of a ConfigMap whenever an add-on of a cluster is looked at
+	lookups memory[string, lookUp] // by what is looked for; buys one look into the store in LookAgain, for all clusters
+	slot    chan struct{}          // one looks at a time
 
 	ctx   context.Context //nolint:containedctx // of what looks for images
 	again func(reconcile.Request)
@@ -76,18 +74,16 @@ type lookUp struct {
 }
 
 func newImages(c *controllers) *images {
-	return &images{controllers: c, known: make(map[string]pins), lookups: make(map[string]*lookUp), turn: make(chan struct{}, 1)}
+	return &images{controllers: c, slot: make(chan struct{}, 1)}
 }
 
-// start says what is called when images are known.
+// start sets what is called when images are known.
 func (i *images) start(ctx context.Context, q queue) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.ctx, i.again = ctx, func(r reconcile.Request) { q.Add(r) }
 	return nil
 }
 
-// key is that of one content of a template. One that is made again is another template.
+// key is that of one content of a template. A recreated template has another UID.
 func (a *agent) key() string { return string(a.template.GetUID()) + "." + a.hash }
 
 func (i *images) configMap(a *agent) *corev1.ConfigMap {
@@ -96,7 +92,7 @@ func (i *images) configMap(a *agent) *corev1.ConfigMap {
 
 // digests returns the digests of the images of an agent that a cluster was given.
 func (i *images) digests(ctx context.Context, a *agent) (map[string]string, error) {
-	p, known := i.recall(a)
+	p, known := i.known.get(a.key())
 	if known && p.AsNamed {
 		return nil, nil
 	}
@@ -105,22 +101,9 @@ func (i *images) digests(ctx context.Context, a *agent) (map[string]string, erro
 		return p.Digests, err
 	}
 	if p, known, err = i.read(ctx, a); err == nil && !known && i.Store == nil {
-		i.keep(a, pins{AsNamed: true})
+		i.known.put(a.key(), pins{AsNamed: true})
 	}
 	return p.Digests, err
-}
-
-func (i *images) recall(a *agent) (pins, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	p, known := i.known[a.key()]
-	return p, known
-}
-
-func (i *images) keep(a *agent, p pins) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known[a.key()] = p
 }
 
 // read reads what is stored.
@@ -138,7 +121,7 @@ func (i *images) read(ctx context.Context, a *agent) (p pins, found bool, err er
 		return p, false, fmt.Errorf("read the digests of the images of AddOnTemplate %s in ConfigMap %s/%s: %w", a.template.GetName(), config.Namespace, config.Name, err)
 	}
 	if found {
-		i.keep(a, p)
+		i.known.put(a.key(), p)
 	}
 	return p, found, nil
 }
@@ -177,7 +160,7 @@ func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	if err := i.store(ctx, config); err != nil {
 		return err
 	}
-	i.keep(a, p)
+	i.known.put(a.key(), p)
 	return nil
 }
 
@@ -195,7 +178,7 @@ func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
 // want looks for the content of an agent's images, unless it is known. The add-on is called when that has ended. why says what was not
 // found then.
 func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool, why string, err error) {
-	p, found := i.recall(a)
+	p, found := i.known.get(a.key())
 	if !found {
 		if p, found, err = i.read(ctx, a); err != nil {
 			return false, "", err
@@ -215,23 +198,27 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 	if err != nil || len(lacking) == 0 {
 		return err == nil, "", err
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	next := &lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
+	ended, why = i.lookFor(a, lacking)
+	return ended, why, nil
+}
+
+// lookFor looks for images, unless that is under way, or has failed just now.
+func (i *images) lookFor(a *agent, lacking []string) (ended bool, why string) {
+	next := lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
 	next.what = fmt.Sprint(a.key(), lacking, next.uncarried)
-	if last := i.lookups[next.what]; last != nil {
-		if last.ended.IsZero() || time.Since(last.ended) < i.LookAgain {
-			return last.why != "", last.why, nil
-		}
+	i.lookups.change(next.what, func(last lookUp, found bool) (lookUp, bool) {
 		next.why, next.listed = last.why, last.listed
-	}
-	i.lookups[next.what] = next
-	go i.look(i.ctx, a, next)
-	return next.why != "", next.why, nil
+		if found && (last.ended.IsZero() || time.Since(last.ended) < i.LookAgain) {
+			return last, true
+		}
+		go i.look(i.ctx, a, next)
+		return next, true
+	})
+	return next.why != "", next.why
 }
 
 // look looks for images, stores what it found, and calls the add-on.
-func (i *images) look(ctx context.Context, a *agent, l *lookUp) {
+func (i *images) look(ctx context.Context, a *agent, l lookUp) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
 	var digests map[string]string
@@ -239,20 +226,22 @@ func (i *images) look(ctx context.Context, a *agent, l *lookUp) {
 	select {
 	case <-ctx.Done():
 		err = ctx.Err()
-	case i.turn <- struct{}{}:
-		digests, err = i.find(ctx, a, l)
-		<-i.turn
+	case i.slot <- struct{}{}:
+		digests, err = i.find(ctx, a, &l)
+		<-i.slot
 	}
 	if err == nil {
 		err = i.write(ctx, a, pins{Digests: digests})
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if l.ended = time.Now(); err == nil {
-		delete(i.lookups, l.what)
-	} else if why := err.Error(); why != l.why {
-		l.why = why
-		i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
+	if err == nil {
+		i.lookups.forget(l.what)
+	} else {
+		if why := err.Error(); why != l.why {
+			l.why = why
+			i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
+		}
+		l.ended = time.Now()
+		i.lookups.put(l.what, l)
 	}
 	i.again(reconcile.Request{NamespacedName: types.NamespacedName{Name: a.AddOn}})
 }

@@ -1,114 +1,49 @@
 package control
 
-import (
-	"context"
-	"fmt"
-	"maps"
-	"sync"
-	"time"
+import "sync"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sealift/sealift/fleet/configuration"
-	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
-	"github.com/sealift/sealift/rollout"
-)
-
-// memory keeps what rollouts remember, in a ConfigMap of the hub's namespace for each add-on. Only the hub that decides
-// writes it. It reads it once and then knows what it wrote.
-type memory struct {
-	*controllers
-
-	mu    sync.Mutex
-	known map[string]*remembered
+// memory is what controllers of this hub remember of objects, by key. It is lost when the hub ends, so it only saves work, or holds back
+// what would be refused. Several goroutines may use it. The zero value is empty.
+type memory[K comparable, V any] struct {
+	mu     sync.Mutex
+	values map[K]V
 }
 
-// remembered is what is remembered of an add-on.
-type remembered struct {
-	config *corev1.ConfigMap
-	stored scene.States // in the ConfigMap
-	states scene.States // now
-	wrote  time.Time
-}
-
-// rememberLater is how long the hub may wait until it stores what it would find out again.
-const rememberLater = 10 * time.Second
-
-func newMemory(c *controllers) *memory {
-	return &memory{controllers: c, known: make(map[string]*remembered)}
-}
-
-// recall returns what is remembered of an add-on.
-func (m *memory) recall(ctx context.Context, addOn string) (scene.States, error) {
-	kept := m.kept(addOn)
-	if kept == nil {
-		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scene.StatesName(addOn), Namespace: m.hub.Namespace}}
-		err := m.hub.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(config), config)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("read what is remembered of the rollout of %s: %w", addOn, err)
-		}
-		all, errs := scene.ReadStates(config.Data)
-		for _, err := range errs {
-			m.log.WarnContext(ctx, "a rollout begins again: what was remembered of it cannot be read", "addon", addOn, "error", err)
-		}
-		kept = &remembered{config: config, stored: all, states: all}
-		m.keep(addOn, kept)
-	}
-	return kept.states, nil
-}
-
-// remember stores the states of the placements that the add-on has: starts at once, since they are made next, the end of a
-// rollout as well, and all else within rememberLater. It returns when to call it again.
-func (m *memory) remember(ctx context.Context, addOn *ocm.ClusterManagementAddOn, placements []configuration.Progress) (again time.Duration, err error) {
-	kept := *m.kept(addOn.Name)
-	kept.states = maps.Clone(kept.states)
-	now := false
-	for _, p := range placements {
-		kept.states[p.Placement.ConfigObject] = p.Rollout.State
-		now = now || p.Rollout.Phase != rollout.Progressing || p.Rollout.MustStore(kept.stored[p.Placement.ConfigObject])
-	}
-	data, err := kept.states.Data(addOn)
-	if err != nil {
-		return 0, err
-	}
-	if maps.Equal(kept.config.Data, data) {
-		m.keep(addOn.Name, &kept)
-		return 0, nil
-	}
-	if wait := time.Until(kept.wrote.Add(rememberLater)); wait > 0 && !now {
-		m.keep(addOn.Name, &kept)
-		return wait, nil
-	}
-	next := kept.config.DeepCopy()
-	next.Data = data
-	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID}}
-	if err := m.store(ctx, next); err != nil {
-		m.forget(addOn.Name) // somebody else may have written it
-		return 0, fmt.Errorf("remember the rollout of %s: %w", addOn.Name, err)
-	}
-	m.keep(addOn.Name, &remembered{config: next, stored: kept.states, states: kept.states, wrote: time.Now()})
-	return 0, nil
-}
-
-func (m *memory) kept(addOn string) *remembered {
+func (m *memory[K, V]) get(key K) (value V, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.known[addOn]
+	value, found = m.values[key]
+	return value, found
 }
 
-func (m *memory) keep(addOn string, kept *remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known[addOn] = kept
+func (m *memory[K, V]) put(key K, value V) {
+	m.change(key, func(V, bool) (V, bool) { return value, true })
 }
 
-// forget makes the next recall read again.
-func (m *memory) forget(addOn string) {
+// change replaces a value by what next returns, or deletes it if next returns false. Nobody else uses the memory meanwhile.
+func (m *memory[K, V]) change(key K, next func(old V, found bool) (V, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.known, addOn)
+	old, found := m.values[key]
+	value, keep := next(old, found)
+	switch {
+	case !keep:
+		delete(m.values, key)
+	case m.values == nil:
+		m.values = map[K]V{key: value}
+	default:
+		m.values[key] = value
+	}
+}
+
+func (m *memory[K, V]) forget(key K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, key)
+}
+
+func (m *memory[K, V]) forgetAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.values)
 }

@@ -45,15 +45,15 @@ func TestReplacedVersionsAreStale(t *testing.T) {
 			t.Errorf("%s: version %s counts as replaced", step.what, step.fresh)
 		}
 	}
-	if len(c.outdated.versions) > 0 {
-		t.Errorf("%v is kept", c.outdated.versions)
+	if len(c.outdated.versions.values) > 0 {
+		t.Errorf("%v is kept", c.outdated.versions.values)
 	}
 	_ = c.written(at("11"), at("12"), nil)
 	if c.outdated.behind(&ocm.ManifestWork{ObjectMeta: at("11").ObjectMeta}) {
 		t.Error("a work counts as replaced with the add-on of its name")
 	}
-	for key, v := range c.outdated.versions {
-		c.outdated.versions[key] = outdatedVersion{v.version, v.replaced, v.noted.Add(-outdatedTime)}
+	for key, v := range c.outdated.versions.values {
+		c.outdated.versions.put(key, outdatedVersion{v.version, v.replaced, v.noted.Add(-outdatedTime)})
 	}
 	if c.outdated.behind(at("11")) {
 		t.Error("the cache is waited for without an end")

@@ -56,7 +56,7 @@ func TestPinsThatAreStoredHold(t *testing.T) {
 	}
 	want := map[string]string{"first": "1", "second": "2"}
 	stored, found, err := i.read(t.Context(), a)
-	if known, _ := i.recall(a); err != nil || !found || !maps.Equal(stored.Digests, want) || !maps.Equal(known.Digests, want) {
+	if known, _ := i.known.get(a.key()); err != nil || !found || !maps.Equal(stored.Digests, want) || !maps.Equal(known.Digests, want) {
 		t.Errorf("stored are %v, known %v, %v", stored, known, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // configure finds the configuration of each cluster, and gives it to those whose turn it is. It returns when to look again.
 func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []string) (again time.Duration, err error) {
-	states, err := r.memory.recall(ctx, f.ClusterManagementAddOn.Name)
+	states, err := r.rollouts.recall(ctx, f.ClusterManagementAddOn.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -46,14 +46,14 @@ func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []strin
 		}
 	}
 	// what is decided is stored before it is done, so that a hub that is killed in between decides the same again
-	wait, err := r.memory.remember(ctx, f.ClusterManagementAddOn, result.Placements)
+	wait, err := r.rollouts.remember(ctx, f.ClusterManagementAddOn, result.Placements)
 	if err != nil {
 		return 0, err
 	}
 	if wait > 0 && (again == 0 || wait < again) {
 		again = wait
 	}
-	switch err := r.give(ctx, f, result, len(warnings) > 0, lookup); {
+	switch err := r.assign(ctx, f, result, len(warnings) > 0, lookup); {
 	case errors.Is(err, errBehind):
 		return settle, nil
 	case err != nil:
@@ -95,9 +95,9 @@ func (r *addOns) progressions(f *scene.AddOn, result configuration.Result, warni
 	return list
 }
 
-// give writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
+// assign writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
 // keep what they have. It returns errBehind if some have to wait for the cache.
-func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.Result, frozen bool, lookup *scene.Lookup) error {
+func (r *addOns) assign(ctx context.Context, f *scene.AddOn, result configuration.Result, frozen bool, lookup *scene.Lookup) error {
 	selected := make(map[string]bool)
 	for _, p := range result.Placements {
 		for _, name := range p.Configured {
@@ -106,7 +106,7 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	}
 	at := installedAt(f)
 	templated, ofTemplate := scene.UsesTemplate(f.ClusterManagementAddOn), scene.Supported(f.ClusterManagementAddOn)
-	var gifts []gift
+	var assignments []assignment
 	var signed []string // the clusters whose works the hub is going to sign
 	late := false
 	for _, d := range result.AddOns {
@@ -123,8 +123,8 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 			supported = ofTemplate
 		}
 		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
-		g := gift{a, refs, d.Condition(), moved(scene.References(a), refs)}
-		if gifts = append(gifts, g); g.moved && templated {
+		g := assignment{a, refs, d.Condition(), moved(scene.References(a), refs)}
+		if assignments = append(assignments, g); g.moved && templated {
 			signed = append(signed, d.Cluster)
 		}
 	}
@@ -132,12 +132,12 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 		return err
 	}
 	r.signer.ledger.Expect(signed...)
-	r.giving.begin()
-	defer r.giving.end()
+	r.pending.begin()
+	defer r.pending.end()
 	var group errgroup.Group
 	group.SetLimit(r.Concurrency)
-	for _, g := range gifts {
-		group.Go(func() error { return r.giveOne(ctx, f, g) })
+	for _, g := range assignments {
+		group.Go(func() error { return r.assignOne(ctx, f, g) })
 	}
 	if err := group.Wait(); err != nil || !late {
 		return err
@@ -145,15 +145,15 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	return errBehind
 }
 
-// gift is the configuration that an add-on gets on a cluster.
-type gift struct {
+// assignment is the configuration that an add-on gets on a cluster.
+type assignment struct {
 	addOn      *ocm.ManagedClusterAddOn
 	refs       []ocm.ConfigReference
 	configured configuration.Condition
 	moved      bool // it is another one than before
 }
 
-func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, g gift) error {
+func (r *addOns) assignOne(ctx context.Context, f *scene.AddOn, g assignment) error {
 	a, after := g.addOn, copyOf(g.addOn)
 	if g.configured.Status != "" {
 		r.set(&after.Status.Conditions, "Configured", g.configured.Status, g.configured.Reason, g.configured.Message)
@@ -181,11 +181,11 @@ func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, g gift) error {
 	}
 	key := client.ObjectKeyFromObject(a)
 	if g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
-		r.giving.gives(key)
+		r.pending.add(key)
 	}
 	err := r.patchStatus(ctx, a, after)
 	if err != nil {
-		r.giving.done(key)
+		r.pending.done(key)
 	}
 	return client.IgnoreNotFound(err)
 }

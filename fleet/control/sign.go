@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,37 +38,23 @@ type signer struct {
 	good   goodSeals
 }
 
-// goodSeals has the digests of seals that are known to be this hub's, by work: each answer of a cluster asks for its seal again. The zero
-// value is empty.
+// goodSeals has the digests of seals that are known to be this hub's, by work. Each answer of a cluster asks for its seal again: a digest
+// buys the check of an ECDSA signature (BenchmarkSignedSeal: 0.4 µs in place of 73).
 type goodSeals struct {
-	mu      sync.Mutex
-	digests map[types.NamespacedName][sha256.Size]byte
+	memory[types.NamespacedName, [sha256.Size]byte]
 }
 
-// has says whether the seal of a work is known.
+// has reports whether the seal of a work is known.
 func (g *goodSeals) has(work types.NamespacedName, text string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	known, found := g.digests[work]
+	known, found := g.get(work)
 	return found && known == sha256.Sum256([]byte(text))
 }
 
 func (g *goodSeals) add(work types.NamespacedName, text string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.digests == nil {
-		g.digests = make(map[types.NamespacedName][sha256.Size]byte)
-	}
-	g.digests[work] = sha256.Sum256([]byte(text))
+	g.put(work, sha256.Sum256([]byte(text)))
 }
 
-func (g *goodSeals) forget(work types.NamespacedName) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.digests, work)
-}
-
-// signed says whether this hub's key made the seal of a work.
+// signed reports whether this hub's key made the seal of a work.
 func (s *signer) signed(work client.Object, had seal.Seal) bool {
 	key, text := client.ObjectKeyFromObject(work), work.GetAnnotations()[seal.Annotation]
 	if s.good.has(key, text) {
@@ -181,7 +166,7 @@ func refused(work *ocm.ManifestWork) seal.Reason {
 	return seal.Reason(state.Reason)
 }
 
-// stale says whether the agent refuses a seal that the hub can make again.
+// stale reports whether the agent refuses a seal that the hub can make again.
 func (c *controllers) stale(work *ocm.ManifestWork, had seal.Seal, floor int64) bool {
 	switch refused(work) {
 	case seal.TooOld:

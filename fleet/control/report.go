@@ -17,30 +17,30 @@ import (
 // an answer is on its way.
 const answerTime = 5 * time.Second
 
-// tell writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
+// report writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
 // soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends.
 // While many clusters are given a configuration, statuses wait: works come first.
-func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, err error) {
+func (r *clusterAddOns) report(ctx context.Context, p place) (wait time.Duration, err error) {
 	key := client.ObjectKeyFromObject(p.addOn)
-	if r.giving.waits(key) {
-		return givingStuck, nil
+	if r.pending.holds(key) {
+		return pendingStuck, nil
 	}
 	minor, err := onlyMessage(p.before, p.addOn)
 	if err != nil {
 		return 0, err
 	}
 	if minor {
-		if wait := answerTime + r.outdated.lag() - r.untold.since(key, r.now()); wait > 0 {
+		if wait := answerTime + r.outdated.lag() - r.unreported.since(key, r.now()); wait > 0 {
 			return wait, nil
 		}
 	}
-	r.untold.forget(key)
+	r.unreported.forget(key)
 	return 0, client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
 }
 
-// giving knows the add-ons that were given a configuration and whose works are not written yet, and those whose statuses wait for that.
+// pendingWorks has the add-ons that were given a configuration and whose works are not written yet, and those whose statuses wait for that.
 // The zero value is idle.
-type giving struct {
+type pendingWorks struct {
 	mu            sync.Mutex
 	givers        int // decisions that are being written
 	since, last   time.Time
@@ -48,22 +48,22 @@ type giving struct {
 	again         func(reconcile.Request)
 }
 
-// givingLong is how long that takes at least before statuses wait for it, and givingStuck how long nothing comes forward at most while
+// pendingLong is how long that takes at least before statuses wait for it, and pendingStuck how long nothing comes forward at most while
 // they do.
-const givingLong, givingStuck = time.Second, 30 * time.Second
+const pendingLong, pendingStuck = time.Second, 30 * time.Second
 
 // begin is called before a decision is written, and end afterwards.
-func (g *giving) begin() { g.change(func() { g.givers++ }) }
+func (g *pendingWorks) begin() { g.change(func() { g.givers++ }) }
 
-func (g *giving) end() { g.change(func() { g.givers-- }) }
+func (g *pendingWorks) end() { g.change(func() { g.givers-- }) }
 
-// gives notes that an add-on is about to get a configuration: its works may follow before the hub knows that it has it. done notes that
+// add notes that an add-on is about to get a configuration: its works may follow before the hub knows that it has it. done notes that
 // they do.
-func (g *giving) gives(addOn types.NamespacedName) {
+func (g *pendingWorks) add(addOn types.NamespacedName) {
 	g.change(func() { g.left[addOn], g.last = struct{}{}, time.Now() })
 }
 
-func (g *giving) done(addOn types.NamespacedName) {
+func (g *pendingWorks) done(addOn types.NamespacedName) {
 	g.change(func() {
 		if _, found := g.left[addOn]; found {
 			delete(g.left, addOn)
@@ -73,7 +73,7 @@ func (g *giving) done(addOn types.NamespacedName) {
 }
 
 // change makes a step. With the last one, all that wait are looked at again.
-func (g *giving) change(step func()) {
+func (g *pendingWorks) change(step func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle() {
@@ -92,31 +92,31 @@ func (g *giving) change(step func()) {
 	}
 }
 
-func (g *giving) idle() bool { return g.givers == 0 && len(g.left) == 0 }
+func (g *pendingWorks) idle() bool { return g.givers == 0 && len(g.left) == 0 }
 
 // calls sets what is called with each add-on whose status waits no longer.
-func (g *giving) calls(again func(reconcile.Request)) {
+func (g *pendingWorks) calls(again func(reconcile.Request)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.again = again
 }
 
-// waits says whether the status of an add-on has to wait. It is looked at again then as soon as there is nothing to wait for.
-func (g *giving) waits(addOn types.NamespacedName) bool {
+// holds reports whether the status of an add-on has to wait. If so, the add-on is called as soon as there is nothing to wait for.
+func (g *pendingWorks) holds(addOn types.NamespacedName) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Since(g.last) >= givingStuck {
+	if time.Since(g.last) >= pendingStuck {
 		clear(g.left) // another hub has these clusters now
 		return false
 	}
-	if g.idle() || time.Since(g.since) < givingLong {
+	if g.idle() || time.Since(g.since) < pendingLong {
 		return false
 	}
 	g.waiting[addOn] = struct{}{}
 	return true
 }
 
-// onlyMessage says whether nothing changed in an add-on but the message of condition Progressing.
+// onlyMessage reports whether nothing changed in an add-on but the message of condition Progressing.
 func onlyMessage(before, after *ocm.ManagedClusterAddOn) (bool, error) {
 	was, is := meta.FindStatusCondition(before.Status.Conditions, "Progressing"), meta.FindStatusCondition(after.Status.Conditions, "Progressing")
 	if was == nil || is == nil || was.Message == is.Message {
@@ -128,29 +128,20 @@ func onlyMessage(before, after *ocm.ManagedClusterAddOn) (bool, error) {
 	return !changed, err
 }
 
-// untold has the add-ons whose message is not written yet.
-type untold struct {
-	mu    sync.Mutex
-	begin map[types.NamespacedName]time.Time
+// unreported has the add-ons whose message is not written yet, and since when. It buys two of the four writes of a cluster's status in
+// a rollout ("-only fleet" of testgrid/bench).
+type unreported struct {
+	memory[types.NamespacedName, time.Time]
 }
 
 // since returns for how long the message of an add-on has not been written.
-func (u *untold) since(addOn types.NamespacedName, now time.Time) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	begin, found := u.begin[addOn]
-	if !found {
-		if u.begin == nil {
-			u.begin = make(map[types.NamespacedName]time.Time)
+func (u *unreported) since(addOn types.NamespacedName, now time.Time) (d time.Duration) {
+	u.change(addOn, func(begin time.Time, found bool) (time.Time, bool) {
+		if !found {
+			begin = now
 		}
-		begin = now
-		u.begin[addOn] = now
-	}
-	return now.Sub(begin)
-}
-
-func (u *untold) forget(addOn types.NamespacedName) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.begin, addOn)
+		d = now.Sub(begin)
+		return begin, true
+	})
+	return d
 }

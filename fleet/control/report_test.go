@@ -36,9 +36,9 @@ func TestOnlyAMessageWaits(t *testing.T) {
 	}
 }
 
-// TestAMessageWaitsOnce has an add-on whose cluster does not answer, and one of which the hub then has more to tell.
-func TestAMessageWaitsOnce(t *testing.T) {
-	var u untold
+// TestUnreportedMessageWaitsOnce has an add-on whose cluster does not answer, and one of which the hub then has more to tell.
+func TestUnreportedMessageWaitsOnce(t *testing.T) {
+	var u unreported
 	one, now := types.NamespacedName{Namespace: "rome", Name: "hello"}, time.Now()
 	for i, want := range []time.Duration{0, time.Second, 2 * time.Second} {
 		if got := u.since(one, now.Add(time.Duration(i)*time.Second)); got != want {
@@ -46,29 +46,29 @@ func TestAMessageWaitsOnce(t *testing.T) {
 		}
 	}
 	u.forget(one)
-	if got := u.since(one, now.Add(time.Hour)); got != 0 || len(u.begin) != 1 {
-		t.Errorf("%s, %v", got, u.begin)
+	if got := u.since(one, now.Add(time.Hour)); got != 0 || len(u.values) != 1 {
+		t.Errorf("%s, %v", got, u.values)
 	}
 }
 
-// TestStatusesWaitForALongGiving gives add-ons a configuration, and writes their works.
-func TestStatusesWaitForALongGiving(t *testing.T) {
+// TestStatusesWaitForPendingWorks gives add-ons a configuration, and writes their works.
+func TestStatusesWaitForPendingWorks(t *testing.T) {
 	var again []string
-	g := giving{again: func(r reconcile.Request) { again = append(again, r.String()) }}
+	g := pendingWorks{again: func(r reconcile.Request) { again = append(again, r.String()) }}
 	rome, oslo := types.NamespacedName{Namespace: "rome", Name: "hello"}, types.NamespacedName{Namespace: "oslo", Name: "hello"}
 	long := func(waits bool, what string) {
 		t.Helper()
-		if got := g.waits(rome); got != waits {
+		if got := g.holds(rome); got != waits {
 			t.Errorf("%s, and that a status waits is %t", what, got)
 		}
 	}
 	long(false, "nothing is given")
 	g.begin()
-	long(false, "the giving has begun just now")
-	g.since = time.Now().Add(-givingLong)
+	long(false, "the first decision has just begun")
+	g.since = time.Now().Add(-pendingLong)
 	long(true, "decisions are written")
-	g.gives(rome)
-	g.gives(oslo)
+	g.add(rome)
+	g.add(oslo)
 	g.end()
 	long(true, "no work is written")
 	g.done(rome)
@@ -82,8 +82,8 @@ func TestStatusesWaitForALongGiving(t *testing.T) {
 	if len(again) != 1 || again[0] != rome.String() {
 		t.Errorf("%s are looked at again", again)
 	}
-	g.gives(oslo)
-	g.since, g.last = time.Now().Add(-time.Hour), time.Now().Add(-givingStuck)
+	g.add(oslo)
+	g.since, g.last = time.Now().Add(-time.Hour), time.Now().Add(-pendingStuck)
 	g.begin()
 	g.done(rome)
 	g.end()
