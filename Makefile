@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # Debian packages that the lab and the tests need.
-DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables
+DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables git zstd
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # What tests longest comes first: at the end nothing would run beside it.
@@ -55,11 +55,11 @@ demo-clean: build ## remove all that the demo made
 test: build deps ## all tests, with real registries, hosts and clusters; needs root
 	go vet $(PACKAGES)
 	bin/sealift-testgrid lab build
-	go test -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES)
+	set -o pipefail; go test -json -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES) | go run ./testgrid/skips
 
 .PHONY: unit
 unit: ## the tests that need neither root nor the lab: on any machine with Go
-	go test -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES)
+	set -o pipefail; go test -json -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES) | go run ./testgrid/skips
 
 .PHONY: grid
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)

@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,16 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // TestGridSpecsOfKurl reads every Installer of kURL's own tests. All of them are well formed, and the only reason to refuse one
 // is a Kubernetes before 1.31.
 func TestGridSpecsOfKurl(t *testing.T) {
-	const dir = "../../shared/cases/testgrid"
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		t.Skip("kURL's grid specs are not here")
-	}
-	files, err := filepath.Glob(dir + "/*.yaml")
+	files, err := filepath.Glob(filepath.Join(cases.Path(t, "testgrid"), "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -1,9 +1,6 @@
 package spec
 
 import (
-	"archive/tar"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,22 +9,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // TestOptionsThatNobodyReadAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
 // that hooks call, the catalogue's add-ons, and kURL's own. Of kURL's add-ons that are not here nothing is said.
 func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
-	const archive = "../../shared/cases/kurl/addons.tar.zst"
-	f, err := os.Open(archive)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("kURL's add-ons are not here")
-	}
+	kurl := cases.KurlAddOns(t)
+	hooks, addOns := texts(t, kurl), []string{"kubernetes", "docker"}
+	folders, err := os.ReadDir(filepath.Join(kurl, "addons"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	hooks, addOns := kurlTexts(t, f)
+	for _, f := range folders {
+		addOns = append(addOns, f.Name())
+	}
 	program := ""
 	for _, place := range []string{"../installer", "../addons", "../preflight", "execution.go"} {
 		program += texts(t, place)
@@ -38,7 +34,7 @@ func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
 	}
 	looked, unread := 0, 0
 	for _, s := range sections() {
-		if !s.versionless && !slices.Contains(append(addOns, "kubernetes", "docker"), AddOnName(s.key)) {
+		if !s.versionless && !slices.Contains(addOns, AddOnName(s.key)) {
 			continue
 		}
 		for _, field := range s.fields {
@@ -57,32 +53,6 @@ func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
 	}
 	if looked < 80 || unread < 15 {
 		t.Errorf("looked at %d options, of which nothing reads %d", looked, unread)
-	}
-}
-
-// kurlTexts returns the text of kURL's add-ons, and their names.
-func kurlTexts(t *testing.T, r io.Reader) (text string, names []string) {
-	t.Helper()
-	unpacked, err := zstd.NewReader(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unpacked.Close()
-	var all strings.Builder
-	for files := tar.NewReader(unpacked); ; {
-		h, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return all.String(), names
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if parts := strings.Split(strings.TrimPrefix(h.Name, "./"), "/"); len(parts) > 2 && parts[0] == "addons" && !slices.Contains(names, parts[1]) {
-			names = append(names, parts[1])
-		}
-		if _, err := io.Copy(&all, files); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -1,10 +1,12 @@
-// Package cases finds the samples of users' real files beside a work tree, in ../shared/cases. They are not part of the
-// project, so a test skips if they are missing.
+// Package cases finds upstream cases: files of users of kURL, kOps, addon-operator and Open Cluster Management, and what the original
+// programs make of them. They are not part of the project. SEALIFT_CASES names their folder; its default is ../shared/cases beside the
+// checkout. A test skips if its cases are missing. fetch.sh fetches the public ones.
 package cases
 
 import (
 	"archive/tar"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,30 +17,49 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Path returns the path of a sample file or folder. If it is missing, the test is skipped.
+// folder is the environment variable that names the folder of the cases.
+const folder = "SEALIFT_CASES"
+
+// Path returns the path of a file or folder of the cases. If it is missing, the test is skipped.
 func Path(t testing.TB, name string) string {
 	t.Helper()
-	root, err := os.Getwd()
-	for err == nil {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		if root == filepath.Dir(root) {
-			err = fs.ErrNotExist
-		}
-		root = filepath.Dir(root)
-	}
-	file := filepath.Join(filepath.Dir(root), "shared", "cases", filepath.FromSlash(name))
-	if err == nil {
-		_, err = os.Stat(file)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the samples are not here: %s", file)
-	}
+	root, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(root, filepath.FromSlash(name))
+	switch _, err := os.Stat(file); {
+	case errors.Is(err, fs.ErrNotExist):
+		t.Logf("missing: %s", file)
+		t.Skipf("needs upstream cases, which %s lacks: set %s, or fetch the public ones with testgrid/cases/fetch.sh", root, folder) // the same text in all tests, for package skips
+	case err != nil:
+		t.Fatal(err)
+	}
 	return file
+}
+
+// root returns the folder of the cases. It exists if SEALIFT_CASES names it; the default may be missing.
+func root() (string, error) {
+	if dir := os.Getenv(folder); dir != "" {
+		if found, err := os.Stat(dir); err != nil {
+			return "", fmt.Errorf("%s: %w", folder, err)
+		} else if !filepath.IsAbs(dir) || !found.IsDir() {
+			return "", fmt.Errorf("%s: %q is not an absolute path of a folder", folder, dir)
+		}
+		return dir, nil
+	}
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(filepath.Dir(dir), "shared", "cases"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is not set, and its default needs a go.mod above %s", folder, start)
+		}
+	}
 }
 
 // KurlAddOns unpacks eleven of kURL's own add-ons, unchanged, and returns the folder with addons/<name>/<version>.
