@@ -12,6 +12,7 @@ import (
 var (
 	kopsRule    = regexp.MustCompile(`\bK-[0-9]+\b`)
 	hookRule    = regexp.MustCompile(`\b[SA]-[0-9]+\b`)
+	fleetRule   = regexp.MustCompile(`\b[OXC]-[0-9]+\b`)
 	kurlSection = regexp.MustCompile(`kURL(?:'s)? \(?§[0-9.]*[0-9](?:,? (?:and )?§[0-9.]*[0-9])*`)
 	section     = regexp.MustCompile(`§([0-9.]*[0-9])`)
 	anchor      = regexp.MustCompile(`<a id="([^"]+)">`)
@@ -63,22 +64,32 @@ func anchors(t *testing.T, page string) map[string]bool {
 }
 
 func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
-	kops, kurl := anchors(t, "docs/reference/kops.md"), anchors(t, "docs/reference/kurl.md")
-	hooks := anchors(t, "docs/reference/operator.md")
+	kurl := anchors(t, "docs/reference/kurl.md")
 	cited := 0
+	families := []struct {
+		rule        *regexp.Regexp
+		page, below string
+	}{
+		{kopsRule, "docs/reference/kops.md", ""},
+		{hookRule, "docs/reference/operator.md", "operator/"},
+		{hookRule, "docs/reference/operator.md", "helm/"},
+		{fleetRule, "docs/reference/fleet.md", ""},
+	}
+	defined := map[string]map[string]bool{}
+	for _, f := range families {
+		defined[f.page] = anchors(t, f.page)
+	}
 	files(t, ".go", func(path, text string) {
 		if path == "docs_test.go" {
 			return
 		}
-		for _, rule := range kopsRule.FindAllString(text, -1) {
-			if cited++; !kops[rule] {
-				t.Errorf("%s cites %s, which docs/reference/kops.md lacks", path, rule)
+		for _, f := range families {
+			if !strings.HasPrefix(path, f.below) {
+				continue
 			}
-		}
-		if strings.HasPrefix(path, "operator/") {
-			for _, rule := range hookRule.FindAllString(text, -1) {
-				if cited++; !hooks[rule] {
-					t.Errorf("%s cites %s, which docs/reference/operator.md lacks", path, rule)
+			for _, rule := range f.rule.FindAllString(text, -1) {
+				if cited++; !defined[f.page][rule] {
+					t.Errorf("%s cites %s, which %s lacks", path, rule, f.page)
 				}
 			}
 		}
@@ -127,14 +138,36 @@ func TestContributingNamesEveryRoom(t *testing.T) {
 	})
 }
 
-func TestReadmeListsEveryPage(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+// TestBookListsEveryPage keeps pages reachable: those of docs from the book, the others from the book or the README.
+func TestBookListsEveryPage(t *testing.T) {
+	linked := map[string]bool{}
+	for _, page := range []string{"docs/README.md", "README.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			if target := filepath.Join(filepath.Dir(page), l[1]); page == "docs/README.md" || !strings.HasPrefix(target, "docs/") {
+				linked[target] = true
+			}
+		}
+		if page == "README.md" && !strings.Contains(string(text), "](docs/README.md)") {
+			t.Errorf("README.md has no link to docs/README.md")
+		}
 	}
 	files(t, ".md", func(path, _ string) {
-		if path != "README.md" && !strings.Contains(string(readme), "]("+filepath.ToSlash(path)+")") {
-			t.Errorf("README.md has no link to %s", path)
+		if path != "README.md" && path != "docs/README.md" && !linked[path] {
+			t.Errorf("docs/README.md has no link to %s", path)
+		}
+	})
+}
+
+// TestPagesBeginWithTheirPurpose requires a title and then a sentence, not a heading, a table or a block.
+func TestPagesBeginWithTheirPurpose(t *testing.T) {
+	sentence := regexp.MustCompile("^# [^\n]+\n\n[A-Za-z`'][^\n]")
+	files(t, ".md", func(path, text string) {
+		if strings.HasPrefix(path, "docs/") && !sentence.MatchString(text) {
+			t.Errorf("%s: the line below the title does not say what the page is for", path)
 		}
 	})
 }
