@@ -85,3 +85,20 @@ func TestPollEndsWhenItIsCanceled(t *testing.T) {
 		}
 	})
 }
+
+func TestPollWaitsAsLongAsServersAsk(t *testing.T) {
+	for seconds, want := range map[int]time.Duration{30: 30 * time.Second, 86400: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			asked, began := 0, time.Now()
+			err := kube.Poll(t.Context(), time.Second, func(context.Context) error {
+				if asked++; asked == 2 {
+					return nil
+				}
+				return apierrors.NewTooManyRequests("busy", seconds)
+			})
+			if took := time.Since(began); err != nil || took != want {
+				t.Errorf("asked for %d s: after %s: %v", seconds, took, err)
+			}
+		})
+	}
+}

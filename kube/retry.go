@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,14 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 const (
 	// requestTimeout ends a request whose connection went dead, so that there is time left to try again.
 	requestTimeout = 30 * time.Second
-	// The first and the longest pause between two tries.
-	retryFirst   = 200 * time.Millisecond
-	retryLongest = 2 * time.Second
+	// The first and the longest bound of the pauses between two tries.
+	retryFirst   = 400 * time.Millisecond
+	retryLongest = 4 * time.Second
+	// longestRetryAfter bounds what a server may ask for.
+	longestRetryAfter = time.Minute
 	// lateKinds is how long a kind that nothing in the set promises may take to appear: discovery of a fresh control
 	// plane lags by seconds, and a mistyped kind shall not cost minutes.
 	lateKinds = 15 * time.Second
@@ -35,31 +37,21 @@ type retryable func(err error, since time.Duration) bool
 // that try gave, with how long it was tried; when the caller cancels, it is the cancellation, at once.
 func (c *Cluster) retry(ctx context.Context, what Ref, passing retryable, try func(context.Context) error) error {
 	start := time.Now()
-	pause := retryFirst
-	var last error
-	for {
+	pauses := poll.Backoff{First: retryFirst, Longest: retryLongest}
+	return ended(pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
-		if err == nil {
-			return nil
+		if err == nil || !passing(err, time.Since(start)) {
+			return err == nil, err
 		}
-		if ctx.Err() == nil {
-			if !passing(err, time.Since(start)) {
-				return err
-			}
-			last = err
-			c.log.DebugContext(ctx, "trying again", "object", what.String(), "error", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return gaveUp(ctx, last, err, time.Since(start))
-		}
-		pause = min(2*pause, retryLongest)
-	}
+		c.log.DebugContext(ctx, "trying again", "object", what.String(), "error", err)
+		return false, poll.NotBefore(retryAfter(err), err)
+	}))
+}
+
+// retryAfter is how long an API server asks to be left alone; longestRetryAfter at most.
+func retryAfter(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, longestRetryAfter)
 }
 
 // Retry calls try until it succeeds or fails for good. Tried again, until ctx ends, is what a control plane answers that
@@ -100,17 +92,6 @@ func Awaits(err error) bool {
 		}
 	}
 	return false
-}
-
-// gaveUp prefers what the server said to the fact that time ran out.
-func gaveUp(ctx context.Context, last, err error, after time.Duration) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return context.Cause(ctx)
-	}
-	if last == nil {
-		last = err
-	}
-	return fmt.Errorf("gave up after %s: %w", roundTime(after), last)
 }
 
 // roundTime shortens a duration to what a person reads.
