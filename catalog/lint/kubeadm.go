@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/kube/kubeadm"
+	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
 // kubeadmVersion matches the apiVersion line of kubeadm's documents.
@@ -41,15 +41,15 @@ func (c *checker) kubeadmFile(name string, text []byte) {
 	if found == nil {
 		return
 	}
-	merged, notes, err := kubeadm.Mergeable(text)
+	merged, notes, err := kubeadmpatch.Mergeable(text)
 	pos := diag.Pos{File: c.path(name), Line: 1 + bytes.Count(text[:found[0]], []byte("\n")), Col: 1}
 	if err != nil {
-		c.errorf(pos, "write it for "+kubeadm.APIVersion, "cannot be raised to %s: %v", kubeadm.APIVersion, err)
+		c.errorf(pos, "write it for "+kubeadmpatch.APIVersion, "cannot be raised to %s: %v", kubeadmpatch.APIVersion, err)
 		return
 	}
 	for _, left := range kubeadmVersion.FindAllSubmatch(merged, -1) {
-		if version := string(left[1]); version != kubeadm.APIVersion {
-			c.errorf(pos, "write it for "+kubeadm.APIVersion, "%s is not raised to what kubeadm reads", version)
+		if version := string(left[1]); version != kubeadmpatch.APIVersion {
+			c.errorf(pos, "write it for "+kubeadmpatch.APIVersion, "%s is not raised to what kubeadm reads", version)
 		}
 	}
 	for _, note := range notes {

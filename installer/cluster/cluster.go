@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
-	"github.com/sealift/sealift/kube/kubeadm"
+	"github.com/sealift/sealift/kube/kubeadmpatch"
 	"github.com/sealift/sealift/kube/render"
 )
 
@@ -235,7 +235,7 @@ func (k Kubeadm) copyDocuments(from, to string) (names []string, err error) {
 }
 
 func (k Kubeadm) writeMergeable(name string, data []byte) error {
-	merged, notes, err := kubeadm.Mergeable(data)
+	merged, notes, err := kubeadmpatch.Mergeable(data)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 	for _, object := range objects {
 		delete(object.Object, "metadata")
 		mapStrings(object.Object, put)
-		if err := kubeadm.Finish(object.Object); err != nil {
+		if err := kubeadmpatch.Finish(object.Object); err != nil {
 			return err
 		}
 		fitting.setTimeouts(object)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sealift/sealift/kube/kubeadm"
+	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
 // limits are how long kubeadm and Sealift wait for parts of a cluster on a host, in multiples of what kubeadm grants a fast host that has
@@ -73,7 +73,7 @@ func (l limits) timeouts() map[string]any {
 
 // setTimeouts gives a configuration of kubeadm the limits, except those that a patch has set.
 func (l limits) setTimeouts(object *unstructured.Unstructured) {
-	if kind := object.GetKind(); object.GetAPIVersion() != kubeadm.APIVersion || kind != "InitConfiguration" && kind != "JoinConfiguration" {
+	if kind := object.GetKind(); object.GetAPIVersion() != kubeadmpatch.APIVersion || kind != "InitConfiguration" && kind != "JoinConfiguration" {
 		return
 	}
 	own, _, _ := unstructured.NestedMap(object.Object, "timeouts")
@@ -86,7 +86,7 @@ func (l limits) setTimeouts(object *unstructured.Unstructured) {
 
 // upgradeConfiguration is kubeadm's configuration of an upgrade. patches is a folder, or "".
 func (l limits) upgradeConfiguration(patches string) *unstructured.Unstructured {
-	config := map[string]any{"apiVersion": kubeadm.APIVersion, "kind": "UpgradeConfiguration", "timeouts": l.timeouts()}
+	config := map[string]any{"apiVersion": kubeadmpatch.APIVersion, "kind": "UpgradeConfiguration", "timeouts": l.timeouts()}
 	if patches != "" {
 		for _, command := range []string{"apply", "node"} {
 			config[command] = map[string]any{"patches": map[string]any{"directory": patches}}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/kube/kubeadm"
+	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
 // optionsPatch is the first of the patches, so that those of add-ons go over it.
@@ -168,12 +168,12 @@ func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
 		return "", err
 	}
 	if server := k.apiServerOptions(); kind == "init" && len(server) > 0 {
-		if err := add(kubeadm.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
+		if err := add(kubeadmpatch.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
 			return "", err
 		}
 	}
 	node := map[string][2]string{"init": {"InitConfiguration", "kubeadm-init-configuration"}, "join": {"JoinConfiguration", "kubeadm-join-configuration"}}[kind]
-	if err := add(kubeadm.APIVersion, node[0], node[1], k.registration()); err != nil {
+	if err := add(kubeadmpatch.APIVersion, node[0], node[1], k.registration()); err != nil {
 		return "", err
 	}
 	if len(documents) == 0 {

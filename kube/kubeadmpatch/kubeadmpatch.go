@@ -1,9 +1,9 @@
-// Package kubeadm rewrites configurations of kubeadm, and patches of them, for the version that today's kubeadm reads. Add-ons
+// Package kubeadmpatch rewrites configurations of kubeadm, and patches of them, for the version that today's kubeadm reads. Add-ons
 // of kURL have patches of older versions, which kURL rewrites as well (docs/reference/kurl.md, kURL §1.5 and §3.1).
 //
 // While configuration and patches are merged, the arguments of a program are a map from name to value, as they were until
 // v1beta3: kustomize merges maps by their keys, and replaces lists of kubeadm's as a whole.
-package kubeadm
+package kubeadmpatch
 
 import (
 	"bufio"
