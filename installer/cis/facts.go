@@ -4,15 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -50,16 +51,11 @@ func read(h Host) (*facts, error) {
 		if err != nil {
 			return nil, err
 		}
-		var pod corev1.Pod
-		if err := yaml.Unmarshal(text, &pod); err != nil {
+		pod, err := kubeadm.ParsePod(text)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", manifest(component), err)
 		}
-		f.flags[component] = flags{}
-		for _, c := range pod.Spec.Containers {
-			if c.Name == component {
-				f.flags[component] = parseFlags(append(c.Command, c.Args...))
-			}
-		}
+		f.flags[component] = maps.Collect(pod.Args().All())
 	}
 	text, err := regularfile.ReadFile(h.path(cluster.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,30 +72,15 @@ func read(h Host) (*facts, error) {
 
 // readArguments reads the arguments that the unit of the kubelet takes from files.
 func (f *facts) readArguments() error {
-	var words []string
-	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
+	f.own = flags{}
+	for _, name := range kubeadm.KubeletArgsFiles() {
 		text, err := regularfile.ReadFile(f.path(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		for line := range strings.Lines(string(text)) {
-			if _, value, ok := strings.Cut(line, "="); ok {
-				words = append(words, strings.Fields(strings.Trim(strings.TrimSpace(value), `"'`))...)
-			}
-		}
+		maps.Insert(f.own, kubeadm.KubeletArgs(text).All())
 	}
-	f.own = parseFlags(words)
 	return nil
-}
-
-func parseFlags(words []string) flags {
-	all := flags{}
-	for _, word := range words {
-		if name, value, _ := strings.Cut(word, "="); strings.HasPrefix(name, "--") {
-			all[strings.TrimLeft(name, "-")] = value
-		}
-	}
-	return all
 }
 
 // setting is a value of the kubelet's configuration, as text; "" if it is not set.

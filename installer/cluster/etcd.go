@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -31,15 +31,12 @@ func ownEtcd() string {
 	return loopbackOf(manifest)
 }
 
-var clientURLs = regexp.MustCompile(`--listen-client-urls=(\S+)`)
-
 // loopbackOf finds the URL with a loopback address at which etcd listens. It is https://[::1]:2379 on nodes with an IPv6 address.
 func loopbackOf(manifest []byte) string {
-	if found := clientURLs.FindSubmatch(manifest); found != nil {
-		for _, one := range strings.Split(string(found[1]), ",") {
-			if u, err := url.Parse(one); err == nil && net.ParseIP(u.Hostname()).IsLoopback() {
-				return one
-			}
+	pod, _ := kubeadm.ParsePod(manifest)
+	for one := range strings.SplitSeq(pod.Args().Value("listen-client-urls"), ",") {
+		if u, err := url.Parse(one); err == nil && net.ParseIP(u.Hostname()).IsLoopback() {
+			return one
 		}
 	}
 	return "https://127.0.0.1:2379"

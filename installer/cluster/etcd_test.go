@@ -278,7 +278,7 @@ func TestOwnMemberIsAskedWhereItListens(t *testing.T) {
 		"    - --listen-client-urls=%zz\n":                                          "https://127.0.0.1:2379",
 		"":                                                                          "https://127.0.0.1:2379",
 	} {
-		if got := loopbackOf([]byte(manifest)); got != want {
+		if got := loopbackOf([]byte("spec:\n  containers:\n  - command:\n    - etcd\n" + manifest)); got != want {
 			t.Errorf("%q: got %s, want %s", manifest, got, want)
 		}
 	}

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/volume"
 )
 
@@ -29,26 +27,12 @@ type member struct {
 
 // parseMember reads the manifest of etcd.
 func parseMember(manifest []byte) (m member, err error) {
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+	pod, err := kubeadm.ParsePod(manifest)
+	if err != nil {
 		return member{}, fmt.Errorf("%s: %w", cluster.EtcdManifest, err)
 	}
-	for _, c := range pod.Spec.Containers {
-		m.Image = c.Image
-		for _, arg := range append(c.Command, c.Args...) {
-			name, value, _ := strings.Cut(arg, "=")
-			switch name {
-			case "--name":
-				m.Name = value
-			case "--initial-advertise-peer-urls":
-				m.Peers = value
-			case "--data-dir":
-				m.Data = value
-			case "--initial-cluster":
-				m.Known = value
-			}
-		}
-	}
+	args := pod.Args()
+	m = member{Name: args.Value("name"), Peers: args.Value("initial-advertise-peer-urls"), Data: args.Value("data-dir"), Image: pod.Image(), Known: args.Value("initial-cluster")}
 	if m.Name == "" || m.Peers == "" || m.Data == "" || m.Image == "" {
 		return member{}, errors.New(cluster.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
 	}

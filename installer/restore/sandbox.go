@@ -19,16 +19,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -74,19 +73,13 @@ func (s *sandbox) read() (err error) {
 		return err
 	}
 	text, _ := s.from.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(text, &pod); err != nil {
+	pod, err := kubeadm.ParsePod(text)
+	if err != nil {
 		return fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
 	}
-	for _, c := range pod.Spec.Containers {
-		s.server.image = c.Image
-		for _, a := range append(c.Command, c.Args...) {
-			switch name, _, _ := strings.Cut(a, "="); name {
-			case "--service-cluster-ip-range", "--runtime-config", "--feature-gates", "--service-account-issuer":
-				s.server.arguments = append(s.server.arguments, a)
-			}
-		}
-	}
+	s.server = serverOf{pod.Image(), pod.Args().Only(func(name string) bool {
+		return slices.Contains([]string{"service-cluster-ip-range", "runtime-config", "feature-gates", "service-account-issuer"}, name)
+	})}
 	if s.server.image == "" {
 		return fmt.Errorf("%s has no image", cluster.APIServerManifest)
 	}

@@ -20,9 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 )
@@ -168,7 +168,7 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 		}
 		return []byte(config.Data[key]), nil
 	}
-	kubeadm, err := text("kubeadm-config", "ClusterConfiguration")
+	configuration, err := text("kubeadm-config", "ClusterConfiguration")
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the Kubernetes of others may have none
 		return nil, err
 	}
-	if all, err = ofControlPlane(kubeadm, own); err != nil {
+	if all, err = ofControlPlane(configuration, own); err != nil {
 		return nil, err
 	}
 	if kubelet, err := text("kubelet-config", "kubelet"); err != nil {
@@ -277,40 +277,19 @@ func ofKubelet(config []byte, flags []string) (*planned, error) {
 // kubeadmsFlags are those that kubeadm gives kubelets, and takes back when a version does not have them.
 var kubeadmsFlags = []string{"container-runtime-endpoint", "hostname-override", "node-ip", "node-labels", "pod-infra-container-image", "register-with-taints"}
 
-// extraFiles are where an administrator of a host gives the kubelet flags.
-func extraFiles() []string {
-	return []string{cluster.KubeletFlags, "/etc/default/kubelet", "/etc/sysconfig/kubelet"}
-}
-
 // kubeletFlags are the flags that this host gives its kubelet, beside kubeadm's.
 func kubeletFlags() (flags []string) {
-	for _, name := range extraFiles() {
+	for _, name := range kubeadm.KubeletArgsFiles() {
 		if text, err := regularfile.ReadFile(name); err == nil {
-			flags = append(flags, flagsIn(string(text))...)
+			flags = append(flags, flagsIn(text)...)
 		}
 	}
 	return flags
 }
 
-// flagsIn reads the flags in assignments of an environment file (systemd.exec(5)). A value that stands apart from its flag stays with it.
-func flagsIn(text string) (flags []string) {
-	for line := range strings.Lines(text) {
-		_, value, ok := strings.Cut(strings.TrimSpace(line), "=")
-		if !ok || strings.HasPrefix(strings.TrimSpace(line), "#") {
-			continue
-		}
-		kept := false
-		for word := range strings.FieldsSeq(strings.Trim(value, `"'`)) {
-			if strings.HasPrefix(word, "-") {
-				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-				kept = !slices.Contains(kubeadmsFlags, name)
-			}
-			if kept {
-				flags = append(flags, word)
-			}
-		}
-	}
-	return flags
+// flagsIn returns the flags of a kubelet that are not kubeadm's.
+func flagsIn(text []byte) []string {
+	return kubeadm.KubeletArgs(text).Only(func(name string) bool { return !slices.Contains(kubeadmsFlags, name) })
 }
 
 func listGates(gates map[string]bool) string {

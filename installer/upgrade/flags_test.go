@@ -123,7 +123,7 @@ func TestSettingsOfTheClusterAreRead(t *testing.T) {
 
 func TestFlagsOfAHostsKubeletAreRead(t *testing.T) {
 	text := "# KUBELET_EXTRA_ARGS=--old\nKUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --pod-infra-container-image=pause:3.10 --feature-gates=A=true\"\nKUBELET_EXTRA_ARGS='--node-labels a=b --v 2'\n"
-	if got := strings.Join(flagsIn(text), " "); got != "--feature-gates=A=true --v 2" {
+	if got := strings.Join(flagsIn([]byte(text)), " "); got != "--feature-gates=A=true --v 2" {
 		t.Errorf("got %q", got)
 	}
 }
