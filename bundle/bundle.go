@@ -37,24 +37,33 @@ type Image struct {
 	Size         int64 `json:"size"` // bytes of manifests, configs and layers, as transferred
 }
 
+// Blob identifies the content of a file.
+type Blob struct {
+	SHA256 string `json:"sha256" yaml:"sha256"` // lower-case hex
+	Size   int64  `json:"size" yaml:"size"`     // bytes
+}
+
+// HostPackageID is what an operating system package says about itself.
+type HostPackageID struct {
+	Name    string `json:"name" yaml:"name"`
+	Version string `json:"version" yaml:"version"`
+	Arch    string `json:"arch" yaml:"arch"` // in the distribution's spelling: amd64, x86_64, all, noarch
+}
+
 // HostPackage is an operating system package. Its file is in the repository of its target.
 type HostPackage struct {
-	Target  string `json:"target"` // such as debian-12
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Arch    string `json:"arch"`
-	Path    string `json:"path"`
-	SHA256  string `json:"sha256"`
-	Size    int64  `json:"size"`
+	Target string `json:"target"` // such as debian-12
+	HostPackageID
+	Path string `json:"path"`
+	Blob
 }
 
 // Asset is a file that was downloaded unchanged.
 type Asset struct {
 	Name   string `json:"name"`
 	Path   string `json:"path"`
-	Source string `json:"source"`
-	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"`
+	Source string `json:"source"` // the upstream URL, or the path in the Manifest
+	Blob
 }
 
 // Contents lists what a package carries from outside.

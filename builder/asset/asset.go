@@ -32,14 +32,16 @@ const maxSize = 64 << 30
 
 // Resolved is an asset with known content.
 type Resolved struct {
-	Name   string `json:"name"`
-	Source string `json:"source"` // the upstream URL, or the path in the Manifest
-	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"` // bytes
+	bundle.Asset // without Path
 	// Fetched is the number of bytes transferred to resolve it.
 	Fetched int64 `json:"-"`
 
 	open Opener // opens a file; nil for a URL, whose content is in the cache
+}
+
+// Pinned returns an asset of known content from a URL.
+func Pinned(name, url string, content bundle.Blob) Resolved {
+	return Resolved{Asset: bundle.Asset{Name: name, Source: url, Blob: content}}
 }
 
 // Opener opens a regular file of an add-on's repository. The path is relative to the Manifest.
@@ -47,7 +49,8 @@ type Opener func(name string) (*os.File, error)
 
 // Describe returns the asset as the index of a package lists it. dir is the folder of assets.
 func (r Resolved) Describe(dir string) bundle.Asset {
-	return bundle.Asset{Name: r.Name, Path: path.Join(dir, r.Name), Source: r.Source, SHA256: r.SHA256, Size: r.Size}
+	r.Path = path.Join(dir, r.Name)
+	return r.Asset
 }
 
 // Pack returns the asset as a file of a package.
@@ -129,7 +132,7 @@ func IsURL(source string) bool {
 // Resolve determines the content of an asset. The content of a URL is in the cache afterwards; a file is opened with open
 // and hashed in place. Failures are *Error.
 func (s *Source) Resolve(ctx context.Context, open Opener, name, source string) (Resolved, error) {
-	r := Resolved{Name: name, Source: source}
+	r := Resolved{Asset: bundle.Asset{Name: name, Source: source}}
 	if !IsURL(source) {
 		if err := r.fromFile(open); err != nil {
 			return Resolved{}, &Error{Source: source, Err: err}
@@ -186,8 +189,7 @@ func (r *Resolved) fromFile(open Opener) error {
 // known is the last known version of a URL and the digest of its content.
 type known struct {
 	fetch.Version
-	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"`
+	bundle.Blob
 }
 
 const urls = "urls"
@@ -222,12 +224,12 @@ func (s *Source) fromURL(ctx context.Context, r *Resolved) error {
 		},
 	})
 	if errors.Is(err, fetch.ErrUnchanged) {
-		r.SHA256, r.Size = before.SHA256, before.Size
+		r.Blob = before.Blob
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	r.SHA256, r.Size, r.Fetched = stored.SHA256, stored.Size, stored.Transferred
-	return s.options.Cache.Remember(urls, address, known{Version: stored.Version, SHA256: stored.SHA256, Size: stored.Size})
+	return s.options.Cache.Remember(urls, address, known{Version: stored.Version, Blob: r.Blob})
 }

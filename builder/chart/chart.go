@@ -14,7 +14,9 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -28,14 +30,13 @@ const noun = "chart" // in errors
 
 // Resolved is a chart whose archive is known and in the cache.
 type Resolved struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	URL     string `json:"url"` // of the archive, or oci://registry/path@sha256:… of its manifest
-	SHA256  string `json:"sha256"`
-	Size    int64  `json:"size"` // bytes
+	lock.Chart
 	// Fetched is how many bytes were transferred to find out.
 	Fetched int64 `json:"-"`
 }
+
+// FileName is the name of the archive.
+func (r Resolved) FileName() string { return r.Name + "-" + r.Version + ".tgz" }
 
 // Options says how charts are fetched.
 type Options struct {
@@ -66,25 +67,27 @@ func NewSource(o Options) *Source {
 
 // Resolve finds a chart in a repository and brings its archive into the cache.
 func (s *Source) Resolve(ctx context.Context, repository, name, version string) (Resolved, error) {
+	r := Resolved{Chart: lock.Chart{Name: name, Repository: repository, Version: version}}
 	if path, ok := strings.CutPrefix(repository, manifest.OCIScheme); ok {
 		// a tag cannot have the '+' of a version; Helm writes '_'
-		return s.fromRegistry(ctx, path+":"+strings.ReplaceAll(version, "+", "_"), name, version)
+		return s.fromRegistry(ctx, path+":"+strings.ReplaceAll(version, "+", "_"), r)
 	}
 	address, digest, err := s.find(ctx, repository, name, version)
 	if err != nil {
 		return Resolved{}, err
 	}
 	if reference, ok := strings.CutPrefix(address, manifest.OCIScheme); ok { // an index may lead to a registry
-		return s.fromRegistry(ctx, reference, name, version)
+		return s.fromRegistry(ctx, reference, r)
 	}
-	file, err := s.files.Resolve(ctx, nil, name+"-"+version+".tgz", address)
+	file, err := s.files.Resolve(ctx, nil, r.FileName(), address)
 	if err != nil {
 		return Resolved{}, err
 	}
 	if digest != "" && digest != file.SHA256 {
 		return Resolved{}, &digestError{address: address, is: file.SHA256, want: digest}
 	}
-	return Resolved{Name: name, Version: version, URL: address, SHA256: file.SHA256, Size: file.Size, Fetched: file.Fetched}, nil
+	r.URL, r.Blob, r.Fetched = address, file.Blob, file.Fetched
+	return r, nil
 }
 
 // digestError says that an archive is not the one that the index of its repository describes.
@@ -99,7 +102,7 @@ func (e *digestError) Hint() string {
 	return "the archive was damaged or replaced: build again, and if it stays so ask who runs the repository, or use a mirror"
 }
 
-func (s *Source) fromRegistry(ctx context.Context, reference, name, version string) (Resolved, error) {
+func (s *Source) fromRegistry(ctx context.Context, reference string, r Resolved) (Resolved, error) {
 	ref, err := image.ParseReference(reference)
 	if err != nil {
 		return Resolved{}, err
@@ -112,8 +115,10 @@ func (s *Source) fromRegistry(ctx context.Context, reference, name, version stri
 		if layer.MediaType != contentType {
 			continue
 		}
-		r := Resolved{Name: name, Version: version, URL: manifest.OCIScheme + ref.Repository() + "@" + artifact.Digest, SHA256: strings.TrimPrefix(layer.Digest, "sha256:"), Size: layer.Size}
-		return r, s.Fetch(ctx, &r)
+		r.URL = manifest.OCIScheme + ref.Repository() + "@" + artifact.Digest
+		r.Blob = bundle.Blob{SHA256: strings.TrimPrefix(layer.Digest, "sha256:"), Size: layer.Size}
+		err = s.Fetch(ctx, &r)
+		return r, err
 	}
 	return Resolved{}, fmt.Errorf("%s is not a Helm chart: it has no part of type %s", ref, contentType)
 }
@@ -133,7 +138,7 @@ func (s *Source) Fetch(ctx context.Context, r *Resolved) error {
 		}
 		stored, err = s.options.Images.FetchPart(ctx, noun, ref, image.Descriptor{MediaType: contentType, Digest: "sha256:" + r.SHA256, Size: r.Size})
 	} else {
-		stored, err = s.files.Fetch(ctx, asset.Resolved{Name: r.Name + "-" + r.Version + ".tgz", Source: r.URL, SHA256: r.SHA256, Size: r.Size})
+		stored, err = s.files.Fetch(ctx, asset.Pinned(r.FileName(), r.URL, r.Blob))
 	}
 	r.Fetched = stored.Transferred
 	return err

@@ -20,6 +20,9 @@ import (
 	"time"
 
 	"pault.ag/go/debian/control"
+
+	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/bundle"
 )
 
 // aptSolver answers for one target and architecture of the Debian family.
@@ -319,5 +322,8 @@ func parseURI(line string) (Resolved, error) {
 	if raw, err := hex.DecodeString(hash); !ok || err != nil || len(raw) != sha256.Size {
 		return Resolved{}, fmt.Errorf("no sha256, the archive gives only %q", fields[3])
 	}
-	return Resolved{Name: parts[0], Version: parts[1], Arch: parts[2], URL: address, SHA256: strings.ToLower(hash), Size: size}, nil
+	return Resolved{Package: lock.Package{
+		HostPackageID: bundle.HostPackageID{Name: parts[0], Version: parts[1], Arch: parts[2]},
+		URL:           address, Blob: bundle.Blob{SHA256: strings.ToLower(hash), Size: size},
+	}}, nil
 }

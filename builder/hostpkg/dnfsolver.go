@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/bundle"
 )
 
 // basearch stands for the architecture in the URL of a repository, as in yum.conf(5).
@@ -163,7 +165,7 @@ type solution struct {
 // candidate is a package of a solution.
 type candidate struct {
 	Name       string `json:"name"`
-	Epoch      int64  `json:"epoch"`
+	Epoch      uint64 `json:"epoch"`
 	Version    string `json:"version"`
 	Release    string `json:"release"`
 	Arch       string `json:"arch"`
@@ -221,11 +223,9 @@ func (s *dnfSolver) resolved(c candidate) (_ Resolved, err error) {
 	if c.Checksum != "sha256" || len(c.Digest) != sha256.Size*2 {
 		return Resolved{}, fmt.Errorf("package %s: no sha256, the repository gives only %s", c.Name, c.Checksum)
 	}
-	version := c.Version + "-" + c.Release
-	if c.Epoch != 0 {
-		version = strconv.FormatInt(c.Epoch, 10) + ":" + version
-	}
-	r := Resolved{Target: s.target.Name, Name: c.Name, Version: version, Arch: c.Arch, SHA256: c.Digest, Size: c.Size}
+	r := Resolved{Target: s.target.Name, Package: lock.Package{
+		HostPackageID: rpmID(c.Name, c.Epoch, c.Version, c.Release, c.Arch), Blob: bundle.Blob{SHA256: c.Digest, Size: c.Size},
+	}}
 	for _, repository := range s.repositories {
 		if repository.ID == c.Repository {
 			r.Key = repository.digest

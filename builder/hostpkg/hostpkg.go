@@ -17,21 +17,16 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
 )
 
 // Resolved is one package file of a solution.
 type Resolved struct {
-	Target  string `json:"target"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Arch    string `json:"arch"` // as the archive spells it: amd64, x86_64, all, noarch
-	URL     string `json:"url"`  // upstream's, whatever mirror it was found through
-	SHA256  string `json:"sha256"`
-	Size    int64  `json:"size"`          // bytes
-	Key     string `json:"key,omitempty"` // sha256 of the keys that the signature of an rpm was checked with
-	Fetched int64  `json:"-"`             // bytes transferred to resolve it: an rpm has to be there to be checked
+	Target string `json:"target"`
+	lock.Package
+	Fetched int64 `json:"-"` // bytes transferred to resolve it: an rpm has to be there to be checked
 }
 
 // isRPM tells the two formats apart.
@@ -57,10 +52,7 @@ func Compare(a, b Resolved) int {
 
 // Describe is the package as the index of a Sealift package lists it; dir is the folder of the target's repository.
 func (r Resolved) Describe(dir string) bundle.HostPackage {
-	return bundle.HostPackage{
-		Target: r.Target, Name: r.Name, Version: r.Version, Arch: r.Arch,
-		Path: path.Join(dir, r.fileName()), SHA256: r.SHA256, Size: r.Size,
-	}
+	return bundle.HostPackage{Target: r.Target, HostPackageID: r.HostPackageID, Path: path.Join(dir, r.fileName()), Blob: r.Blob}
 }
 
 // Options says how archives are asked.

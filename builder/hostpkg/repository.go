@@ -40,7 +40,7 @@ func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	for _, r := range packages {
 		p, err := controlOf(c, r)
 		if err == nil {
-			err = r.checkIdentity(p.Values["Package"], p.Values["Version"], p.Values["Architecture"])
+			err = r.checkIdentity(bundle.HostPackageID{Name: p.Values["Package"], Version: p.Values["Version"], Arch: p.Values["Architecture"]})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("package %s %s for %s: %w", r.Name, r.Version, r.Target, err)

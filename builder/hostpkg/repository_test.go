@@ -15,7 +15,9 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -145,7 +147,7 @@ func TestAFileThatIsNoPackageIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = Repository("repo", []Resolved{{Target: "test-1", Name: "x", Version: "1", Arch: "all", SHA256: digest, Size: 1}}, c)
+			_, err = Repository("repo", []Resolved{{Target: "test-1", Package: lock.Package{HostPackageID: bundle.HostPackageID{Name: "x", Version: "1", Arch: "all"}, Blob: bundle.Blob{SHA256: digest, Size: 1}}}}, c)
 			if err == nil || !strings.Contains(err.Error(), "package x 1 for test-1") {
 				t.Errorf("got %v", err)
 			}

@@ -23,7 +23,7 @@ func yumRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	for _, r := range packages {
 		p, err := headerOf(c, r)
 		if err == nil {
-			err = r.checkIdentity(p.Name, versionOf(p), p.Arch)
+			err = r.checkIdentity(rpmID(p.Name, p.Epoch, p.Version, p.Release, p.Arch))
 		}
 		if err == nil {
 			err = lists.Add(p, r.fileName(), r.SHA256, r.Size)

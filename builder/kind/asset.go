@@ -82,7 +82,7 @@ func (k *assetKind) wanted(directives []manifest.Asset, wrong *faults) []wantedA
 func (k *assetKind) one(ctx context.Context, r *resolving, w wantedAsset) (asset.Resolved, error) {
 	if asset.IsURL(w.Source) {
 		if locked, ok := r.pins.Lock.Asset(w.Source); ok {
-			return asset.Resolved{Name: w.Name, Source: w.Source, SHA256: locked.SHA256, Size: locked.Size}, nil
+			return asset.Pinned(w.Name, w.Source, locked.Blob), nil
 		}
 		if err := r.missing("asset %s", w.Source); err != nil {
 			return asset.Resolved{}, err
@@ -150,7 +150,7 @@ func (p *assetPart) fetched() (n int64) {
 func (p *assetPart) lock(l *lock.Lock) {
 	for _, one := range p.Assets {
 		if _, there := l.Asset(one.Source); asset.IsURL(one.Source) && !there {
-			l.Assets = append(l.Assets, lock.Asset{URL: one.Source, SHA256: one.SHA256, Size: one.Size})
+			l.Assets = append(l.Assets, lock.Asset{URL: one.Source, Blob: one.Blob})
 		}
 	}
 }

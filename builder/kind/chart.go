@@ -72,7 +72,7 @@ func (k *chartKind) render(ctx context.Context, r *resolving, d manifest.Chart) 
 	locked, pinned := r.pins.Lock.Chart(d.Repository, d.Name, d.Version)
 	var err error
 	if pinned {
-		c.Resolved = chart.Resolved{Name: d.Name, Version: d.Version, URL: locked.URL, SHA256: locked.SHA256, Size: locked.Size}
+		c.Resolved = chart.Resolved{Chart: locked}
 		err = k.source.Fetch(ctx, &c.Resolved)
 	} else if err = r.missing("chart %s %s of %s", d.Name, d.Version, d.Repository); err == nil {
 		c.Resolved, err = k.source.Resolve(ctx, d.Repository, d.Name, d.Version)
@@ -220,9 +220,7 @@ func (p *chartPart) fetched() (n int64) {
 
 func (p *chartPart) lock(l *lock.Lock) {
 	for _, c := range p.Charts {
-		l.Charts = append(l.Charts, lock.Chart{
-			Name: c.Name, Repository: c.directive.Repository, Version: c.Version, URL: c.URL, SHA256: c.SHA256, Size: c.Size,
-		})
+		l.Charts = append(l.Charts, c.Chart)
 		lockImages(l, c.needs)
 	}
 }
@@ -241,20 +239,17 @@ func (p *chartPart) describe(described *bundle.Package) {
 	dir := path.Join(bundle.AddOnDir(described.Name, described.Version), manifest.ChartsDir)
 	for _, c := range p.Charts {
 		described.Contents.Assets = append(described.Contents.Assets, bundle.Asset{
-			Name: c.file(), Path: path.Join(dir, c.file()), Source: c.URL, SHA256: c.SHA256, Size: c.Size,
+			Name: c.FileName(), Path: path.Join(dir, c.FileName()), Source: c.URL, Blob: c.Blob,
 		})
 	}
 }
-
-// file is the name of the archive.
-func (c *renderedChart) file() string { return c.Name + "-" + c.Version + ".tgz" }
 
 func (p *chartPart) files(dir string) ([]bundle.File, error) {
 	dir = path.Join(dir, manifest.ChartsDir)
 	var list []bundle.File
 	for _, c := range p.Charts {
 		list = append(list,
-			packfile.Cached(path.Join(dir, c.file()), p.kind.options.Cache, c.SHA256, c.Size),
+			packfile.Cached(path.Join(dir, c.FileName()), p.kind.options.Cache, c.SHA256, c.Size),
 			packfile.Bytes(path.Join(dir, c.Name, renderedFile), c.rendered.Document()),
 			packfile.Bytes(path.Join(dir, c.Name, kustomizationFile), []byte(kustomization)))
 	}

@@ -92,9 +92,7 @@ func (k *hostPackageKind) solve(ctx context.Context, r *resolving, s *solution) 
 	locked, ok := r.pins.Lock.Target(s.target.Name, s.platform)
 	if ok && slices.Equal(locked.Names, s.names) {
 		for _, one := range locked.Packages {
-			s.packages = append(s.packages, hostpkg.Resolved{
-				Target: s.target.Name, Name: one.Name, Version: one.Version, Arch: one.Arch, URL: one.URL, SHA256: one.SHA256, Size: one.Size, Key: one.Key,
-			})
+			s.packages = append(s.packages, hostpkg.Resolved{Target: s.target.Name, Package: one})
 		}
 		return k.source.CheckLocked(ctx, s.target, arch, s.packages)
 	}
@@ -186,9 +184,7 @@ func (p *hostPackagePart) lock(l *lock.Lock) {
 	for _, s := range p.solutions {
 		t := lock.Target{Name: s.target.Name, Platform: s.platform, Names: s.names}
 		for _, one := range s.packages {
-			t.Packages = append(t.Packages, lock.Package{
-				Name: one.Name, Version: one.Version, Arch: one.Arch, URL: one.URL, SHA256: one.SHA256, Size: one.Size, Key: one.Key,
-			})
+			t.Packages = append(t.Packages, one.Package)
 		}
 		l.Targets = append(l.Targets, t)
 	}

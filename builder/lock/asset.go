@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/bundle"
 )
 
 // Asset is what a URL served.
 type Asset struct {
-	URL    string `yaml:"url"` // the upstream URL, even if a mirror served it
-	SHA256 string `yaml:"sha256"`
-	Size   int64  `yaml:"size"` // bytes
+	URL         string `yaml:"url"` // the upstream URL, even if a mirror served it
+	bundle.Blob `yaml:",inline"`
 }
 
 // Asset returns the locked asset of a URL.
@@ -24,7 +25,7 @@ func assetSection() section {
 
 func readAsset(p *parser, n *yaml.Node, l *Lock) {
 	r := p.record(n, "an asset", []string{"url", "sha256", "size"})
-	l.Assets = append(l.Assets, Asset{URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size()})
+	l.Assets = append(l.Assets, Asset{URL: r.text("url"), Blob: r.blob()})
 	r.once("url")
 }
 

@@ -4,16 +4,17 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/bundle"
 )
 
 // Chart is what a repository served for a chart at a version.
 type Chart struct {
-	Name       string `yaml:"name"`       // of the release
-	Repository string `yaml:"repository"` // as the Manifest has it
-	Version    string `yaml:"version"`
-	URL        string `yaml:"url"`    // of the archive, or oci:// with the digest of its manifest; always upstream's, even if a mirror served it
-	SHA256     string `yaml:"sha256"` // of the archive
-	Size       int64  `yaml:"size"`   // bytes
+	Name        string           `json:"name" yaml:"name"`             // of the release
+	Repository  string           `json:"repository" yaml:"repository"` // as the Manifest has it
+	Version     string           `json:"version" yaml:"version"`
+	URL         string           `json:"url" yaml:"url"` // of the archive, or oci:// with the digest of its manifest; always upstream's, even if a mirror served it
+	bundle.Blob `yaml:",inline"` // the archive
 }
 
 // Chart returns what is locked for a chart of a repository at a version.
@@ -29,7 +30,7 @@ func readChart(p *parser, n *yaml.Node, l *Lock) {
 	r := p.record(n, "a chart", []string{"name", "repository", "version", "url", "sha256", "size"})
 	l.Charts = append(l.Charts, Chart{
 		Name: r.text("name"), Repository: r.text("repository"), Version: r.text("version"),
-		URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size(),
+		URL: r.text("url"), Blob: r.blob(),
 	})
 	r.once("repository", "name", "version")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/bundle"
 )
 
 var (
@@ -25,10 +26,10 @@ func sample() lock.Lock {
 			{Ref: "registry.example.io/a:1", Digest: "sha256:" + one, MediaType: "application/vnd.oci.image.manifest.v1+json", Size: 500,
 				Platforms: map[string]string{"linux/amd64": "sha256:" + one}},
 		},
-		Assets: []lock.Asset{{URL: "https://files.example.com/tool?x=%20", SHA256: one, Size: 12}},
+		Assets: []lock.Asset{{URL: "https://files.example.com/tool?x=%20", Blob: bundle.Blob{SHA256: one, Size: 12}}},
 		Targets: []lock.Target{{Name: "debian-12", Platform: "linux/amd64", Names: []string{"socat", "kmod"}, Packages: []lock.Package{
-			{Name: "socat", Version: "1.10", Arch: "amd64", URL: "http://example.com/socat_1.10_amd64.deb", SHA256: two, Size: 3},
-			{Name: "kmod", Version: "1:30", Arch: "amd64", URL: "http://example.com/kmod_30_amd64.deb", SHA256: one, Size: 4, Key: two},
+			{HostPackageID: bundle.HostPackageID{Name: "socat", Version: "1.10", Arch: "amd64"}, URL: "http://example.com/socat_1.10_amd64.deb", Blob: bundle.Blob{SHA256: two, Size: 3}},
+			{HostPackageID: bundle.HostPackageID{Name: "kmod", Version: "1:30", Arch: "amd64"}, URL: "http://example.com/kmod_30_amd64.deb", Blob: bundle.Blob{SHA256: one, Size: 4}, Key: two},
 		}}},
 	}
 }
@@ -166,7 +167,7 @@ func TestDiff(t *testing.T) {
 	now.Images = now.Images[:1]
 	now.Images[0].Platforms = map[string]string{"linux/amd64": "sha256:" + two, "linux/arm64": "sha256:" + two}
 	now.Assets[0].Size++
-	now.Targets[0].Packages = append(now.Targets[0].Packages[:1:1], lock.Package{Name: "libssl3", Version: "3.0", Arch: "amd64", SHA256: two})
+	now.Targets[0].Packages = append(now.Targets[0].Packages[:1:1], lock.Package{HostPackageID: bundle.HostPackageID{Name: "libssl3", Version: "3.0", Arch: "amd64"}, Blob: bundle.Blob{SHA256: two}})
 	now.Targets[0].Packages[0].Version = "1.11"
 	var got []string
 	for _, change := range lock.Diff(sample(), now) {

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
@@ -130,6 +131,9 @@ func (r record) sha256(key string) string {
 	}
 	return s
 }
+
+// blob reads what identifies the content of a file.
+func (r record) blob() bundle.Blob { return bundle.Blob{SHA256: r.sha256("sha256"), Size: r.size()} }
 
 func (r record) digest(key string) string {
 	if n := r.fields[key]; n != nil {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/bundle"
 )
 
 // Target is what the package solver of an operating system returned.
@@ -17,13 +19,10 @@ type Target struct {
 
 // Package is one package file.
 type Package struct {
-	Name    string `yaml:"name"`
-	Version string `yaml:"version"`
-	Arch    string `yaml:"arch"` // in the distribution's spelling
-	URL     string `yaml:"url"`  // the upstream URL, even if a mirror served it
-	SHA256  string `yaml:"sha256"`
-	Size    int64  `yaml:"size"`          // bytes
-	Key     string `yaml:"key,omitempty"` // sha256 of the keys that verified the file's signature
+	bundle.HostPackageID `yaml:",inline"`
+	URL                  string `json:"url" yaml:"url"` // the upstream URL, even if a mirror served it
+	bundle.Blob          `yaml:",inline"`
+	Key                  string `json:"key,omitempty" yaml:"key,omitempty"` // sha256 of the keys that verified the signature of an rpm
 }
 
 // Target returns the locked packages of an operating system on a platform.
@@ -48,7 +47,7 @@ func (p *parser) target(n *yaml.Node) Target {
 	}
 	for _, n := range r.list("packages") {
 		r := p.record(n, "a package", []string{"name", "version", "arch", "url", "sha256", "size"}, "key")
-		one := Package{Name: r.text("name"), Version: r.text("version"), Arch: r.text("arch"), URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size()}
+		one := Package{HostPackageID: bundle.HostPackageID{Name: r.text("name"), Version: r.text("version"), Arch: r.text("arch")}, URL: r.text("url"), Blob: r.blob()}
 		if r.has("key") {
 			one.Key = r.sha256("key")
 		}

@@ -32,13 +32,13 @@ func subject(name string) sbom.Subject {
 			}},
 		},
 		Assets: []bundle.Asset{
-			{Name: "tool", Path: "addons/" + name + "/1.0/assets/tool", Source: "https://example.org/tool", SHA256: strings.Repeat("e", 64)},
-			{Name: "notes", Path: "addons/" + name + "/1.0/assets/notes", Source: "./notes", SHA256: strings.Repeat("f", 64)},
+			{Name: "tool", Path: "addons/" + name + "/1.0/assets/tool", Source: "https://example.org/tool", Blob: bundle.Blob{SHA256: strings.Repeat("e", 64)}},
+			{Name: "notes", Path: "addons/" + name + "/1.0/assets/notes", Source: "./notes", Blob: bundle.Blob{SHA256: strings.Repeat("f", 64)}},
 		},
 		HostPackages: []sbom.HostPackage{
-			{HostPackage: bundle.HostPackage{Target: "debian-12", Name: "socat", Version: "1:1.7+b1", Arch: "amd64", Path: "addons/x/socat_1.7+b1_amd64.deb", SHA256: strings.Repeat("7", 64)},
+			{HostPackage: bundle.HostPackage{Target: "debian-12", HostPackageID: bundle.HostPackageID{Name: "socat", Version: "1:1.7+b1", Arch: "amd64"}, Path: "addons/x/socat_1.7+b1_amd64.deb", Blob: bundle.Blob{SHA256: strings.Repeat("7", 64)}},
 				Licenses: []string{"GPL-2+", "public domain"}},
-			{HostPackage: bundle.HostPackage{Target: "rhel-9", Name: "socat", Version: "1.7-1.el9", Arch: "x86_64", Path: "addons/x/socat.rpm", SHA256: strings.Repeat("8", 64)}},
+			{HostPackage: bundle.HostPackage{Target: "rhel-9", HostPackageID: bundle.HostPackageID{Name: "socat", Version: "1.7-1.el9", Arch: "x86_64"}, Path: "addons/x/socat.rpm", Blob: bundle.Blob{SHA256: strings.Repeat("8", 64)}}},
 		},
 		Files: []bundle.File{bundle.BytesFile("addons/"+name+"/1.0/packages/rhel-9/made.rpm", 0o644, []byte("made"))},
 	}
