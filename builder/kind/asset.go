@@ -20,18 +20,33 @@ const assetsDir = "assets"
 
 // assetKind carries files as they are.
 type assetKind struct {
-	nothing
 	options Options
 	source  *asset.Source
 }
 
 type assetPart struct {
-	nothing
 	Assets []asset.Resolved `json:"assets,omitempty"` // as wanted lists them
 
 	kind *assetKind
 	from []diag.Pos // of the directive that each of Assets is for
 }
+
+var _ interface {
+	kind
+	remote
+	comparer
+	maker
+	keeper
+} = (*assetKind)(nil)
+
+var _ interface {
+	part
+	downloader
+	counter
+	describer
+	packer
+	documenter
+} = (*assetPart)(nil)
 
 // wantedAsset is one file that an asset directive asks for.
 type wantedAsset struct {

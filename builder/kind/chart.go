@@ -28,7 +28,6 @@ const maxValues = 4 << 20
 
 // chartKind carries Helm charts, their rendered objects, and the images that these need.
 type chartKind struct {
-	nothing
 	options Options
 	source  *chart.Source
 	images  *imageKind // resolves the images of charts
@@ -40,6 +39,24 @@ type chartPart struct {
 
 	kind *chartKind
 }
+
+var _ interface {
+	kind
+	remote
+	maker
+} = (*chartKind)(nil)
+
+var _ interface {
+	part
+	carrier
+	finisher
+	warner
+	downloader
+	counter
+	runner
+	describer
+	packer
+} = (*chartPart)(nil)
 
 // renderedChart is a resolved chart directive.
 type renderedChart struct {

@@ -18,20 +18,32 @@ import (
 
 // dockeroutKind carries what Dockerfiles write.
 type dockeroutKind struct {
-	nothing
 	options Options
 	source  *dockerfile.Source
 	images  *imageKind // resolves base images
 }
 
 type dockeroutPart struct {
-	nothing
 	Dockerouts []dockerfile.Build `json:"dockerouts,omitempty"` // in the order of the Manifest, and of platforms
 
 	kind *dockeroutKind
 	more []dockerout // of each of Dockerouts
 	made []bundle.File
 }
+
+var _ interface {
+	kind
+	skipper
+	comparer
+	keeper
+} = (*dockeroutKind)(nil)
+
+var _ interface {
+	part
+	runner
+	packer
+	documenter
+} = (*dockeroutPart)(nil)
 
 // dockerout is what a dockerout directive stands for on one platform.
 type dockerout struct {

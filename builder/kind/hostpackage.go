@@ -20,19 +20,35 @@ const packagesDir = "packages"
 
 // hostPackageKind carries packages of operating systems with their dependencies.
 type hostPackageKind struct {
-	nothing
 	options Options
 	source  *hostpkg.Source
 }
 
 type hostPackagePart struct {
-	nothing
 	HostPackages []hostpkg.Resolved `json:"hostPackages,omitempty"` // in the order of targets and file names
 	Targets      []string           `json:"targets,omitempty"`      // those that a directive reaches
 
 	kind      *hostPackageKind
 	solutions []solution // HostPackages is their union
 }
+
+var _ interface {
+	kind
+	skipper
+	comparer
+	maker
+	keeper
+} = (*hostPackageKind)(nil)
+
+var _ interface {
+	part
+	finisher
+	downloader
+	counter
+	describer
+	packer
+	documenter
+} = (*hostPackagePart)(nil)
 
 // solution is what an operating system's packages were resolved to on one platform, all in one transaction.
 type solution struct {

@@ -22,7 +22,6 @@ const ImagesDir = "images"
 
 // imageKind carries container images. Other kinds resolve the images that they need through it.
 type imageKind struct {
-	nothing
 	options Options
 	source  *image.Source
 }
@@ -33,12 +32,27 @@ func newImages(o Options, source *image.Source) *imageKind {
 
 // imagePart is the images that the directives of one kind carry.
 type imagePart struct {
-	nothing
 	Images []image.Resolved `json:"images,omitempty"` // in the order of the Manifest
 
 	source *image.Source
 	from   []diag.Pos // of the directive that each of Images is for
 }
+
+var _ interface {
+	kind
+	remote
+	comparer
+	maker
+	keeper
+} = (*imageKind)(nil)
+
+var _ interface {
+	part
+	carrier
+	downloader
+	runner
+	describer
+} = (*imagePart)(nil)
 
 func (k *imageKind) resolve(ctx context.Context, r *resolving) part {
 	directives := r.addOn.Manifest.Images()

@@ -28,65 +28,93 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// kind is one kind of directive.
+// kind is one kind of directive. It does more by implementing the interfaces below.
 type kind interface {
 	// resolve starts to find out what the directives of the kind stand for, and reports to r what cannot be resolved.
 	resolve(ctx context.Context, r *resolving) part
-	// leftOut warns of the directives that this build leaves out.
-	leftOut(m *manifest.File, list *diag.List)
-	// servers lists the roots of the servers that the directives name, or of their mirrors.
-	servers(m *manifest.File) []string
-	// changes compares what two packages carry for directives of the kind.
-	changes(m *manifest.File, was, now bundle.Contents) []string
-	// made says whether a file of a package comes from a directive of the kind. The name is relative to the add-on's
-	// directory.
-	made(p bundle.PackageInfo, name string) bool
-	// keep adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
-	keep(m *manifest.File, now *lock.Lock, was lock.Lock)
 }
 
-// part is what the directives of one kind stand for. Its JSON names everything that the bytes of the package follow from.
+// The optional interfaces of a kind.
+type (
+	// skipper warns of the directives that this build leaves out.
+	skipper interface {
+		leftOut(m *manifest.File, list *diag.List)
+	}
+	// remote lists the roots of the servers that the directives name, or of their mirrors.
+	remote interface {
+		servers(m *manifest.File) []string
+	}
+	// comparer compares what two packages carry for directives of the kind.
+	comparer interface {
+		changes(m *manifest.File, was, now bundle.Contents) []string
+	}
+	// maker reports whether a file of a package comes from a directive of the kind. The name is relative to the add-on's directory.
+	maker interface {
+		made(p bundle.PackageInfo, name string) bool
+	}
+	// keeper adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
+	keeper interface {
+		keep(m *manifest.File, now *lock.Lock, was lock.Lock)
+	}
+)
+
+// part is what the directives of one kind stand for. Its JSON names everything that the bytes of the package follow from. It
+// does more by implementing the interfaces below.
 type part interface {
-	// finish runs when everything is resolved.
-	finish(m *manifest.File)
-	// warn returns warnings about the resolved content.
-	warn(m *manifest.File, list *diag.List)
-	// images lists the images that the package carries.
-	images() []image.Resolved
-	// transfers lists what is left to fetch.
-	transfers() []transfer
-	// fetched returns how many bytes were transferred to resolve the part.
-	fetched() int64
-	// run makes what is not fetched but made, when everything is in the cache.
-	run(ctx context.Context, wrong *faults) error
 	// lock adds the resolved content to a lock.
 	lock(l *lock.Lock)
-	// describe adds what the index of the package says.
-	describe(p *bundle.Package)
-	// files lists the files of the package, below dir. Images are not among them.
-	files(dir string) ([]bundle.File, error)
-	// materials adds what the bill of materials says. The package is described by then, and its files are listed.
-	materials(ctx context.Context, p bundle.Package, s *sbom.Subject) error
 }
 
-// nothing is a kind, and a part, without anything. Kinds embed it and write only the methods that they need.
-type nothing struct{}
+// The optional interfaces of a part, in the order in which a build calls them.
+type (
+	// finisher completes the part when everything is resolved.
+	finisher interface {
+		finish(m *manifest.File)
+	}
+	// warner returns warnings about the resolved content.
+	warner interface {
+		warn(m *manifest.File, list *diag.List)
+	}
+	// carrier lists the images that the package carries.
+	carrier interface {
+		images() []image.Resolved
+	}
+	// describer adds what the index of the package says.
+	describer interface {
+		describe(p *bundle.Package)
+	}
+	// downloader lists what is left to fetch.
+	downloader interface {
+		transfers() []transfer
+	}
+	// counter returns how many bytes were transferred to resolve the part.
+	counter interface {
+		fetched() int64
+	}
+	// runner checks what was fetched, and makes what is not fetched but made, when everything is in the cache.
+	runner interface {
+		run(ctx context.Context, wrong *faults) error
+	}
+	// packer lists the files of the package, below dir. Images are not among them.
+	packer interface {
+		files(dir string) ([]bundle.File, error)
+	}
+	// documenter adds what the bill of materials says. The package is described by then, and its files are listed.
+	documenter interface {
+		materials(ctx context.Context, p bundle.Package, s *sbom.Subject) error
+	}
+)
 
-func (nothing) leftOut(*manifest.File, *diag.List)                                {}
-func (nothing) servers(*manifest.File) []string                                   { return nil }
-func (nothing) changes(*manifest.File, bundle.Contents, bundle.Contents) []string { return nil }
-func (nothing) made(bundle.PackageInfo, string) bool                              { return false }
-func (nothing) keep(*manifest.File, *lock.Lock, lock.Lock)                        {}
-func (nothing) finish(*manifest.File)                                             {}
-func (nothing) warn(*manifest.File, *diag.List)                                   {}
-func (nothing) images() []image.Resolved                                          { return nil }
-func (nothing) transfers() []transfer                                             { return nil }
-func (nothing) fetched() int64                                                    { return 0 }
-func (nothing) run(context.Context, *faults) error                                { return nil }
-func (nothing) lock(*lock.Lock)                                                   {}
-func (nothing) describe(*bundle.Package)                                          {}
-func (nothing) files(string) ([]bundle.File, error)                               { return nil, nil }
-func (nothing) materials(context.Context, bundle.Package, *sbom.Subject) error    { return nil }
+// only returns the elements of a list that implement T, in order.
+func only[T, E any](list []E) []T {
+	var found []T
+	for _, one := range list {
+		if t, ok := any(one).(T); ok {
+			found = append(found, t)
+		}
+	}
+	return found
+}
 
 // Options says how directives are resolved and what is fetched for them.
 type Options struct {

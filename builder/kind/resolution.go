@@ -93,7 +93,7 @@ func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) 
 	if err := run.wrong.list.Err(); err != nil {
 		return Resolution{}, err
 	}
-	for _, p := range r.parts {
+	for _, p := range only[finisher](r.parts) {
 		p.finish(a.Manifest)
 	}
 	return r, nil
@@ -102,7 +102,7 @@ func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) 
 // Warnings returns warnings about the resolved content.
 func (r Resolution) Warnings(m *manifest.File) []diag.Finding {
 	var list diag.List
-	for _, p := range r.parts {
+	for _, p := range only[warner](r.parts) {
 		p.warn(m, &list)
 	}
 	return list.Findings()
@@ -114,7 +114,7 @@ func (r Resolution) MarshalJSON() ([]byte, error) { return json.Marshal(r.parts)
 // Images returns the images that the package carries, each reference once.
 func (r Resolution) Images() []image.Resolved {
 	var list []image.Resolved
-	for _, p := range r.parts {
+	for _, p := range only[carrier](r.parts) {
 		list = append(list, p.images()...)
 	}
 	return list
@@ -131,7 +131,7 @@ func (r Resolution) Lock() lock.Lock {
 
 // Keep adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
 func (s *Set) Keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
-	for _, k := range s.kinds {
+	for _, k := range only[keeper](s.kinds) {
 		k.keep(m, now, was)
 	}
 }
@@ -139,7 +139,7 @@ func (s *Set) Keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 // LeftOut warns of the directives that this build leaves out.
 func (s *Set) LeftOut(m *manifest.File) []diag.Finding {
 	var list diag.List
-	for _, k := range s.kinds {
+	for _, k := range only[skipper](s.kinds) {
 		k.leftOut(m, &list)
 	}
 	return list.Findings()
@@ -148,7 +148,7 @@ func (s *Set) LeftOut(m *manifest.File) []diag.Finding {
 // Servers lists the roots of the servers that are asked for what a Manifest names, each once.
 func (s *Set) Servers(m *manifest.File) []string {
 	var list []string
-	for _, k := range s.kinds {
+	for _, k := range only[remote](s.kinds) {
 		list = append(list, k.servers(m)...)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(list)))
@@ -157,7 +157,7 @@ func (s *Set) Servers(m *manifest.File) []string {
 // Changes compares what two packages carry for the directives of a Manifest.
 func (s *Set) Changes(m *manifest.File, was, now bundle.Contents) []string {
 	var list []string
-	for _, k := range s.kinds {
+	for _, k := range only[comparer](s.kinds) {
 		list = append(list, k.changes(m, was, now)...)
 	}
 	return list
@@ -166,12 +166,12 @@ func (s *Set) Changes(m *manifest.File, was, now bundle.Contents) []string {
 // Made says whether a file of a package comes from a directive. All others are the add-on's own.
 func (s *Set) Made(p bundle.PackageInfo, name string) bool {
 	below := strings.TrimPrefix(name, p.Dir()+"/")
-	return below == sbom.FileName || slices.ContainsFunc(s.kinds, func(k kind) bool { return k.made(p, below) })
+	return below == sbom.FileName || slices.ContainsFunc(only[maker](s.kinds), func(m maker) bool { return m.made(p, below) })
 }
 
 // Describe adds to a package what its index says about its content.
 func (r Resolution) Describe(p *bundle.Package) {
-	for _, one := range r.parts {
+	for _, one := range only[describer](r.parts) {
 		one.describe(p)
 	}
 }
@@ -179,7 +179,7 @@ func (r Resolution) Describe(p *bundle.Package) {
 // Files lists the files that the package carries below dir, but for images.
 func (r Resolution) Files(dir string) ([]bundle.File, error) {
 	var list []bundle.File
-	for _, p := range r.parts {
+	for _, p := range only[packer](r.parts) {
 		files, err := p.files(dir)
 		if err != nil {
 			return nil, err
@@ -192,7 +192,7 @@ func (r Resolution) Files(dir string) ([]bundle.File, error) {
 // Materials returns the bill of materials of a package, as a file of it. Its files are listed, and it is described.
 func (r Resolution) Materials(ctx context.Context, p bundle.Package) (bundle.File, error) {
 	s := sbom.Subject{Name: p.Name, Version: p.Version, Images: r.Images()}
-	for _, one := range r.parts {
+	for _, one := range only[documenter](r.parts) {
 		if err := one.materials(ctx, p, &s); err != nil {
 			return bundle.File{}, err
 		}
@@ -215,7 +215,7 @@ type transfer struct {
 // Fetched returns how many bytes were transferred to resolve.
 func (r Resolution) Fetched() int64 {
 	var n int64
-	for _, p := range r.parts {
+	for _, p := range only[counter](r.parts) {
 		n += p.fetched()
 	}
 	return n
@@ -255,7 +255,7 @@ func (r Resolution) Fetch(ctx context.Context) (int64, error) {
 func (r Resolution) transfers() []transfer {
 	var list []transfer
 	seen := make(map[string]bool)
-	for _, p := range r.parts {
+	for _, p := range only[downloader](r.parts) {
 		for _, t := range p.transfers() {
 			if !seen[t.digest] {
 				seen[t.digest] = true
@@ -270,7 +270,7 @@ func (r Resolution) transfers() []transfer {
 // Run makes what is not fetched but made, such as what Dockerfiles write. Everything has been fetched by then.
 func (r Resolution) Run(ctx context.Context) error {
 	var wrong faults
-	for _, p := range r.parts {
+	for _, p := range only[runner](r.parts) {
 		if err := p.run(ctx, &wrong); err != nil {
 			return err
 		}
