@@ -1,12 +1,13 @@
 package dockerfile
 
 import (
-	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
 // maxSize bounds a Dockerfile, in bytes.
@@ -14,20 +15,20 @@ const maxSize = 1 << 20
 
 // instruction is one instruction with the lines that it takes.
 type instruction struct {
-	line    int    // of its start, from 1
-	keyword string // in upper case
-	rest    string // what follows the keyword, lines joined, without the bodies of heredocs
-	bodies  string // of heredocs, each line with its end
+	line    int      // of its start, from 1
+	keyword string   // in upper case
+	rest    string   // what follows the keyword, lines joined, without the bodies of heredocs
+	words   []string // of an exec form, which is a list in JSON
+	bodies  string   // of heredocs, each line with its end
 }
 
 // File is a parsed Dockerfile.
 type File struct {
-	escape       byte
+	escape       rune
 	instructions []instruction
 }
 
-// Parse reads a Dockerfile as far as it has to be understood here: its instructions, continued lines, comments and
-// heredocs, by the Dockerfile reference. What instructions mean is left to the engine.
+// Parse reads a Dockerfile with the parser of BuildKit. What instructions mean is left to the engine.
 func Parse(r io.Reader) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -36,138 +37,48 @@ func Parse(r io.Reader) (*File, error) {
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("larger than %d bytes", maxSize)
 	}
-	p := parser{file: &File{escape: '\\'}, lines: bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))}
-	p.lines.Buffer(nil, maxSize+1)
-	if err := p.parse(); err != nil {
-		return nil, err
+	parsed, err := parser.Parse(bytes.NewReader(data))
+	if err != nil {
+		return nil, withLine(err)
 	}
-	return p.file, nil
+	f := &File{escape: parsed.EscapeToken}
+	for _, node := range parsed.AST.Children {
+		in := read(node)
+		if in.keyword == "" || strings.Trim(in.keyword, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+			return nil, fmt.Errorf("line %d: %q is not an instruction", in.line, node.Value)
+		}
+		f.instructions = append(f.instructions, in)
+	}
+	return f, nil
 }
 
-type parser struct {
-	file  *File
-	lines *bufio.Scanner
-	n     int // lines read
+// withLine puts the line of a mistake before the parser's message.
+func withLine(err error) error {
+	var located *parser.LocationError
+	if errors.As(err, &located) && len(located.Locations) > 0 && len(located.Locations[0]) > 0 {
+		if line := located.Locations[0][0].Start.Line; line > 0 {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+	return err
 }
 
-func (p *parser) next() (string, bool) {
-	if !p.lines.Scan() {
-		return "", false
+func read(node *parser.Node) instruction {
+	in := instruction{line: node.StartLine, keyword: strings.ToUpper(node.Value)}
+	in.rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(node.Original), node.Value))
+	if node.Attributes["json"] {
+		for word := node.Next; word != nil; word = word.Next {
+			in.words = append(in.words, word.Value)
+		}
 	}
-	p.n++
-	return strings.TrimSuffix(p.lines.Text(), "\r"), true
+	for _, doc := range node.Heredocs {
+		in.bodies += doc.Content + doc.Name + "\n"
+	}
+	return in
 }
 
-// directive matches a parser directive, which only counts before everything else.
-var directive = regexp.MustCompile(`^#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*$`)
-
-func (p *parser) parse() error {
-	directives := true
-	for {
-		line, ok := p.next()
-		if !ok {
-			return p.lines.Err()
-		}
-		if directives {
-			m := directive.FindStringSubmatch(line)
-			if directives = m != nil; directives {
-				if strings.EqualFold(m[1], "escape") {
-					if m[2] != "`" && m[2] != "\\" {
-						return fmt.Errorf("line %d: the escape character is neither a backslash nor a backquote", p.n)
-					}
-					p.file.escape = m[2][0]
-				}
-				continue
-			}
-		}
-		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
-			if err := p.instruction(line); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// instruction reads the instruction that starts with a line.
-func (p *parser) instruction(line string) error {
-	i := instruction{line: p.n}
-	logical := ""
-	for {
-		part, continued := p.continued(line)
-		logical += part
-		if !continued {
-			break
-		}
-		var ok bool
-		if line, ok = p.nextContinuation(); !ok {
-			return fmt.Errorf("line %d: the file ends where the line is to be continued", p.n)
-		}
-	}
-	keyword, rest, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(logical), "\t", " "), " ")
-	i.keyword, i.rest = strings.ToUpper(keyword), strings.TrimSpace(rest)
-	if strings.Trim(i.keyword, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return fmt.Errorf("line %d: %q is not an instruction", i.line, keyword)
-	}
-	if i.keyword == "RUN" || i.keyword == "COPY" || i.keyword == "ADD" {
-		for _, here := range heredocs(i.rest) {
-			if err := p.heredoc(here, &i.bodies); err != nil {
-				return fmt.Errorf("line %d: %w", i.line, err)
-			}
-		}
-	}
-	p.file.instructions = append(p.file.instructions, i)
-	return nil
-}
-
-// continued says whether a line ends with the escape character, blanks aside, and returns what is before it.
-func (p *parser) continued(line string) (string, bool) {
-	trimmed := strings.TrimRight(line, " \t")
-	if strings.HasSuffix(trimmed, string(p.file.escape)) {
-		return trimmed[:len(trimmed)-1], true
-	}
-	return line, false
-}
-
-// nextContinuation reads the line that continues an instruction: comments and empty lines between do not end it.
-func (p *parser) nextContinuation() (string, bool) {
-	for {
-		line, ok := p.next()
-		if !ok {
-			return "", false
-		}
-		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
-			return line, true
-		}
-	}
-}
-
-type heredoc struct {
-	name   string
-	indent bool // tabs before its lines and its end are taken off
-}
-
-var heredocStart = regexp.MustCompile(`(?:^|\s)\d*<<(-?)(?:"([A-Za-z_][A-Za-z0-9_]*)"|'([A-Za-z_][A-Za-z0-9_]*)'|([A-Za-z_][A-Za-z0-9_]*))`)
-
-func heredocs(rest string) []heredoc {
-	var list []heredoc
-	for _, m := range heredocStart.FindAllStringSubmatch(rest, -1) {
-		list = append(list, heredoc{name: m[2] + m[3] + m[4], indent: m[1] == "-"})
-	}
-	return list
-}
-
-func (p *parser) heredoc(h heredoc, bodies *string) error {
-	for {
-		line, ok := p.next()
-		if !ok {
-			return fmt.Errorf("the document <<%s has no end", h.name)
-		}
-		*bodies += line + "\n"
-		if h.indent {
-			line = strings.TrimLeft(line, "\t")
-		}
-		if line == h.name {
-			return nil
-		}
-	}
+// isRun reports whether a text, after RUN, is one instruction that ends with its line.
+func (f *File) isRun(text string) bool {
+	parsed, err := parser.Parse(strings.NewReader(fmt.Sprintf("# escape=%c\nRUN %s\nRUN true\n", f.escape, text)))
+	return err == nil && len(parsed.AST.Children) == 2 && len(parsed.AST.Children[0].Heredocs) == 0
 }

@@ -41,6 +41,10 @@ func TestBasesAreTheImagesThatADockerfileNames(t *testing.T) {
 		"with the escape character of choice": {"# escape=`\nFROM `\n a\nRUN dir c:\\\nFROM b\n", nil, []string{"a", "b"}},
 		"a frontend is not asked for":         {"# syntax=docker/dockerfile:1\nFROM a\n", nil, []string{"a"}},
 		"ends of lines may be those of DOS":   {"FROM a\r\nCMD x\r\n", nil, []string{"a"}},
+		"the last line may be continued":      {"FROM a\nRUN x \\\n", nil, []string{"a"}},
+		"tabs divide words":                   {"FROM\ta\nCOPY\t--chown=1\t--from=b\t/x /y\n", nil, []string{"a", "b"}},
+		"an escaped escape ends its line":     {"FROM a\nRUN dir c:\\\\\nFROM b\n", nil, []string{"a", "b"}},
+		"a heredoc may have a name in quotes": {"FROM a\nRUN <<\"E 1\"\nFROM b\nE 1\nFROM c\n", nil, []string{"a", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, err := settle(t, row.text, row.args)
@@ -56,7 +60,7 @@ func TestBasesAreTheImagesThatADockerfileNames(t *testing.T) {
 
 func TestWhatIsWrongWithADockerfileIsNamedWithItsLine(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
-		"nothing":                         {"# empty\n", "it has no FROM"},
+		"nothing":                         {"# empty\n", "file with no instructions"},
 		"no FROM at first":                {"RUN x\nFROM a\n", "line 1: the first instruction must be FROM"},
 		"an argument without a value":     {"ARG tag\nFROM a:$tag\n", "line 2: $tag has no value"},
 		"an image that is empty":          {"ARG image=\nFROM $image\n", "line 2: FROM $image names no image"},
@@ -64,10 +68,9 @@ func TestWhatIsWrongWithADockerfileIsNamedWithItsLine(t *testing.T) {
 		"a FROM with too many words":      {"FROM a b\n", "line 1: write: FROM <image> [AS <name>]"},
 		"a stage with an odd name":        {"FROM a AS $b\n", `line 1: "$b" is not the name of a stage`},
 		"a FROM with an option":           {"FROM --pull=always a\n", "line 1: FROM has no option --pull=always"},
-		"a document that does not end":    {"FROM a\nRUN <<EOF\nx\n", "line 2: the document <<EOF has no end"},
+		"a document that does not end":    {"FROM a\nRUN <<EOF\nx\n", "line 2: unterminated heredoc"},
 		"what is no instruction":          {"FROM a\n<html>\n", `line 2: "<html>" is not an instruction`},
-		"an end in the middle":            {"FROM a\nRUN x \\\n", "line 2: the file ends"},
-		"an escape character that is not": {"# escape=x\nFROM a\n", "line 1: the escape character"},
+		"an escape character that is not": {"# escape=x\nFROM a\n", "invalid escape token 'x'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := settle(t, row.text, nil); err == nil || !strings.Contains(err.Error(), row.want) {

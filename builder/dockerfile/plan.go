@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Plan is a Dockerfile with its arguments settled: which images it is built from, and what its image would run.
@@ -163,7 +164,11 @@ func (p *Plan) use(rest string) {
 func (p *Plan) replaceSources(rest string, replace func(ref string) string) string {
 	var options []string
 	for strings.HasPrefix(rest, "--") {
-		word, after, _ := strings.Cut(rest, " ")
+		end := strings.IndexFunc(rest, unicode.IsSpace)
+		if end < 0 {
+			end = len(rest)
+		}
+		word := rest[:end]
 		options = append(options, source.ReplaceAllStringFunc(word, func(match string) string {
 			m := source.FindStringSubmatch(match)
 			if _, err := strconv.Atoi(m[2]); err == nil || p.stage(m[2]) >= 0 || m[2] == scratch {
@@ -171,7 +176,7 @@ func (p *Plan) replaceSources(rest string, replace func(ref string) string) stri
 			}
 			return m[1] + replace(m[2])
 		}))
-		rest = strings.TrimSpace(after)
+		rest = strings.TrimSpace(rest[end:])
 	}
 	return strings.Join(append(options, rest), " ")
 }
@@ -221,7 +226,7 @@ func (p *Plan) Render(pinned map[string]string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(heredocs(run)) > 0 {
+	if !p.file.isRun(run) {
 		return nil, errors.New("the CMD of its last stage has a here-document, which only RUN and COPY take; put it into a script")
 	}
 	var b strings.Builder
@@ -287,26 +292,19 @@ func (s *stage) run() (string, error) {
 	}
 	var words []string
 	if s.entrypoint != nil {
-		entry, ok := execForm(s.entrypoint.rest)
-		if !ok || s.command == nil {
+		if len(s.entrypoint.words) == 0 || s.command == nil {
 			return s.entrypoint.rest, nil // a shell takes no further words
 		}
-		words = entry
+		words = slices.Clone(s.entrypoint.words)
 	}
-	command, ok := execForm(s.command.rest)
 	switch {
-	case !ok && s.entrypoint == nil:
+	case len(s.command.words) > 0:
+		words = append(words, s.command.words...)
+	case s.entrypoint == nil:
 		return s.command.rest, nil
-	case !ok:
-		words = append(words, "/bin/sh", "-c", s.command.rest)
 	default:
-		words = append(words, command...)
+		words = append(words, "/bin/sh", "-c", s.command.rest)
 	}
 	line, err := json.Marshal(words)
 	return string(line), err
-}
-
-// execForm reads a list of words in JSON.
-func execForm(rest string) (words []string, ok bool) {
-	return words, strings.HasPrefix(rest, "[") && json.Unmarshal([]byte(rest), &words) == nil && len(words) > 0
 }
