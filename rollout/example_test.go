@@ -87,3 +87,19 @@ func ExampleDecide_fleet() {
 	// ship: Wait (WakeUp)
 	// test: Keep (Succeeded)
 }
+
+func ExampleParseAmount() {
+	for _, text := range []string{"3", "25%", "1%", "none"} {
+		amount, err := rollout.ParseAmount(text)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(amount, "of 10 are", amount.Of(10))
+	}
+	// Output:
+	// 3 of 10 are 3
+	// 25% of 10 are 3
+	// 1% of 10 are 1
+	// "none" is neither a number nor a percentage such as 25%
+}
