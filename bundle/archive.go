@@ -197,7 +197,7 @@ func newArchive(x Index, data []byte) *Archive {
 	return a
 }
 
-// ErrNotPackage says that an archive is a bundle where a package is wanted.
+// ErrNotPackage reports a bundle where a package is expected.
 var ErrNotPackage = errors.New("is a bundle, not a package; take the packages that it is made of")
 
 // OpenPackage reads the index of a package of size bytes from any source. A bundle is refused.
@@ -209,7 +209,7 @@ func OpenPackage(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*
 	return archive, err
 }
 
-// ErrForeign says that Sealift did not make the archive.
+// ErrForeign reports that Sealift did not make the archive.
 var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, convert it with 'sealift import'")
 
 // readIndexMember decompresses the first gzip member and returns the index in it.

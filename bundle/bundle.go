@@ -18,7 +18,7 @@ type File struct {
 	Mode   fs.FileMode // permission bits only
 	Size   int64       // bytes
 	SHA256 string      // of the content, lower-case hex
-	// Checked says that this process has already verified the content against SHA256. The content is not hashed again then.
+	// Checked means that this process has already verified the content against SHA256. The content is not hashed again then.
 	Checked bool
 	// Open opens the content. It may be called more than once, and from several goroutines.
 	Open func() (io.ReadCloser, error)
@@ -32,7 +32,7 @@ type Image struct {
 	Digest string `json:"digest"`
 	// Platforms maps each carried platform, such as linux/amd64, to the digest of its manifest.
 	Platforms map[string]string `json:"platforms"`
-	// NoRemoteLoad says that only the node that runs the install hook loads the image.
+	// NoRemoteLoad means that only the node that runs the install hook loads the image.
 	NoRemoteLoad bool  `json:"noRemoteLoad,omitempty"`
 	Size         int64 `json:"size"` // bytes of manifests, configs and layers, as transferred
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// noise is what deflate cannot shrink, looking like a gzip file.
+// noise returns bytes that deflate cannot shrink, with the start of a gzip file.
 func noise(n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(n)})
 	data := make([]byte, n)
@@ -90,7 +90,7 @@ func unpack(t *testing.T, data []byte) string {
 	return dir
 }
 
-func TestTarAndArchiveSeeTheSameFiles(t *testing.T) {
+func TestTarAndArchiveSeeSameFiles(t *testing.T) {
 	p := demo("app")
 	data := write(t, p, bundle.WriteOptions{})
 	a, dir := open(t, data), unpack(t, data)
@@ -131,7 +131,7 @@ func TestSamePackageGivesSameBytes(t *testing.T) {
 	}
 }
 
-func TestFileIsWrittenSideBySide(t *testing.T) {
+func TestFileIsWrittenConcurrently(t *testing.T) {
 	big := demo("app")
 	big.Files = append(big.Files, bundle.BytesFile("addons/app/1.0.0/images/big", 0o644, noise(20_000_000)))
 	want := write(t, big, bundle.WriteOptions{})
@@ -159,7 +159,7 @@ func TestFileIsWrittenSideBySide(t *testing.T) {
 	}
 }
 
-func TestASumOfAStreamIsThatOfItsBytes(t *testing.T) {
+func TestStreamSumEqualsSumOfBytes(t *testing.T) {
 	sum := sha256.New()
 	data := write(t, demo("app"), bundle.WriteOptions{Sum: sum})
 	if total := sha256.Sum256(data); !bytes.Equal(sum.Sum(nil), total[:]) {
@@ -268,7 +268,7 @@ func TestWrongContentIsRefusedWhenPacking(t *testing.T) {
 	}
 }
 
-func TestBrokenSpoolIsFoundAndMadeAnew(t *testing.T) {
+func TestBrokenSpoolIsRecreated(t *testing.T) {
 	spool := t.TempDir()
 	want := write(t, demo("app"), bundle.WriteOptions{Spool: spool})
 	names, _ := filepath.Glob(filepath.Join(spool, "*"))
@@ -301,8 +301,8 @@ func TestTruncationIsFoundAtOpen(t *testing.T) {
 	}
 }
 
-// TestAPipeIsNoBundle opens a pipe that nobody writes to: waiting for it would have no end.
-func TestAPipeIsNoBundle(t *testing.T) {
+// TestOpenRefusesPipe opens a pipe that nobody writes to: waiting for it would have no end.
+func TestOpenRefusesPipe(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
@@ -312,8 +312,8 @@ func TestAPipeIsNoBundle(t *testing.T) {
 	}
 }
 
-// TestAPipeInAnUnpackedBundleIsRefused puts a pipe that nobody writes to in the place of each file: no command may wait for it.
-func TestAPipeInAnUnpackedBundleIsRefused(t *testing.T) {
+// TestUnpackedBundleWithPipeIsRefused puts a pipe that nobody writes to in the place of each file: no command may wait for it.
+func TestUnpackedBundleWithPipeIsRefused(t *testing.T) {
 	signed := write(t, demo("one"), bundle.WriteOptions{Key: newSigner(t).key})
 	for _, name := range []string{bundle.IndexName, bundle.SignatureName, "addons/one/1.0.0/Manifest"} {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestFlippedByteIsFoundWhereItLies(t *testing.T) {
 	}
 }
 
-// bodyOffset finds where the members begin, by what is left after all of them.
+// bodyOffset returns the offset of the first member, from the length of all members.
 func bodyOffset(t *testing.T, data []byte) int64 {
 	t.Helper()
 	entries := open(t, data).Index.Entries
@@ -377,7 +377,7 @@ func bodyOffset(t *testing.T, data []byte) int64 {
 	return int64(end) - last.Offset - last.Length
 }
 
-func TestExtractWritesOnlyWhatIsWanted(t *testing.T) {
+func TestExtractWritesWantedEntriesOnly(t *testing.T) {
 	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -399,7 +399,7 @@ func TestExtractWritesOnlyWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestExtractAgainTakesNothingThatTheIndexDoesNotHave(t *testing.T) {
+func TestExtractAgainIgnoresFilesOutsideTheIndex(t *testing.T) {
 	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
 	before, again := t.TempDir(), t.TempDir()
 	from, err := os.OpenRoot(before)

@@ -12,7 +12,7 @@ import (
 // behindNetwork is a source that tells what it is asked for.
 type behindNetwork struct {
 	data  []byte
-	asked *[]int64 // the lengths of what was asked for
+	asked *[]int64 // the lengths of the requested ranges
 }
 
 func (b behindNetwork) ReadAt(p []byte, off int64) (int, error) {
@@ -31,7 +31,7 @@ func (u upTo) ReadAt(p []byte, off int64) (int, error) {
 	return u.behindNetwork.ReadAt(p, off)
 }
 
-func TestRestOfAFileIsReadFromAnyByteOn(t *testing.T) {
+func TestEntryIsReadFromAnyOffset(t *testing.T) {
 	data := write(t, demo("app"), bundle.WriteOptions{})
 	packed := open(t, data)
 	dir := t.TempDir()
@@ -91,8 +91,8 @@ func TestRestOfAFileIsReadFromAnyByteOn(t *testing.T) {
 	}
 }
 
-// TestSmallFilesComeTogether reads the files of an archive behind a network from the last to the first.
-func TestSmallFilesComeTogether(t *testing.T) {
+// TestSmallFilesAreReadInOneRequest reads the files of an archive behind a network from the last to the first.
+func TestSmallFilesAreReadInOneRequest(t *testing.T) {
 	p := bundle.Package{Name: "app", Version: "1", Platforms: []string{"linux/amd64"}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		p.Files = append(p.Files, bundle.BytesFile("addons/app/1/"+name, 0o644, []byte(name)))

@@ -44,7 +44,7 @@ func hostile(t *testing.T, index string, sign *signature.Key) []byte {
 	return append(out.Bytes(), endOfArchive...)
 }
 
-func TestASmallArchiveTakesLittleMemory(t *testing.T) {
+func TestSmallArchiveNeedsLittleMemory(t *testing.T) {
 	const head = `{"format":"sealift.dev/archive/v1","kind":"bundle",`
 	fill := func(one string) string { return strings.Repeat(one+",", (60<<20)/(len(one)+1)) + one }
 	for name, index := range map[string]string{
@@ -70,7 +70,7 @@ func TestASmallArchiveTakesLittleMemory(t *testing.T) {
 	}
 }
 
-func TestAStrangersSignatureIsRefusedBeforeTheIndexIsParsed(t *testing.T) {
+func TestForeignSignatureIsRefusedBeforeIndexIsParsed(t *testing.T) {
 	own, err := signature.Generate()
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // The frame of an entry is the part of its member besides the content: headers, padding and checksums. Sealift does not
 // need it, but tar does. A wrong byte there may also mean that more is damaged.
 
-// errFrame says that a member's frame does not match the index.
+// errFrame reports that a member's frame does not match the index.
 var errFrame = errors.New("headers, padding or sums of its member are damaged; copy or download the archive again")
 
 // frame returns the bytes before and after the content that the member's CRC covers.
@@ -47,7 +47,7 @@ func framed(e Entry, in io.Reader) content {
 // readBuffer holds one stored block with its header, and the next header.
 const readBuffer = storedHeader + maxStoredBlock + storedHeader
 
-// storedReader reads a stored member. Its payload is what the member decompresses to: header, content and padding.
+// storedReader reads a stored member. Its payload is the decompressed member: header, content and padding.
 type storedReader struct {
 	in    *bufio.Reader
 	entry Entry

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-func TestFoldersOfAnArchiveAreFound(t *testing.T) {
+func TestArchiveFSListsFolders(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
 	p := bundle.Package{Name: "web", Version: "1", Platforms: []string{"linux/amd64"}, Files: []bundle.File{

@@ -65,7 +65,7 @@ type PackageInfo struct {
 // Dir returns the folder of the package's files below the install root.
 func (p PackageInfo) Dir() string { return AddOnDir(p.Name, p.Version) }
 
-// OfImage says whether a file belongs to the images of a package.
+// OfImage reports whether a file belongs to the images of a package.
 func (x Index) OfImage(e Entry) bool {
 	return slices.ContainsFunc(x.Packages, func(p PackageInfo) bool { return strings.HasPrefix(e.Path, path.Join(p.Dir(), "images")+"/") })
 }

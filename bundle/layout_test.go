@@ -34,7 +34,7 @@ func bundled(t *testing.T) (layout *bundle.Layout, packages []io.ReaderAt, data 
 	return layout, packages, buf.Bytes()
 }
 
-func TestEveryRangeOfAPlanIsThatOfTheBundle(t *testing.T) {
+func TestLayoutRangesEqualBundleRanges(t *testing.T) {
 	layout, packages, data := bundled(t)
 	if layout.Size() != int64(len(data)) || open(t, data).Digest != layout.Digest {
 		t.Fatalf("planned %d bytes with index %s, wrote %d", layout.Size(), layout.Digest, len(data))
@@ -55,7 +55,7 @@ func TestEveryRangeOfAPlanIsThatOfTheBundle(t *testing.T) {
 	}
 }
 
-func TestKernelCopiesWhatLiesInFiles(t *testing.T) {
+func TestKernelCopiesFileRanges(t *testing.T) {
 	layout, packages, data := bundled(t)
 	dir := t.TempDir()
 	for i, p := range packages {
@@ -89,7 +89,7 @@ func TestKernelCopiesWhatLiesInFiles(t *testing.T) {
 	}
 }
 
-func TestPlanTellsBundlesApart(t *testing.T) {
+func TestLayoutTagsDistinguishBundles(t *testing.T) {
 	layout, _, _ := bundled(t)
 	again, _, _ := bundled(t)
 	key, err := signature.Generate()
@@ -129,7 +129,7 @@ func update(t *testing.T, old []byte) []byte {
 	return buf.Bytes()
 }
 
-func TestUpdateLeavesOutWhatTheBaseHas(t *testing.T) {
+func TestUpdateOmitsFilesOfItsBase(t *testing.T) {
 	_, _, old := bundled(t)
 	data := update(t, old)
 	if len(data) > len(old)/100 {
@@ -162,7 +162,7 @@ func TestUpdateLeavesOutWhatTheBaseHas(t *testing.T) {
 	}
 }
 
-func TestAnUpdateWithItsBaseIsUnpackedAsAWhole(t *testing.T) {
+func TestUpdateAndBaseUnpackTogether(t *testing.T) {
 	_, _, old := bundled(t)
 	a := open(t, update(t, old))
 	if err := a.WithBase(open(t, old)); err != nil {
@@ -223,7 +223,7 @@ func TestWrongOrDamagedBaseIsRefused(t *testing.T) {
 	}
 }
 
-func TestUpdateOfAnUpdateNeedsOneBaseOnly(t *testing.T) {
+func TestUpdateOfUpdateNeedsOneBaseOnly(t *testing.T) {
 	_, _, old := bundled(t)
 	second := update(t, update(t, old))
 	a := open(t, second)
@@ -234,7 +234,7 @@ func TestUpdateOfAnUpdateNeedsOneBaseOnly(t *testing.T) {
 	}
 }
 
-func TestABundleIsNoPackage(t *testing.T) {
+func TestOpenPackageRefusesBundle(t *testing.T) {
 	_, _, data := bundled(t)
 	if _, err := bundle.OpenPackage(bytes.NewReader(data), int64(len(data))); !errors.Is(err, bundle.ErrNotPackage) {
 		t.Errorf("a bundle is taken for a package: %v", err)

@@ -11,7 +11,7 @@ const (
 	// smallMember is the largest member that is fetched together with its neighbours. A plan reads most small members, in
 	// its own order.
 	smallMember = 64 << 10
-	// maxTogether is the most that one request fetches.
+	// maxTogether is the largest size of one request, in bytes.
 	maxTogether = 1 << 20
 	// maxKept is the most that is kept in memory.
 	maxKept = 16 << 20
@@ -31,7 +31,7 @@ type remote struct {
 
 	mu   sync.Mutex
 	kept map[run][]byte
-	size int64 // of all that is kept
+	size int64 // of all kept bytes
 }
 
 // run is a byte range of the archive with adjacent small members.
@@ -71,7 +71,7 @@ func (r *remote) reader(from, to, ahead int64) io.ReaderAt {
 	return r.src.Section(to)
 }
 
-// together reads from a run, which is fetched as a whole.
+// together reads from a run of members, which is fetched as a whole.
 type together struct {
 	*remote
 	run

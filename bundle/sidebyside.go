@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writebackSize is the number of bytes after which the kernel is told to start writing to the disk. So the disk works while
+// writebackSize is the number of bytes after which the kernel is asked to start writing to the disk. So the disk works while
 // the rest is packed, and the final sync is short.
 const writebackSize = 8 << 20
 

@@ -108,7 +108,7 @@ type PackageTrust struct {
 	Signer  string `json:"signer,omitempty"` // a fingerprint; empty if none of the keys signed it
 }
 
-// ErrUntrusted says that none of the given keys signed the archive.
+// ErrUntrusted reports that none of the given keys signed the archive.
 var ErrUntrusted = errors.New("not signed with a given key")
 
 // Signed reports whether the archive's own index has a signature of any key.

@@ -49,7 +49,7 @@ func assembleWith(t *testing.T, key *signature.Key, packages ...[]byte) []byte {
 	return buf.Bytes()
 }
 
-func TestSignedPackageIsReadLikeAnother(t *testing.T) {
+func TestSignedPackageIsReadLikeUnsigned(t *testing.T) {
 	s := newSigner(t)
 	unsigned := open(t, write(t, demo("app"), bundle.WriteOptions{}))
 	data := write(t, demo("app"), bundle.WriteOptions{Key: s.key})
@@ -70,7 +70,7 @@ func TestSignedPackageIsReadLikeAnother(t *testing.T) {
 	}
 }
 
-func TestOpensslVerifiesWhatTarUnpacks(t *testing.T) {
+func TestOpensslVerifiesUnpackedSignature(t *testing.T) {
 	s := newSigner(t)
 	dir := filepath.Join(unpack(t, write(t, demo("app"), bundle.WriteOptions{Key: s.key})), "addons/app/1.0.0")
 	text, err := os.ReadFile(filepath.Join(dir, bundle.SignatureName))
@@ -93,7 +93,7 @@ func TestOpensslVerifiesWhatTarUnpacks(t *testing.T) {
 	}
 }
 
-func TestSignaturesThatAreAskedFor(t *testing.T) {
+func TestRequiredSignaturesAreChecked(t *testing.T) {
 	vendor, site, stranger := newSigner(t), newSigner(t), newSigner(t)
 	one := write(t, demo("one"), bundle.WriteOptions{Key: vendor.key})
 	two := write(t, demo("two"), bundle.WriteOptions{Key: vendor.key})
@@ -159,9 +159,9 @@ func TestUnpackedBundleKeepsItsSignature(t *testing.T) {
 	}
 }
 
-// TestWhoAssemblesABundleCannotChangeItsPackages changes one thing that an unsigned bundle says of a signed package, and
+// TestAssemblerCannotChangeSignedPackages changes one thing that an unsigned bundle says of a signed package, and
 // all digests with it.
-func TestWhoAssemblesABundleCannotChangeItsPackages(t *testing.T) {
+func TestAssemblerCannotChangeSignedPackages(t *testing.T) {
 	vendor := newSigner(t)
 	const dir = "addons/one/1.0.0/"
 	for name, row := range map[string]struct {
@@ -274,7 +274,7 @@ func TestFlippedByteAnywhereIsFound(t *testing.T) {
 	}
 }
 
-func TestABundleInWhichNothingIsSignedIsNotTrusted(t *testing.T) {
+func TestUnsignedBundleIsNotTrusted(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{}); err != nil {
 		t.Fatal(err)

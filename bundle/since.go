@@ -56,7 +56,7 @@ func (s *Since) has(e Entry) (string, bool) {
 	return at, ok
 }
 
-// ErrNoBase says that a bundle adds to an earlier one, which was not given.
+// ErrNoBase reports that a bundle adds to an earlier one, which was not given.
 var ErrNoBase = errors.New("the bundle leaves out files of an earlier bundle")
 
 // WithBase sets the earlier archive that has the files left out here. It compares the indexes; Verify reads the bytes.
@@ -129,7 +129,7 @@ func (a *Archive) WithInstalled(node Installed) error {
 	return nil
 }
 
-// leavesOut says whether the content of an entry is in the base.
+// leavesOut reports whether the content of an entry is in the base.
 func (a *Archive) leavesOut(e Entry) bool { return a.partial && e.Encoding == InBase }
 
 // inBase returns the archive with the content of an entry, and the entry's path there.

@@ -37,8 +37,8 @@ func (n installed) Close() error {
 	return nil
 }
 
-// TestAClusterIsTheBaseOfItsUpgrade assembles a bundle without what a cluster has, as its packages say, and reads it on a node.
-func TestAClusterIsTheBaseOfItsUpgrade(t *testing.T) {
+// TestClusterServesAsBaseOfItsUpgrade assembles a bundle without what a cluster has, as its packages say, and reads it on a node.
+func TestClusterServesAsBaseOfItsUpgrade(t *testing.T) {
 	_, _, old := bundled(t)
 	runs := open(t, old)
 	one := open(t, write(t, demo("one"), bundle.WriteOptions{}))

@@ -321,7 +321,7 @@ func sha256Hex(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestError says that content does not match the digest in an index or from its source.
+// DigestError reports that content does not match the digest in an index or from its source.
 type DigestError struct {
 	Path      string
 	Got, Want string // sha256, hex

@@ -9,7 +9,7 @@
 //	options:                     # what the Installer may set under the add-on's key
 //	  podCIDR: {type: string, description: Addresses for pods, default: 10.32.0.0/20}
 //
-// An add-on without the file, such as kURL's, takes the place in the order and the capabilities that kURL gives it.
+// An add-on without the file, such as kURL's, has kURL's place in the order and kURL's capabilities.
 // The package reads through fs.FS, so that a work tree, a package and a bundle look alike, and changes nothing.
 //
 // Comments cite rules of kURL by section (kURL §3.6): docs/reference/kurl.md has them.
@@ -42,9 +42,9 @@ type Meta struct {
 	Options     map[string]Option `json:"options,omitempty"`
 	// Silence is how long a hook of the add-on may print nothing before it is stopped. Zero means the installer's default.
 	Silence time.Duration `json:"-"`
-	// Module says that the add-on is a module of addon-operator.
+	// Module means that the add-on is a module of addon-operator.
 	Module bool `json:"module,omitempty"`
-	// Declared says that the add-on has an addon.yaml. kURL's defaults do not apply to it then.
+	// Declared means that the add-on has an addon.yaml. kURL's defaults do not apply to it then.
 	Declared bool `json:"declared"`
 }
 
@@ -136,7 +136,7 @@ var unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
 // Unstable reports whether a version is one that no pattern stands for, such as 1.37.0-rc.1.
 func Unstable(version string) bool { return unstable.MatchString(version) }
 
-// MajorMinor returns the first two numbers of a version such as 1.19.7, or -1 for both if it does not begin so.
+// MajorMinor returns the first two numbers of a version such as 1.19.7, or -1 for both if it has no such beginning.
 func MajorMinor(version string) (major, minor int) {
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
 		return -1, -1

@@ -43,7 +43,7 @@ func TestScanListsAddOnsOldestVersionFirst(t *testing.T) {
 	}
 }
 
-func TestScanOrdersVersionsAsPeopleDo(t *testing.T) {
+func TestScanSortsVersionNumbersNumerically(t *testing.T) {
 	want := []string{"1.2", "1.2.0", "1.2.3-4", "1.2.3-10", "1.10", "01.10.1", "10to14", "2025-10-15T17-29-55Z", "latest", "v5", "v10", "ı"}
 	tree := fstest.MapFS{}
 	for _, v := range want {
@@ -62,7 +62,7 @@ func TestScanOrdersVersionsAsPeopleDo(t *testing.T) {
 	}
 }
 
-func TestScanNamesTheMistakesOfEveryAddOn(t *testing.T) {
+func TestScanNamesMistakesOfEveryAddOn(t *testing.T) {
 	tree := fstest.MapFS{
 		"addons/a/1/Manifest":   file(""),
 		"addons/a/1/addon.yaml": file("requries: [b]\n"),
@@ -81,7 +81,7 @@ addons/b/1/addon.yaml:1:8: error: after must be a list (write after: [name])`
 	}
 }
 
-func TestSilenceIsATimeThatAHookCanReach(t *testing.T) {
+func TestSilenceIsBounded(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 0, "silence: 2h\n": 2 * time.Hour, "silence: 1m\n": time.Minute, "silence: 6h\n": catalog.MaxHookTime} {
 		if m, err := read(t, "description: x\n"+text); err != nil || m.Silence != want {
 			t.Errorf("%q is %s, %v", text, m.Silence, err)
@@ -94,7 +94,7 @@ func TestSilenceIsATimeThatAHookCanReach(t *testing.T) {
 	}
 }
 
-func TestTheShippedAddOnsAreReadAndOrdered(t *testing.T) {
+func TestShippedAddOnsAreReadAndOrdered(t *testing.T) {
 	all, err := catalog.Scan(os.DirFS(".."))
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestCheckOptions(t *testing.T) {
 	})
 }
 
-func TestDefaultsFillWhatIsNotSet(t *testing.T) {
+func TestDefaultsFillUnsetOptions(t *testing.T) {
 	m, err := read(t, `options:
   backend: {type: string, default: vxlan}
   tls: {type: boolean, default: true}
@@ -201,8 +201,8 @@ func TestDefaultsFillWhatIsNotSet(t *testing.T) {
 	}
 }
 
-// TestMajorMinorIsTheBeginningOfAVersion reads versions, and what is none.
-func TestMajorMinorIsTheBeginningOfAVersion(t *testing.T) {
+// TestMajorMinorReadsVersionPrefix reads versions and other texts.
+func TestMajorMinorReadsVersionPrefix(t *testing.T) {
 	for version, want := range map[string][2]int{"1.36.3": {1, 36}, "1.19": {1, 19}, "2.0.1-rc.1": {2, 0}, "1.x": {-1, -1}, "v1.2": {-1, -1}, "1": {-1, -1}, "": {-1, -1}} {
 		if major, minor := catalog.MajorMinor(version); [2]int{major, minor} != want {
 			t.Errorf("%q: %d and %d, not %v", version, major, minor, want)

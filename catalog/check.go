@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Check returns the reasons why the add-ons of an Installer cannot work together, and warnings of what may fail. Versions may be patterns; then Check
+// Check returns the reasons why the add-ons of an Installer cannot work together, and warnings about possible failures. Versions may be patterns; then Check
 // reports only what is wrong with every version that matches. metas describe the add-ons. Without them, Check knows only
 // the capabilities of kURL's add-ons.
 func Check(i *spec.Installer, metas []Meta) []diag.Finding {
@@ -114,7 +114,7 @@ func (c *checker) need(n need) {
 	c.Errorf(about.pos, n.fix, "%s: %s", subject, n.why)
 }
 
-// unmet reports whether the Installer needs a capability that it certainly lacks. about is what needs it.
+// unmet reports whether the Installer needs a capability that it certainly lacks. about names the one that needs it.
 func (c *checker) unmet(n need) (about entry, unmet bool) {
 	about, there := c.entry(n.key)
 	if !there || n.unless != "" && about.options[n.unless] == true || n.option != "" && about.options[n.option] != true {

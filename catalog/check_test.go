@@ -20,7 +20,7 @@ func installerOf(t *testing.T, addOns string) *spec.Installer {
 // sound is an Installer in which nothing is wrong; a row changes one thing.
 const sound = "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n"
 
-func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
+func TestRuleErrorsNameFieldReasonAndRemedy(t *testing.T) {
 	without := func(key string) string {
 		var kept []string
 		for line := range strings.Lines(sound) {
@@ -95,7 +95,7 @@ func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
 }
 
 // If the packages are present, add-ons count by their declarations.
-func TestRulesCountWhatAddOnsDeclare(t *testing.T) {
+func TestRulesCountDeclaredCapabilities(t *testing.T) {
 	i := installerOf(t, sound+"  kotsadm: {version: 1.117.3}\n  garage: {version: 1.0.0}\n  cilium: {version: 1.18.0}\n")
 	metas := []Meta{{Name: "flannel", Declared: true, Provides: []string{PodNetwork}}, {Name: "cilium", Declared: true, Provides: []string{PodNetwork}}, {Name: "garage"}}
 	switch got := Check(i, metas); {
@@ -120,7 +120,7 @@ func TestRulesCountWhatAddOnsDeclare(t *testing.T) {
 }
 
 // A rule that names what the Installer's table does not have would never hold.
-func TestRulesNameKeysAndOptionsThatThereAre(t *testing.T) {
+func TestRulesNameExistingKeysAndOptions(t *testing.T) {
 	values := installerOf(t, sound).Values()
 	there := func(key, option string) {
 		if _, listed := values[key]; !listed {
@@ -146,7 +146,7 @@ func TestRulesNameKeysAndOptionsThatThereAre(t *testing.T) {
 }
 
 // The hook of these versions counts the lines of its pod's conditions (replicatedhq/kURL#877), until replicatedhq/kots#3743.
-func TestKotsadmThatWaitsForFourConditionsIsWarnedOf(t *testing.T) {
+func TestKotsadmWithFourPodConditionsIsWarnedOf(t *testing.T) {
 	for version, warned := range map[string]bool{"1.24.2": false, "1.25.0": true, "1.86.0": true, "1.95.0": true, "1.86.x": true, "1.97.0": false, "1.117.3": false, "latest": false, "nightly": false} {
 		i := installerOf(t, sound+"  kotsadm: {version: "+version+", disableS3: true}\n")
 		got := Check(i, nil)

@@ -24,13 +24,13 @@ const (
 	EnabledFile  = "enabled"
 )
 
-// IsModule says whether the add-on in a folder is a module of addon-operator: it describes itself, and has a chart, hooks or an
-// enabled script. kURL's add-ons, which have no addon.yaml, are none.
+// IsModule reports whether the add-on in a folder is a module of addon-operator: it describes itself, and has a chart, hooks or an
+// enabled script. kURL's add-ons are not modules, since they have no addon.yaml.
 func IsModule(fsys fs.FS, dir string) bool {
 	return has(fsys, dir, MetaFile) && (HasChart(fsys, dir) || has(fsys, dir, HooksDir) || has(fsys, dir, EnabledFile))
 }
 
-// HasChart says whether a module has a chart. Chart.yaml may be missing.
+// HasChart reports whether a module has a chart. Chart.yaml may be missing.
 func HasChart(fsys fs.FS, dir string) bool {
 	return has(fsys, dir, MetaFile) && (has(fsys, dir, ChartFile) || has(fsys, dir, TemplatesDir))
 }

@@ -58,7 +58,7 @@ func kurlProvides(name string) []string {
 
 // Order returns the names of addons in install order. Everything in requires or after comes first. Otherwise kURL's order
 // decides, then the name, so the result does not depend on the order of addons. An add-on without a declaration comes after
-// all that precede it in kURL's order, unless those declare that they need it. An add-on that kURL does not know comes
+// all add-ons that precede it in kURL's order, unless those declare that they need it. An add-on that kURL does not know comes
 // last.
 //
 // The error names every missing requirement, or a cycle.
@@ -70,7 +70,7 @@ func Order(addons []Meta) ([]string, error) {
 	return g.sorted(), nil
 }
 
-// Needed returns the names of the add-ons that another add-on requires or comes after. Its errors are those of Order.
+// Needed returns the names of the add-ons that another add-on requires or comes after. It fails as Order does.
 func Needed(addons []Meta) (map[string]bool, error) {
 	g, err := newGraph(addons)
 	if err != nil {

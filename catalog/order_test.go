@@ -79,7 +79,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestNeededIsWhatOthersComeAfter(t *testing.T) {
+func TestNeededListsDependencies(t *testing.T) {
 	needed, err := catalog.Needed(append(undeclared("calico", "rook"),
 		declared("disk", nil, nil, []string{"volumes"}), declared("cache", nil, nil, nil), declared("app", []string{"volumes"}, []string{"cache", "absent"}, nil)))
 	if want := map[string]bool{"disk": true, "cache": true, "calico": true}; err != nil || !maps.Equal(needed, want) {

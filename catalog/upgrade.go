@@ -140,7 +140,7 @@ func (u *upgrade) add(key, why string, options spec.Options, pos diag.Pos) {
 	u.change(pos, key+".version", "", a.Version, why)
 }
 
-// distribution makes a Kubernetes of kubeadm out of every other one.
+// distribution replaces other distributions of Kubernetes by that of kubeadm.
 func (u *upgrade) distribution() {
 	for _, key := range []string{"k3s", "rke2"} {
 		if u.at(key) < 0 {
@@ -170,7 +170,7 @@ func (u *upgrade) plainVersion() {
 	}
 }
 
-// runtime makes sure that there is a container runtime. kURL takes Docker if none is named.
+// runtime adds a container runtime if the Installer names none. kURL takes Docker then.
 func (u *upgrade) runtime() {
 	at := u.at("docker")
 	var pos diag.Pos
@@ -226,7 +226,7 @@ func networkOf(options spec.Options) spec.Options {
 	return own
 }
 
-// raise gives an add-on a version that works and exists.
+// raise sets an add-on to a version that works and exists.
 func (u *upgrade) raise(key string) {
 	at := u.at(key)
 	if at < 0 {

@@ -64,7 +64,7 @@ func canonicalSpec(t *testing.T, body string) string {
 	return string(text)
 }
 
-func TestUpgradeWritesTheNearestInstallerThatWorks(t *testing.T) {
+func TestUpgradeWritesNearestWorkingInstaller(t *testing.T) {
 	const base = "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n"
 	for name, row := range map[string]struct {
 		old, want string
@@ -114,7 +114,7 @@ func TestUpgradeWritesTheNearestInstallerThatWorks(t *testing.T) {
 	}
 }
 
-func TestUpgradeTakesVersionsThatTheStoreHas(t *testing.T) {
+func TestUpgradeTakesVersionsOfStore(t *testing.T) {
 	store := map[string][]string{"kubernetes": {"1.36.3", "1.35.4", "1.30.2", "1.37.0-rc.1"}, "containerd": {"2.2.9", "2.2.1", "2.4.2"}, "flannel": {"0.28.10"},
 		"minio": {"2025-10-15T17-29-55Z", "2023-01-01T00-00-00Z"}, "rook": {"1.5.9"}, "registry": {"2.8.1"}}
 	stored := func(name string) ([]string, error) { return slices.Clone(store[name]), nil }
@@ -140,7 +140,7 @@ func TestUpgradeTakesVersionsThatTheStoreHas(t *testing.T) {
 }
 
 // The catalogue that ships has the versions that Upgrade names.
-func TestShippedVersionsAreInTheCatalogue(t *testing.T) {
+func TestShippedVersionsAreInCatalogue(t *testing.T) {
 	for _, name := range []string{"kubernetes", "containerd", "flannel", "metrics-server", "local-path-provisioner", "operator"} {
 		manifests, err := filepath.Glob(filepath.Join("../addons", name, "*", "Manifest"))
 		if err != nil {

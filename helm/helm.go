@@ -16,7 +16,7 @@ type Renderer interface {
 	Render(ctx context.Context, archive []byte, r Release) (Rendered, error)
 }
 
-// Release is what a chart is rendered for.
+// Release names the release that a chart is rendered for.
 type Release struct {
 	Name      string
 	Namespace string
@@ -27,8 +27,8 @@ type Release struct {
 type Rendered struct {
 	Name       string // of the chart, as its Chart.yaml has it
 	Version    string // of the chart
-	AppVersion string // of what the chart installs; may be empty
-	// Objects are what is applied, in this order: CustomResourceDefinitions, the namespace, hooks that run before an
+	AppVersion string // of the program that the chart installs; may be empty
+	// Objects are applied in this order: CustomResourceDefinitions, the namespace, hooks that run before an
 	// installation, the chart's other objects, hooks that run after it.
 	Objects []Object
 	// Skipped are the hooks that no installation runs, such as tests.
@@ -66,7 +66,7 @@ func (r Rendered) Document() []byte {
 	return b.Bytes()
 }
 
-// RandomError says that a chart gives other objects each time that it is rendered.
+// RandomError reports a chart whose objects differ each time it is rendered.
 type RandomError struct {
 	Object Object // the first that differs
 }
@@ -75,7 +75,7 @@ func (e *RandomError) Error() string {
 	return fmt.Sprintf("%s of %s is another one each time that the chart is rendered: its template makes random values", e.Object, e.Object.Template)
 }
 
-// ValuesError says that the values which were given are no YAML mapping.
+// ValuesError reports that the given values are not a YAML mapping.
 type ValuesError struct {
 	Line int // 0 when it is not known
 	Err  error

@@ -49,7 +49,7 @@ func ModuleKey(name string) string {
 	return out.String()
 }
 
-// InModuleChart says whether a file of a module, by its path below the module, is part of the module's chart. The others belong
+// InModuleChart reports whether a file of a module, by its path below the module, is part of the module's chart. The others belong
 // to the operator, or, if the module is an add-on of Sealift, to that.
 func InModuleChart(name string, addOn bool) bool {
 	first, rest, _ := strings.Cut(name, "/")

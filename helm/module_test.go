@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-func TestPartsOfAModuleThatAreItsChart(t *testing.T) {
+func TestModuleFilesThatBelongToItsChart(t *testing.T) {
 	for name, c := range map[string]struct{ module, addOn bool }{
 		"Chart.yaml": {true, true}, "templates/x.yaml": {true, true}, "charts/a/templates/hooks/x": {true, true}, "values.yaml": {true, true}, "files/Manifest": {true, true},
 		"hooks/h.sh": {false, false}, "openapi/values.yaml": {false, false}, "crds/x.yaml": {false, false}, "enabled": {false, false},

@@ -18,7 +18,7 @@ var yamlLine = regexp.MustCompile(`line (\d+)`)
 // ReadValues reads values as Helm does: YAML documents, and later ones win. An error is a *ValuesError.
 func ReadValues(data []byte) (map[string]any, error) {
 	values := make(map[string]any)
-	// the reader may lose a last line without its end
+	// the reader may lose a last line without a line break
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(append(bytes.Clone(data), '\n'))))
 	for {
 		document, err := documents.Read()
@@ -40,7 +40,7 @@ func ReadValues(data []byte) (map[string]any, error) {
 	}
 }
 
-// MergeValues returns the values of both. Maps are merged; for all else, those of over win.
+// MergeValues returns the values of both. Maps are merged; otherwise over wins.
 func MergeValues(under, over map[string]any) map[string]any {
 	merged := make(map[string]any, len(under)+len(over))
 	for key, value := range under {
@@ -56,7 +56,7 @@ func MergeValues(under, over map[string]any) map[string]any {
 	return merged
 }
 
-// SameValues says whether two values that were read are the same, so that no upgrade is needed. Order and comments do
+// SameValues reports whether two values that were read are the same, so that no upgrade is needed. Order and comments do
 // not count; 1 and "1" differ. No values and an empty map are the same.
 func SameValues(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)

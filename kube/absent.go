@@ -21,7 +21,7 @@ const (
 	prepareTime = 5 * time.Second // the end of lists that nobody waits for
 )
 
-// Survey finds out which objects a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
+// Survey finds the objects that a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
 // its answers are as old as the first question about the kind. If it may not list a kind in all namespaces, it lists it once in each
 // namespace that it is asked for.
 type Survey struct {
@@ -31,10 +31,10 @@ type Survey struct {
 	turn sync.Mutex // one question at a time, so that nothing is listed twice
 
 	mu     sync.Mutex
-	listed map[area]map[Ref]bool // nil for what may not be listed
+	listed map[area]map[Ref]bool // nil if listing is forbidden
 }
 
-// area is what one list covers: a kind in a namespace, or in all if that is "".
+// area is the scope of one list: a kind in a namespace, or in all if that is "".
 type area struct {
 	kind      schema.GroupKind
 	namespace string
@@ -90,7 +90,7 @@ func (s *Survey) Prepare(ctx context.Context, namespace string, refs []Ref) {
 			return nil
 		})
 	}
-	_ = several.Wait() // Absent meets the same error, and tells it
+	_ = several.Wait() // Absent meets the same error, and returns it
 }
 
 // place returns an object with the namespace that its kind gives it, and its kind, or nil if the cluster does not serve that.

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-func TestASurveyFindsAbsentObjects(t *testing.T) {
+func TestSurveyFindsAbsentObjects(t *testing.T) {
 	c := newCluster(t)
 	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NS, name: labelled, labels: {by: us}}\n")
 	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NS, name: bare}\n")
@@ -57,8 +57,8 @@ metadata: {name: labelled, namespace: default}
 	}
 }
 
-// TestASurveyListsWhereItMay has a user with rights in one namespace. It lists a kind there, once, and asks for no single object.
-func TestASurveyListsWhereItMay(t *testing.T) {
+// TestSurveyListsPermittedNamespaces has a user with rights in one namespace. It lists a kind there, once, and asks for no single object.
+func TestSurveyListsPermittedNamespaces(t *testing.T) {
 	c := newCluster(t)
 	var refs []kube.Ref
 	for n := range 5 {

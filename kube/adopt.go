@@ -51,7 +51,7 @@ func (e *Engine) AdoptNamed(ctx context.Context, from, to string) error {
 	return e.Adopt(ctx, source, target)
 }
 
-// adoptOnce moves what the set has now. It is done when there was nothing left to move.
+// adoptOnce moves the present members. It reports whether nothing was left to move.
 func (e *Engine) adoptOnce(ctx context.Context, from, to Set) (done bool, err error) {
 	run := e.newRun(from, nil, ApplyOptions{})
 	if err := run.readMembers(ctx); err != nil || run.now.version == "" {
@@ -85,7 +85,7 @@ func (e *Engine) adoptOnce(ctx context.Context, from, to Set) (done bool, err er
 	return false, group.Wait()
 }
 
-// movable says whether an object is a member because somebody applied it as one. A controller that copies labels, as that
+// movable reports whether somebody applied an object as a member. A controller that copies labels, as that
 // of Endpoints does, copies the new one soon.
 func (e *Engine) movable(meta *metav1.PartialObjectMetadata) bool {
 	if metav1.GetControllerOfNoCopy(meta) != nil {
@@ -129,7 +129,7 @@ func (e *Engine) adoptMember(ctx context.Context, m *member, from, to Set) error
 	if gone == nil {
 		m.meta = live
 	}
-	return err // a conflict, which is tried again
+	return err // a conflict is retried
 }
 
 // dropEmpty removes the record of a set unless somebody has written it since it was read.

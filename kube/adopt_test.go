@@ -65,7 +65,7 @@ func (c *cluster) holders(sets ...kube.Set) []int {
 	return counts
 }
 
-func TestAdoptMovesASetThereAndBack(t *testing.T) {
+func TestAdoptMovesSetAndBack(t *testing.T) {
 	c := newCluster(t)
 	docs := append(manyConfigMaps("m", 12), webDeployment, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: NS}")
 	c.apply(kube.ApplyOptions{}, docs...)
@@ -123,7 +123,7 @@ func TestAdoptMovesASetThereAndBack(t *testing.T) {
 
 // The line goes dead at one write after the other: at every moment each object is in one of the two sets, and the same call
 // finishes the work.
-func TestAdoptIsFinishedByTheNextAfterAnyWrite(t *testing.T) {
+func TestInterruptedAdoptIsFinishedByNextRun(t *testing.T) {
 	c := newCluster(t)
 	docs := manyConfigMaps("m", 6)
 	theirs := kube.Set{Name: "addon-" + c.set.Name, Namespace: "kube-system"}
@@ -175,7 +175,7 @@ func TestAdoptIsFinishedByTheNextAfterAnyWrite(t *testing.T) {
 	}
 }
 
-func TestAdoptLeavesStrangersAlone(t *testing.T) {
+func TestAdoptLeavesForeignObjectsAlone(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("ours", "1"))
 	theirs := kube.Set{Name: "theirs-" + c.set.Name}

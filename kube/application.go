@@ -22,10 +22,10 @@ type application struct {
 	as         string // the field manager to apply under
 	labels     map[string]string
 	sharedWith string // the set that the object is a member of, when it is not this one
-	leftTo     string // the set that keeps the object, when this one gives way
+	leftTo     string // the set that keeps the object, if this one yields
 	looked     bool
 	absent     bool // the object was not there when first looked for
-	lost       bool // what became of an attempt to create it is not known
+	lost       bool // it is unknown whether an attempt to create it succeeded
 	entry      Entry
 }
 
@@ -72,7 +72,7 @@ func (a *application) try(ctx context.Context) error {
 	}
 	applied, err := a.patch(ctx, res, body)
 	if live == nil && apierrors.IsConflict(err) {
-		a.absent = false // somebody else was quicker
+		a.absent = false // somebody else created it first
 	}
 	if err != nil && a.options.Recreate && immutable(err) && live != nil && !protected(a.ref.groupKind()) {
 		if applied, err = a.recreate(ctx, res, live, body); err == nil {
@@ -100,7 +100,7 @@ func placeOf(obj *unstructured.Unstructured, res resource) string {
 	return obj.GetNamespace()
 }
 
-// look finds the object in the cluster, or gives nil: at first among the members, which were all read with a few
+// look finds the object in the cluster, or returns nil: at first among the members, which were all read with a few
 // requests. What the first look finds decides between created and configured, for a later one may find what a try made
 // whose answer was lost.
 func (a *application) look(ctx context.Context, res resource) (*metav1.PartialObjectMetadata, error) {
@@ -122,7 +122,7 @@ func (a *application) look(ctx context.Context, res resource) (*metav1.PartialOb
 // that the object does not exist, so that nobody's is touched who made it a moment ago.
 const nowhere = "1"
 
-// create applies an object that is no member without looking for it first: mostly it is new. When it exists, or when
+// create applies an object that is not a member, without a get first: mostly it is new. When it exists, or when
 // anything else is wrong, the long way tells more. One that exists makes others likely, and the server tries hard to
 // apply in vain, so that hope ends for the run.
 func (a *application) create(ctx context.Context, res resource) (created bool, err error) {
@@ -151,7 +151,7 @@ func (a *application) create(ctx context.Context, res resource) (created bool, e
 	return false, nil
 }
 
-// body is what to send for the object, bound to a resourceVersion or to none.
+// body returns the patch for the object, bound to a resourceVersion or to none.
 func (a *application) body(version string) ([]byte, error) {
 	object, err := desired(a.obj, a.ref.Namespace, a.labels)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 const DefaultApplyTimeout = 2 * time.Minute
 
 // ApplyOptions says how far Apply and Diff may go. The zero value takes no field from a foreign manager, deletes only
-// what the set no longer contains and what can be made again, and ends after DefaultApplyTimeout.
+// objects that left the set if they can be recreated, and ends after DefaultApplyTimeout.
 type ApplyOptions struct {
 	// Force takes fields over from whichever manager holds them.
 	Force bool
@@ -26,18 +26,18 @@ type ApplyOptions struct {
 	Recreate bool
 	// CreateOnly leaves objects alone that exist already. They do not become members.
 	CreateOnly bool
-	// NoPrune keeps what the set no longer contains; it stays in the record of the set.
+	// NoPrune keeps objects that left the set; they stay in its record.
 	NoPrune bool
 	// PruneProtected prunes Namespaces, CustomResourceDefinitions and PersistentVolumeClaims too.
 	PruneProtected bool
 	// PruneShared prunes objects that other field managers apply too. Namespaces that others apply stay.
 	PruneShared bool
-	// FailFast fails an object at once that waits for what another set may bring (Awaits), for callers that come back.
+	// FailFast fails an object at once if it waits for another set (Awaits), for callers that retry.
 	FailFast bool
 	// Contest decides about an object that another set of the same manager holds; nil refuses it. It may be called by
 	// several goroutines at once.
 	Contest func(object Ref, holder Set) Verdict
-	// Spare says why an object that left the set stays a member, or nothing where it goes; nil spares none.
+	// Spare returns why an object that left the set stays a member, or "" to prune it; nil spares none.
 	Spare func(object Ref) string
 	// Timeout bounds the whole call, retries included.
 	Timeout time.Duration
@@ -45,7 +45,7 @@ type ApplyOptions struct {
 	Progress func(Entry)
 }
 
-// Verdict is what becomes of an object that two sets want.
+// Verdict decides about an object that two sets want.
 type Verdict int
 
 // The verdicts. Refuse fails the object, Take makes it a member of the set that applies it, Leave keeps it as it is.
@@ -59,7 +59,7 @@ const (
 //
 // An object that fails does not stop the others: the result has an entry for each, and the error joins the failures.
 // After a failure nothing is pruned. Objects that the cluster holds as given are not sent. Namespaced objects without a
-// namespace go to "default", as kubectl does. What a starting or busy control plane answers is tried again until the
+// namespace go to "default", as kubectl does. Errors of a starting or busy control plane are retried until the
 // bound, and so is a kind that a definition in objs is about to bring. An object that belongs to another set fails; a
 // Namespace may be shared by several sets, and then belongs to the first.
 //
@@ -110,10 +110,10 @@ type applyRun struct {
 
 	now      record                             // the parent as this run has written it
 	members  map[Ref]*member                    // what carried the set's label when the run began, by identity
-	wanted   map[Ref]*unstructured.Unstructured // what is to be applied, by identity
+	wanted   map[Ref]*unstructured.Unstructured // the objects to apply, by identity
 	versions map[schema.GroupKind]string        // of the kinds in wanted
 
-	occupied atomic.Bool // an object that is no member was there already
+	occupied atomic.Bool // an object that is not a member existed before
 	mu       sync.Mutex  // serialises Progress
 }
 
@@ -146,7 +146,7 @@ func (e *Engine) startRun(ctx context.Context, set Set, objs []*unstructured.Uns
 	return run, run.listMembers(ctx, before)
 }
 
-// survey notes what the objects are and where they go, and returns it as a record.
+// survey finds the kinds and namespaces of the objects, and returns them as a record.
 func (r *applyRun) survey(ctx context.Context) record {
 	r.wanted = make(map[Ref]*unstructured.Unstructured, len(r.objs))
 	r.versions = map[schema.GroupKind]string{}

@@ -38,7 +38,7 @@ spec:
   template:
     spec: {restartPolicy: Never, containers: [{name: c, image: example.com/migrate:1}]}`
 
-func TestApplySaysWhatItDid(t *testing.T) {
+func TestApplyReportsActions(t *testing.T) {
 	c := newCluster(t)
 	steps := []struct {
 		name string
@@ -59,7 +59,7 @@ func TestApplySaysWhatItDid(t *testing.T) {
 	}
 }
 
-func TestApplyAnUnchangedSetWritesNothing(t *testing.T) {
+func TestApplyUnchangedSetWritesNothing(t *testing.T) {
 	c := newCluster(t)
 	docs := []string{configMapOf("a", "1"), "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: NS}"}
 	c.apply(kube.ApplyOptions{}, docs...)
@@ -77,7 +77,7 @@ func TestApplyAnUnchangedSetWritesNothing(t *testing.T) {
 	}
 }
 
-func TestApplyIgnoresAStatusThatMoves(t *testing.T) {
+func TestApplyIgnoresChangingStatus(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, webDeployment)
 	c.update("apps/v1/deployments", "web", "kube-controller-manager", setField(int64(1), "status", "replicas"), "status")
@@ -86,7 +86,7 @@ func TestApplyIgnoresAStatusThatMoves(t *testing.T) {
 	}
 }
 
-func TestApplyRecordsTheSetAsKEP3659Says(t *testing.T) {
+func TestApplyRecordsSetAsKEP3659Says(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), webDeployment)
 	parent, err := c.resource("v1/secrets", kube.DefaultNamespace).Get(t.Context(), c.set.Name, metav1.GetOptions{})
@@ -119,7 +119,7 @@ spec:
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}`
 
-func TestApplyBringsKindsNamespacesAndTheirObjectsInOneGo(t *testing.T) {
+func TestApplyHandlesKindsNamespacesAndObjectsTogether(t *testing.T) {
 	c := newCluster(t)
 	docs := []string{ // on purpose in the wrong order
 		"apiVersion: NS.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: NS-new}",
@@ -149,7 +149,7 @@ func TestApplyBringsKindsNamespacesAndTheirObjectsInOneGo(t *testing.T) {
 	}
 }
 
-func TestApplyNamesTheFieldAndTheManagerOfAConflict(t *testing.T) {
+func TestApplyNamesFieldAndManagerOfConflict(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, webDeployment)
 	c.update("apps/v1/deployments", "web", "autoscaler", setField(int64(5), "spec", "replicas"))
@@ -174,7 +174,7 @@ func TestApplyNamesTheFieldAndTheManagerOfAConflict(t *testing.T) {
 	}
 }
 
-func TestApplyTakesOverWhatKubectlEditSetAndAdded(t *testing.T) {
+func TestApplyTakesOverFieldsOfKubectlEdit(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"))
 	c.update("v1/configmaps", "a", "kubectl-edit", func(content map[string]any) {
@@ -189,7 +189,7 @@ func TestApplyTakesOverWhatKubectlEditSetAndAdded(t *testing.T) {
 	}
 }
 
-func TestApplyTakesOverWhatClientSideApplyMade(t *testing.T) {
+func TestApplyTakesOverClientSideApply(t *testing.T) {
 	c := newCluster(t)
 	obj := c.objects(configMapOf("a", "old"))[0]
 	obj.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}"})
@@ -206,7 +206,7 @@ func TestApplyTakesOverWhatClientSideApplyMade(t *testing.T) {
 	}
 }
 
-func TestApplyKeepsWhatOthersAddElsewhere(t *testing.T) {
+func TestApplyKeepsFieldsOfOthers(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"))
 	c.update("v1/configmaps", "a", "controller", setField("theirs", "data", "more"))
@@ -233,7 +233,7 @@ func TestApplyLeavesObjectsOfAnotherSetAlone(t *testing.T) {
 	}
 }
 
-func TestSetsMayShareANamespace(t *testing.T) {
+func TestSetsMayShareNamespace(t *testing.T) {
 	c := newCluster(t)
 	namespace := func(label string) string {
 		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: NS-shared, labels: {" + label + ": 'yes'}}"
@@ -262,7 +262,7 @@ func TestSetsMayShareANamespace(t *testing.T) {
 	}
 }
 
-func TestApplyReportsEveryFailureAndPrunesNothingThen(t *testing.T) {
+func TestFailedApplyReportsAllFailuresAndPrunesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("old", "1"))
 	bad := "apiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: NS}\nspec: {ports: [{port: 99999}]}"
@@ -305,7 +305,7 @@ func TestApplyRecreatesOnlyWhenTold(t *testing.T) {
 	}
 }
 
-func TestApplyRefusesObjectsThatCannotBeNamedBeforeItChangesAnything(t *testing.T) {
+func TestApplyRefusesUnnamedObjectsBeforeFirstChange(t *testing.T) {
 	c := newCluster(t)
 	_, err := c.Apply(t.Context(), c.set, c.objects(configMapOf("a", "1"), configMapOf("a", "2")), kube.ApplyOptions{})
 	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+c.ns+"/a is given twice") {
@@ -316,7 +316,7 @@ func TestApplyRefusesObjectsThatCannotBeNamedBeforeItChangesAnything(t *testing.
 	}
 }
 
-func TestApplyRefusesTheRecordOfAnotherTool(t *testing.T) {
+func TestApplyRefusesRecordOfAnotherTool(t *testing.T) {
 	c := newCluster(t)
 	set := kube.Set{Name: "theirs", Namespace: c.ns}
 	c.create("apiVersion: v1\nkind: Secret\nmetadata: {name: theirs, namespace: NS, labels: {applyset.kubernetes.io/id: " + set.ID() +
@@ -330,7 +330,7 @@ func TestApplyRefusesTheRecordOfAnotherTool(t *testing.T) {
 	}
 }
 
-func TestApplyDoesNotWaitForTheKindOfADefinitionThatFailed(t *testing.T) {
+func TestApplyDoesNotWaitForKindOfDefinitionThatFailed(t *testing.T) {
 	c := newCluster(t)
 	definition := strings.Replace(widgetDefinition, "storage: true", "storage: false", 1)
 	widget := "apiVersion: NS.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: NS}"
@@ -340,7 +340,7 @@ func TestApplyDoesNotWaitForTheKindOfADefinitionThatFailed(t *testing.T) {
 	}
 }
 
-func TestApplyOfAKindNobodyServesEndsWithTheBound(t *testing.T) {
+func TestApplyOfUnservedKindTimesOut(t *testing.T) {
 	c := newCluster(t)
 	_, err := c.Apply(t.Context(), c.set, c.objects("apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}"), kube.ApplyOptions{Timeout: time.Second})
 	if err == nil || !strings.Contains(err.Error(), `does not serve kind Nothing in "example.com/v1"`) {
@@ -349,7 +349,7 @@ func TestApplyOfAKindNobodyServesEndsWithTheBound(t *testing.T) {
 }
 
 // A listener that accepts and answers nothing is a control plane whose API server has not come up behind its port.
-func TestApplyEndsAtOnceWhenTheCallerCancels(t *testing.T) {
+func TestApplyEndsAtOnceWhenCallerCancels(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestApplyEndsAtOnceWhenTheCallerCancels(t *testing.T) {
 	}
 }
 
-func TestApplyReleasesWhatAnotherToolAppliesToo(t *testing.T) {
+func TestApplyReleasesSharedObjects(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), configMapOf("b", "1"))
 	force := true

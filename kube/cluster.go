@@ -76,7 +76,7 @@ func (c *Cluster) Config() (*rest.Config, *http.Client) { return rest.CopyConfig
 // are its watches.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.full }
 
-// Objects reads, watches and writes the objects of the kind and namespace of ref. meta.IsNoMatchError tells the error of a
+// Objects reads, watches and writes the objects of the kind and namespace of ref. meta.IsNoMatchError recognizes the error of a
 // cluster that does not serve the kind.
 func (c *Cluster) Objects(ctx context.Context, ref Ref) (dynamic.ResourceInterface, error) {
 	r, err := c.kinds.find(ctx, ref.gvk())

@@ -52,8 +52,8 @@ func TestClusterReadsPatchesAndWritesStatus(t *testing.T) {
 	}
 }
 
-// TestAWatchOutlastsTheTimeout: requests end after the timeout of the configuration; a watch does not.
-func TestAWatchOutlastsTheTimeout(t *testing.T) {
+// TestWatchOutlastsTimeout: requests end after the timeout of the configuration; a watch does not.
+func TestWatchOutlastsTimeout(t *testing.T) {
 	c := newCluster(t)
 	cfg := configFor(t)
 	cfg.Timeout = time.Second
@@ -89,7 +89,7 @@ func TestAWatchOutlastsTheTimeout(t *testing.T) {
 	}
 }
 
-func TestAKindThatIsNotServedIsTold(t *testing.T) {
+func TestUnservedKindIsReported(t *testing.T) {
 	c := newCluster(t)
 	for _, ref := range []kube.Ref{{Group: "example.org", Version: "v1", Kind: "Nothing"}, {Version: "v1", Kind: "Nothing"}} {
 		_, err := c.Objects(t.Context(), ref)
@@ -102,7 +102,7 @@ func TestAKindThatIsNotServedIsTold(t *testing.T) {
 	}
 }
 
-func TestVersionIsTheServers(t *testing.T) {
+func TestVersionComesFromServer(t *testing.T) {
 	c := newCluster(t)
 	if version, err := c.Version(t.Context()); err != nil || version != controlplane.DefaultVersion {
 		t.Errorf("version %q, %v", version, err)
@@ -116,7 +116,7 @@ func TestVersionIsTheServers(t *testing.T) {
 	}
 }
 
-func TestRetryEndsWithAnErrorThatStays(t *testing.T) {
+func TestRetryReturnsPermanentError(t *testing.T) {
 	tries, want := 0, errors.New("no")
 	err := connect(t, &rest.Config{Host: "http://127.0.0.1:1"}).Retry(t.Context(), kube.Ref{Kind: "x"}, func(ctx context.Context) error {
 		if tries++; tries == 1 {
@@ -129,7 +129,7 @@ func TestRetryEndsWithAnErrorThatStays(t *testing.T) {
 	}
 }
 
-func TestAKindIsFoundByAnyOfItsNames(t *testing.T) {
+func TestKindIsFoundByAnyOfItsNames(t *testing.T) {
 	cluster := connect(t, configFor(t))
 	for _, c := range []struct{ apiVersion, name, want string }{
 		{"v1", "ConfigMap", "/v1 ConfigMap"}, {"", "configmaps", "/v1 ConfigMap"}, {"", "cm", "/v1 ConfigMap"}, {"", "CONFIGMAP", "/v1 ConfigMap"},

@@ -31,7 +31,7 @@ type DeleteOptions struct {
 
 // Delete removes the members of a set in the opposite order of Apply, each stage after the one before is gone, so that
 // what serves a custom resource is still there to finalize it. The record of the set goes last, and only when no member
-// is left: after a failure the next call finds them again. A set that does not exist is no error.
+// is left: after a failure the next call finds them again. A missing set is not an error.
 func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {
@@ -65,7 +65,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 	return result, nil
 }
 
-// awaitGone waits for what prune deleted to vanish and turns what does not into failures.
+// awaitGone waits until the objects that prune deleted are gone. Those that stay become failures.
 func (r *applyRun) awaitGone(ctx context.Context, leavers []*member, entries []Entry) {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
@@ -85,7 +85,7 @@ func (r *applyRun) awaitGone(ctx context.Context, leavers []*member, entries []E
 	_ = group.Wait() // failures are in the entries
 }
 
-// gone is nil when the object that was seen is no more, and wraps errStillThere while it is.
+// gone returns nil once the object is deleted, and an error that wraps errStillThere before.
 func (e *Engine) gone(ctx context.Context, res resource, ref Ref, seen *metav1.PartialObjectMetadata) error {
 	now, err := e.metaFor(res, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {

@@ -29,7 +29,7 @@ type Change struct {
 // hidden stands for a value that is nobody's to see.
 const hidden = "(hidden)"
 
-// Diff says what Apply would do, and changes nothing. The API server works the answer out by a dry run, with defaults
+// Diff returns what Apply would do, and changes nothing. The API server works the answer out by a dry run, with defaults
 // and admission, except for objects whose kind or namespace comes with the set: those count as created. Fields that
 // Apply removes because it takes them over from their manager are not among the changes.
 func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstructured, o ApplyOptions) (Result, error) {

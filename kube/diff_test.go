@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-func TestDiffSaysWhatApplyWouldDoAndDoesNothing(t *testing.T) {
+func TestDiffPredictsApplyAndChangesNothing(t *testing.T) {
 	c := newCluster(t)
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: NS}\nstringData: {password: PASS}"
 	c.apply(kube.ApplyOptions{}, configMapOf("same", "1"), configMapOf("leaves", "1"), webDeployment, strings.Replace(secret, "PASS", "old-secret", 1))

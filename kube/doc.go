@@ -9,7 +9,7 @@
 //	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it goes away again
 //	err = engine.Adopt(ctx, from, to)                              // or another set gets it, object by object, in place
 //
-// Objects are applied server-side under one field manager, in stages: what others need to exist first. A set is an
+// Objects are applied server-side under one field manager, in stages: objects that others need come first. A set is an
 // ApplySet as KEP-3659 defines it, so that kubectl and other tools can read who owns what. The engine never touches an
 // object that belongs to another set, never takes a field from a manager it was not told to take over, and never prunes
 // a Namespace, a CustomResourceDefinition or a PersistentVolumeClaim unless told.

@@ -15,7 +15,7 @@ func defaultTakeOver() []string {
 	return []string{clientSideApply, "kubectl-edit", "kops"}
 }
 
-// Options says how an Engine works. The zero value is what the installer uses.
+// Options configure an Engine. The installer uses the zero value.
 type Options struct {
 	// Manager is the field manager to apply under, for records that another tool shall find as it would have written them.
 	// Empty is the constant Manager.

@@ -24,7 +24,7 @@ var (
 )
 
 // explain looks behind an object that is not ready for the reason that a person needs: what its pods wait for, or what
-// a controller complained of last. It gives "" when nothing is known or nobody answers.
+// a controller complained of last. It returns "" if nothing is known or nobody answers.
 func (e *Engine) explain(ctx context.Context, obj *unstructured.Unstructured) string {
 	if RefOf(obj).groupKind() == podKind {
 		return e.explainPod(ctx, obj)
@@ -66,7 +66,7 @@ func (e *Engine) explainPods(ctx context.Context, workload *unstructured.Unstruc
 	return ""
 }
 
-// explainPod adds what the node says to what the pod says: why a sandbox or a volume is not made is in events alone.
+// explainPod adds the events of the pod to its status: only events say why a sandbox or a volume cannot be created.
 func (e *Engine) explainPod(ctx context.Context, pod *unstructured.Unstructured) string {
 	problem := health.Pod(pod)
 	if problem == health.Creating {
@@ -77,7 +77,7 @@ func (e *Engine) explainPod(ctx context.Context, pod *unstructured.Unstructured)
 	return problem
 }
 
-// lastWarning gives the newest Warning event about an object.
+// lastWarning returns the newest Warning event about an object.
 func (e *Engine) lastWarning(ctx context.Context, obj *unstructured.Unstructured) string {
 	namespace := obj.GetNamespace()
 	if namespace == "" {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// takeFields gives the engine the fields of the managers that it takes over, so that the apply that follows replaces and removes
+// takeFields makes the engine the manager of the fields that it takes over, so that the apply that follows replaces and removes
 // them. Forcing alone would replace fields, and would keep their additions for ever. It returns the metadata afterwards.
 func (a *application) takeFields(ctx context.Context, res resource, live *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	fields, changed, err := mergeManagers(live.ManagedFields, a.manager, a.takeOver)
@@ -35,7 +35,7 @@ func (a *application) takeFields(ctx context.Context, res resource, live *metav1
 	if err != nil {
 		return nil, fmt.Errorf("take over its fields: %w", err)
 	}
-	// What counts as changed is the object, not who owns it: only what the apply does shall make it "configured".
+	// A change of ownership alone does not count: only the apply makes the object "configured".
 	return taken, nil
 }
 
@@ -94,7 +94,7 @@ func Owned(o metav1.Object, manager string) (*fieldpath.Set, error) {
 	return all, nil
 }
 
-// conflictIn reads the fields and their managers out of a server's refusal, or gives nil when err is none.
+// conflictIn reads the fields and their managers out of a server's refusal, or returns nil if err is not one.
 func conflictIn(err error) *ConflictError {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -112,7 +112,7 @@ func conflictIn(err error) *ConflictError {
 	return &ConflictError{Conflicts: conflicts}
 }
 
-// managerIn reads the manager out of `conflict with "NAME" using apps/v1`, the only place where a server tells it.
+// managerIn reads the manager out of `conflict with "NAME" using apps/v1`, the only place where a server names it.
 func managerIn(message string) string {
 	if _, rest, ok := strings.Cut(message, `"`); ok {
 		if name, _, ok := strings.Cut(rest, `"`); ok {
@@ -132,13 +132,13 @@ func immutable(err error) bool {
 		strings.Contains(text, "may not be changed") || strings.Contains(text, "pod updates may not change")
 }
 
-// notFoundIsNamespace tells a missing namespace from a missing kind: both are 404.
+// notFoundIsNamespace distinguishes a missing namespace from a missing kind: both are 404.
 func notFoundIsNamespace(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// onlyStatusMoved says whether two states of an object differ in nothing that an apply could have changed. Without a
+// onlyStatusMoved reports whether two states of an object differ in nothing that an apply could have changed. Without a
 // generation it cannot be known, and then it says no.
 func onlyStatusMoved(before, after *metav1.PartialObjectMetadata) bool {
 	return before.Generation != 0 && before.Generation == after.Generation &&

@@ -52,7 +52,7 @@ func flaky(t *testing.T) *rest.Config {
 	})
 }
 
-func TestEngineOutlastsAControlPlaneThatComesUp(t *testing.T) {
+func TestEngineWaitsForStartingControlPlane(t *testing.T) {
 	c := newCluster(t)
 	engine := kube.New(connect(t, flaky(t)), kube.Options{})
 	objs := c.objects(configMapOf("a", "1"), configMapOf("b", "1"))
@@ -68,7 +68,7 @@ func TestEngineOutlastsAControlPlaneThatComesUp(t *testing.T) {
 	}
 }
 
-func TestApplyGivesUpWithWhatTheServerSaidLast(t *testing.T) {
+func TestApplyGivesUpWithLastServerError(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "still starting", http.StatusServiceUnavailable)
 	}))

@@ -9,7 +9,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// held says whether applying want to live would change nothing: the engine owns exactly the fields of want, and each has its
+// held reports whether applying want to live changes nothing: the engine owns exactly the fields of want, and each has its
 // value. Somebody who edits such a field takes it from the engine or changes its value, and both are seen. If equality cannot be
 // shown, held returns false, and the server is asked.
 func held(want, live *unstructured.Unstructured, manager string, takeOver map[string]bool) bool {
@@ -28,7 +28,7 @@ func held(want, live *unstructured.Unstructured, manager string, takeOver map[st
 	return holdsMap(fields, content, live.Object)
 }
 
-// ownedFields gives the fields of the engine's manager, or nil when it has none, has them in another version of the kind, or has
+// ownedFields returns the fields of the engine's manager, or nil when it has none, has them in another version of the kind, or has
 // others to take over first.
 func ownedFields(live *unstructured.Unstructured, manager string, takeOver map[string]bool) map[string]any {
 	entries, _, _ := unstructured.NestedFieldNoCopy(live.Object, "metadata", "managedFields")
@@ -119,13 +119,13 @@ func holdsList(fields map[string]any, want, live []any) bool {
 	}
 	for i := 1; i < len(places); i++ {
 		if places[i] <= places[i-1] {
-			return false // in another order, which may be all that was changed
+			return false // in another order, which may be the only change
 		}
 	}
 	return true
 }
 
-// findElement gives the place of the one element that a name such as v:"a" or k:{"name":"a"} stands for, or -1. In what
+// findElement returns the place of the one element that a name such as v:"a" or k:{"name":"a"} stands for, or -1. In what
 // somebody wrote, keys for which there are defaults may be missing.
 func findElement(name string, list []any, written bool) int {
 	kind, text, _ := strings.Cut(name, ":")

@@ -38,7 +38,7 @@ func newRecorder(t *testing.T) *recorder {
 	return rec
 }
 
-// take gives the requests of some methods since the last call.
+// take returns the requests of some methods since the last call.
 func (r *recorder) take(methods ...string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ spec:
 	}
 }
 
-func TestApplySendsNothingForWhatTheClusterHolds(t *testing.T) {
+func TestApplySendsNothingForUnchangedObjects(t *testing.T) {
 	c := newCluster(t)
 	engine := newRecorder(t)
 	objs := c.objects(everyShape()...)
@@ -119,7 +119,7 @@ func TestApplySendsNothingForWhatTheClusterHolds(t *testing.T) {
 }
 
 // Every leaf that was applied is changed, and taken away, by somebody else; each time the next apply has to see it.
-func TestApplySeesEveryChangeOfWhatItApplied(t *testing.T) {
+func TestApplyDetectsEveryDrift(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, widgetDefinition)
 	for _, doc := range everyShape() {
@@ -189,7 +189,7 @@ func collect(value any, path []any, out *[][]any) {
 	}
 }
 
-// spoil changes or removes one value as somebody else would, and says whether that made a difference to what obj says.
+// spoil changes or removes one value as somebody else would, and reports whether that made a difference to what obj says.
 func (c *cluster) spoil(gvr, name string, path []any, remove bool, obj *unstructured.Unstructured) bool {
 	c.t.Helper()
 	pointer := ""
@@ -210,12 +210,12 @@ func (c *cluster) spoil(gvr, name string, path []any, remove bool, obj *unstruct
 		return false
 	}
 	if within(obj.Object, spoilt.Object) == within(obj.Object, live.Object) {
-		return false // a default, or what is not ours
+		return false // a default, or a field of another manager
 	}
 	return true
 }
 
-// within says whether one value has all that another says.
+// within reports whether one value has all that another says.
 func within(said, live any) bool {
 	switch said := said.(type) {
 	case map[string]any:
@@ -274,7 +274,7 @@ func another(value any) any {
 	return "another"
 }
 
-func TestApplySeesThatItsOwnershipIsGone(t *testing.T) {
+func TestApplyDetectsLostOwnership(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"))
 	c.update("v1/configmaps", "a", "somebody", setField([]any{map[string]any{}}, "metadata", "managedFields"))

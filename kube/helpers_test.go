@@ -54,7 +54,7 @@ func configFor(t testing.TB) *rest.Config {
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
-// cluster is what a test sees of the control plane: an engine, and a client that plays everyone else.
+// cluster is a control plane for a test: an engine, and a client that plays everyone else.
 type cluster struct {
 	*kube.Engine
 	t      testing.TB
@@ -160,7 +160,7 @@ func (c *cluster) apply(o kube.ApplyOptions, docs ...string) kube.Result {
 	return result
 }
 
-// actions gives "Kind/name action" of each entry, which is what most tests compare.
+// actions returns "Kind/name action" of each entry. Most tests compare these.
 func actions(r kube.Result) []string {
 	var out []string
 	for _, entry := range r.Entries {

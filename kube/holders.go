@@ -35,7 +35,7 @@ func (e *Engine) Holders(ctx context.Context, objs []*unstructured.Unstructured)
 		res, err := e.kinds.find(ctx, kind.gvk())
 		var missing *noKindError
 		if errors.As(err, &missing) {
-			continue // nothing holds what the cluster does not serve
+			continue // objects of an unserved kind have no holder
 		}
 		var found []*member
 		if err == nil {

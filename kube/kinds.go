@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// noKindError says that the cluster does not serve a kind, or not yet.
+// noKindError reports that the cluster does not serve a kind, or not yet.
 type noKindError struct {
 	kind    schema.GroupKind
 	version string
@@ -67,7 +67,7 @@ func newKinds(cfg *rest.Config, client *http.Client) (*kinds, error) {
 	return &kinds{client: rc, known: map[schema.GroupVersionKind]resource{}, named: map[string]schema.GroupVersionKind{}}, nil
 }
 
-// find gives the resource of a kind in one version. The error is a *noKindError when the cluster answers without it.
+// find returns the resource of a kind in one version. The error is a *noKindError when the cluster answers without it.
 func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource, error) {
 	k.mu.Lock()
 	found, ok := k.known[gvk]
@@ -96,7 +96,7 @@ func (k *kinds) find(ctx context.Context, gvk schema.GroupVersionKind) (resource
 	return found, nil
 }
 
-// findAny gives the resource of a kind in the version that the cluster prefers, or in any other that has it.
+// findAny returns the resource of a kind in the version that the cluster prefers, or in any other that has it.
 func (k *kinds) findAny(ctx context.Context, gk schema.GroupKind) (resource, error) {
 	if gk.Group == "" {
 		return k.find(ctx, gk.WithVersion("v1"))
@@ -124,7 +124,7 @@ func (k *kinds) findAny(ctx context.Context, gk schema.GroupKind) (resource, err
 	return resource{}, &noKindError{kind: gk}
 }
 
-// forget drops what is known of a kind whose resource has answered 404: its definition was taken away.
+// forget drops a kind whose resource has answered 404: its definition was deleted.
 func (k *kinds) forget(gvk schema.GroupVersionKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,10 +19,10 @@ type Match struct {
 	LabelSelector, FieldSelector string
 }
 
-// selects says whether a Match narrows its kind down at all.
+// selects reports whether a Match narrows its kind down at all.
 func (m Match) selects() bool { return m.LabelSelector != "" || m.FieldSelector != "" }
 
-// MatchOptions says what PruneMatching leaves alone.
+// MatchOptions limits PruneMatching.
 type MatchOptions struct {
 	Keep []*unstructured.Unstructured // the objects of the set
 	Own  map[string]string            // labels that make an object the set's
@@ -31,10 +31,10 @@ type MatchOptions struct {
 	Spare  func(object Ref) string // as in ApplyOptions
 }
 
-// PruneMatching deletes the objects that match and are not among those to keep, for sets whose author says what shall go instead
-// of leaving it to the record of the set. It deletes what is of the set; what carries all its own labels; and, where a
+// PruneMatching deletes the matching objects that are not to be kept, for sets whose author selects the objects to prune instead
+// of leaving it to the record of the set. It deletes objects of the set, objects that carry all its own labels, and, where a
 // selector narrows the kind down, what the engine's manager has applied, or client-side kubectl apply if the engine takes
-// its fields over. An object of another set, of a Helm release, of another manager or of a person stays, and is told as
+// its fields over. An object of another set, of a Helm release, of another manager or of a person stays, and is reported as
 // Kept if a selector named it. Namespaces and the like are deleted if a Match names their kind. The error joins the failures; a kind that the cluster does not serve is one.
 func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o MatchOptions) (Result, error) {
 	set, err := set.withDefaults()
@@ -108,7 +108,7 @@ func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member
 	return found, err
 }
 
-// foreign says why an object is not the set's to prune, or nothing.
+// foreign returns why an object is not the set's to prune, or nothing.
 func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetadata, match Match, o MatchOptions) (string, error) {
 	if other := meta.Labels[labelPartOf]; other != "" {
 		if other == r.id {

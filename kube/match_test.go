@@ -25,7 +25,7 @@ func (c *cluster) applyAs(manager, doc string) {
 	}
 }
 
-func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
+func TestPruneMatchingTakesMembersOnly(t *testing.T) {
 	c := newCluster(t)
 	cfg := configFor(t)
 	engine := kube.New(connect(t, cfg), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
@@ -78,9 +78,9 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 	})
 }
 
-// TestPruneMatchingTakesWhatKopsLeft has objects from a cluster that kOps has run for long: kOps up to 1.21 called kubectl apply, and charts
+// TestPruneMatchingTakesLeftoversOfKops has objects from a cluster that kOps has run for long: kOps up to 1.21 called kubectl apply, and charts
 // set the label managed-by. What a person, a Helm release, a controller or another add-on owns stays.
-func TestPruneMatchingTakesWhatKopsLeft(t *testing.T) {
+func TestPruneMatchingTakesLeftoversOfKops(t *testing.T) {
 	c := newCluster(t)
 	cfg := configFor(t)
 	const managedBy, kubectl = "app.kubernetes.io/managed-by", "kubectl-client-side-apply"
@@ -125,7 +125,7 @@ func TestPruneMatchingTakesWhatKopsLeft(t *testing.T) {
 	}
 }
 
-func TestAnotherManagerIsWhatTheServerRecords(t *testing.T) {
+func TestServerRecordsOtherManager(t *testing.T) {
 	c := newCluster(t)
 	engine := kube.New(connect(t, configFor(t)), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
 	c.apply(kube.ApplyOptions{}, labelledMap("a", "old: '1'"))
@@ -143,7 +143,7 @@ func TestAnotherManagerIsWhatTheServerRecords(t *testing.T) {
 	}
 }
 
-func TestUnplacedNamesWhatLacksANamespace(t *testing.T) {
+func TestUnplacedNamesObjectsWithoutNamespace(t *testing.T) {
 	c := newCluster(t)
 	definition := func(kind, scope string) string {
 		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + strings.ToLower(kind) + "s.unplaced.io}\n" +

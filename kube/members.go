@@ -22,7 +22,7 @@ type member struct {
 	ref  Ref
 	res  resource
 	meta *metav1.PartialObjectMetadata
-	held bool // the object is what the run would make of it
+	held bool // the object is as the run would make it
 }
 
 // Members names the objects that a set has, so that Wait can look at them. A set that does not exist has none.
@@ -118,7 +118,7 @@ func (r *applyRun) resourceOf(ctx context.Context, gk schema.GroupKind) (resourc
 }
 
 // listResource reads objects page by page and keeps their metadata. With holds they are read whole, to ask of each
-// whether it is what the run would make of it.
+// whether it is as the run would make it.
 func (e *Engine) listResource(ctx context.Context, kind Ref, res resource, namespace string, options metav1.ListOptions,
 	holds func(Ref, *unstructured.Unstructured) bool) ([]*member, error) {
 	var found []*member
@@ -176,7 +176,7 @@ func memberOf(kind Ref, res resource, meta *metav1.PartialObjectMetadata) *membe
 	return &member{ref: kind, res: res, meta: meta}
 }
 
-// holds says whether the cluster holds an object as the run would apply it.
+// holds reports whether the cluster holds an object as the run would apply it.
 func (r *applyRun) holds(ref Ref, live *unstructured.Unstructured) bool {
 	obj := r.wanted[ref.identity()]
 	if obj == nil {

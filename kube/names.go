@@ -15,7 +15,7 @@ import (
 
 // KindOf finds a kind by any of its names, in any case: the kind, a plural, a singular or a short name. apiVersion may be
 // empty; then the first group of the API server that has the name wins, the core group before all others, in the version
-// that it prefers. meta.IsNoMatchError tells the error of a cluster that does not serve the kind.
+// that it prefers. meta.IsNoMatchError recognizes the error of a cluster that does not serve the kind.
 func (c *Cluster) KindOf(ctx context.Context, apiVersion, name string) (Ref, error) {
 	key := apiVersion + " " + strings.ToLower(name)
 	c.kinds.mu.Lock()
@@ -53,7 +53,7 @@ func (k *kinds) byName(ctx context.Context, apiVersion, name string) (schema.Gro
 	for _, g := range groups.Groups {
 		versions = append(versions, schema.GroupVersion{Group: g.Name, Version: g.PreferredVersion.Version})
 	}
-	var failed error // an extension that is down hides no kind of another group
+	var failed error // an extension API server that is down must not hide kinds of other groups
 	for _, gv := range versions {
 		found, err := k.inVersion(ctx, gv, name)
 		if err == nil && found.Kind != "" {
@@ -64,7 +64,7 @@ func (k *kinds) byName(ctx context.Context, apiVersion, name string) (schema.Gro
 	return schema.GroupVersionKind{}, cmp.Or(failed, error(&noKindError{kind: schema.GroupKind{Kind: name}}))
 }
 
-// inVersion looks for the name in one group version. Its zero result says that the name is not there.
+// inVersion looks for the name in one group version. The result is zero if the name is unknown.
 func (k *kinds) inVersion(ctx context.Context, gv schema.GroupVersion, name string) (schema.GroupVersionKind, error) {
 	var list metav1.APIResourceList
 	if err := k.read(ctx, apiPath(gv), &list); err != nil {

@@ -27,7 +27,7 @@ func RefOf(obj *unstructured.Unstructured) Ref {
 	return Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// String gives Kind/namespace/name, or Kind/name when there is no namespace.
+// String returns Kind/namespace/name, or Kind/name when there is no namespace.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + "/" + r.Name
@@ -112,7 +112,7 @@ func desired(obj *unstructured.Unstructured, namespace string, labels map[string
 	return out, nil
 }
 
-// encodeStringData moves a Secret's stringData into data. The server never gives stringData back, so a key that leaves
+// encodeStringData moves a Secret's stringData into data. The server never returns stringData, so a key that leaves
 // it would stay in the Secret for ever.
 func encodeStringData(content map[string]any) error {
 	plain, ok := content["stringData"].(map[string]any)

@@ -8,8 +8,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestStringDataOfNothing holds a key without a value against what the API server itself makes of it.
-func TestStringDataOfNothing(t *testing.T) {
+// TestEmptyStringDataIsEncoded holds a key without a value against what the API server itself makes of it.
+func TestEmptyStringDataIsEncoded(t *testing.T) {
 	c := newCluster(t)
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: NS}\nstringData: {k: null, l: x}"
 	c.create(fmt.Sprintf(secret, "theirs"))
@@ -20,7 +20,7 @@ func TestStringDataOfNothing(t *testing.T) {
 	}
 }
 
-func TestAManifestIsNotRepeatedInItsError(t *testing.T) {
+func TestManifestIsNotRepeatedInItsError(t *testing.T) {
 	c := newCluster(t)
 	const depth = 9000
 	deep := strings.Repeat("{a: ", depth) + "secret" + strings.Repeat("}", depth)

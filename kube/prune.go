@@ -26,7 +26,7 @@ func (r *applyRun) leavers(applied []Entry) []*member {
 	}
 	var out []*member
 	for ref, m := range r.members {
-		// A kind that moved to another group is one object under two names: only its uid tells.
+		// A kind that moved to another group is one object under two names: compare the UID.
 		if uids[string(m.meta.UID)] || names[ref] || !r.madeHere(m.meta) {
 			continue
 		}
@@ -36,7 +36,7 @@ func (r *applyRun) leavers(applied []Entry) []*member {
 	return out
 }
 
-// madeHere says whether the engine applied the object. Endpoints, for one, carry the labels of their Service.
+// madeHere reports whether the engine applied the object. Endpoints, for one, carry the labels of their Service.
 func (e *Engine) madeHere(meta *metav1.PartialObjectMetadata) bool {
 	if metav1.GetControllerOfNoCopy(meta) != nil {
 		return false
@@ -56,7 +56,7 @@ func (e *Engine) coOwner(meta *metav1.PartialObjectMetadata) string {
 	return ""
 }
 
-// fate is what prune does to a member that left, without doing it.
+// fate returns what prune would do to a member that left.
 func (r *applyRun) fate(m *member) (action Action, why string) {
 	if m.meta.DeletionTimestamp != nil {
 		return Pruned, "it was being deleted already"

@@ -14,7 +14,7 @@ import (
 const claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: NS}\n" +
 	"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
 
-func TestPruneLeavesStrangers(t *testing.T) {
+func TestPruneLeavesForeignObjects(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("stays", "1"), configMapOf("leaves", "1"))
 	c.create(configMapOf("stranger", "1"))
@@ -51,7 +51,7 @@ func TestPruneKeepsDataUntilTold(t *testing.T) {
 	}
 }
 
-func TestNoPruneKeepsWhatLeftForALaterRun(t *testing.T) {
+func TestNoPruneKeepsLeaversForLaterRun(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), webDeployment)
 	if got := actions(c.apply(kube.ApplyOptions{NoPrune: true}, configMapOf("a", "1"))); len(got) != 1 {
@@ -63,7 +63,7 @@ func TestNoPruneKeepsWhatLeftForALaterRun(t *testing.T) {
 	}
 }
 
-func TestDeleteRemovesTheSetAndItsRecord(t *testing.T) {
+func TestDeleteRemovesSetAndItsRecord(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), webDeployment)
 	c.create(configMapOf("stranger", "1"))
@@ -104,7 +104,7 @@ func TestDeleteKeepsDataAndItsRecordUntilTold(t *testing.T) {
 	}
 }
 
-func TestDeleteSaysWhichFinalizerItWaitsFor(t *testing.T) {
+func TestDeleteNamesFinalizerItWaitsFor(t *testing.T) {
 	c := newCluster(t)
 	doc := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: NS, finalizers: [example.com/hold]}"
 	c.apply(kube.ApplyOptions{}, doc)

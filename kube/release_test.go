@@ -25,7 +25,7 @@ func TestReleasedMembersStay(t *testing.T) {
 	}
 }
 
-func TestCreateOnlyLeavesWhatExists(t *testing.T) {
+func TestCreateOnlyLeavesExistingObjects(t *testing.T) {
 	c := newCluster(t)
 	c.create(configMapOf("theirs", "1"))
 	o := kube.ApplyOptions{CreateOnly: true}
@@ -43,7 +43,7 @@ func TestCreateOnlyLeavesWhatExists(t *testing.T) {
 	}
 }
 
-func TestSharedObjectsGoWhenTold(t *testing.T) {
+func TestSharedObjectsAreDeletedOnRequest(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("both", "1"))
 	_, err := c.resource("v1/configmaps", c.ns).Apply(t.Context(), "both", c.objects(configMapOf("both", "1"))[0], metav1.ApplyOptions{FieldManager: "other"})

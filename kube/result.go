@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Action is what was done to one object.
+// Action is the action on one object.
 type Action string
 
 // The actions of Apply, Diff and Delete. In the result of Diff they say what Apply would do.
@@ -18,14 +18,14 @@ const (
 	Failed     Action = "failed" // Message says why
 )
 
-// Entry is what became of one object.
+// Entry is the result for one object.
 type Entry struct {
 	Object  Ref      `json:"object"`
 	Action  Action   `json:"action"`
 	Message string   `json:"message,omitempty"`
 	Changes []Change `json:"changes,omitempty"` // of Diff alone
 
-	// Err is what failed; errors.As finds a *ConflictError in it.
+	// Err is the failure; errors.As finds a *ConflictError in it.
 	Err error `json:"-"`
 
 	uid string
@@ -40,7 +40,7 @@ func (e Entry) String() string {
 	return line
 }
 
-// Result is what became of every object of a set: first those that were given, in their order, then those that left.
+// Result has an entry for every object of a set: first the given ones, in their order, then those that left.
 type Result struct {
 	Set     Set     `json:"set"`
 	Entries []Entry `json:"objects"`
@@ -71,7 +71,7 @@ func (r Result) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// Err joins the failures, or is nil. What failed for one cause is told once, with a count.
+// Err joins the failures, or is nil. Failures with the same cause are joined into one, with a count.
 func (r Result) Err() error {
 	var errs []error
 	var causes []string
@@ -100,7 +100,7 @@ func (r Result) Err() error {
 	return &failures{text, errs}
 }
 
-// failures are several errors, told in one text.
+// failures are several errors with one text.
 type failures struct {
 	text string
 	errs []error
@@ -109,7 +109,7 @@ type failures struct {
 func (f *failures) Error() string   { return f.text }
 func (f *failures) Unwrap() []error { return f.errs }
 
-// severalNames is how many of many names are told.
+// severalNames is the number of names that a text lists.
 const severalNames = 3
 
 // Several lists names, of many the first ones and how many others there are.
@@ -144,7 +144,7 @@ func failed(ref Ref, err error) Entry {
 	return Entry{Object: ref, Action: Failed, Message: err.Error(), Err: err}
 }
 
-// OwnedError says that an object was left alone because it belongs to another set.
+// OwnedError reports that an object was left alone because it belongs to another set.
 type OwnedError struct {
 	// Holder names the set.
 	Holder string
@@ -160,7 +160,7 @@ type Conflict struct {
 	Manager string `json:"manager"`
 }
 
-// ConflictError says that an object was left alone because fields of it belong to others.
+// ConflictError reports that an object was left alone because fields of it belong to others.
 type ConflictError struct {
 	Conflicts []Conflict
 }

@@ -54,7 +54,7 @@ func retryAfter(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, longestRetryAfter)
 }
 
-// Retry calls try until it succeeds or fails for good. Tried again, until ctx ends, is what a control plane answers that
+// Retry calls try until it succeeds or fails for good. It retries, until ctx ends, the errors of a control plane that
 // starts, restarts or is busy; what awaits others (Awaits) fails at once.
 func (c *Cluster) Retry(ctx context.Context, what Ref, try func(context.Context) error) error {
 	return c.retry(ctx, what, passes(nil, nil, true), try)
@@ -102,7 +102,7 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Transient says whether an error may pass by itself: it is what a control plane answers while it starts, restarts or is
+// Transient reports whether an error may pass by itself: a control plane returns it while it starts, restarts or is
 // busy.
 func Transient(err error) bool {
 	switch {

@@ -39,7 +39,7 @@ type Set struct {
 	Namespace string `json:"namespace"` // of the record, not of the objects; empty is DefaultNamespace
 }
 
-// String gives namespace/name.
+// String returns namespace/name.
 func (s Set) String() string { return s.Namespace + "/" + s.Name }
 
 // ParseSet reads what String wrote.
@@ -74,14 +74,14 @@ func (s Set) ID() string {
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(hash[:]) + "-v1"
 }
 
-// Holds says whether an object is a member of the set.
+// Holds reports whether an object is a member of the set.
 func (s Set) Holds(object metav1.Object) bool { return object.GetLabels()[labelPartOf] == s.ID() }
 
 func (s Set) ref() Ref {
 	return Ref{Version: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name}
 }
 
-// record is what the parent of a set says about its members: where to look for them.
+// record is the data of a set's parent: where to look for its members.
 type record struct {
 	groupKinds map[schema.GroupKind]bool
 	namespaces map[string]bool // beside the parent's own
@@ -141,7 +141,7 @@ func (e *Engine) readRecord(ctx context.Context, set Set) (record, error) {
 	return rec, nil
 }
 
-// holderOf finds the set of an ID, and says whether this engine's manager records it. A set without a record has no name.
+// holderOf finds the set of an ID, and reports whether this engine's manager records it. A set without a record has no name.
 func (e *Engine) holderOf(ctx context.Context, id string) (set Set, ours bool, err error) {
 	parents, err := e.metaFor(secrets, metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: labelSetID + "=" + id})
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 )
 
 // The value is the one that kubectl gives to the set of the same parent, so that either tool knows the other's members.
-func TestSetIDIsThatOfKubectl(t *testing.T) {
+func TestSetIDEqualsKubectls(t *testing.T) {
 	want := "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"
 	if got := (kube.Set{Name: "my-set", Namespace: "test"}).ID(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestSetWithoutNamespaceIsInTheDefaultOne(t *testing.T) {
+func TestSetWithoutNamespaceUsesDefault(t *testing.T) {
 	if (kube.Set{Name: "a"}).ID() != (kube.Set{Name: "a", Namespace: kube.DefaultNamespace}).ID() {
 		t.Error("the ids differ")
 	}

@@ -10,7 +10,7 @@ import (
 type stage int
 
 const (
-	stageDefinitions stage = iota // what gives others a place or a kind to exist in
+	stageDefinitions stage = iota // namespaces and definitions, which others need
 	stageFoundations              // what workloads mount, run as, or are reached through
 	stageWorkloads                // what makes pods
 	stageGates                    // what makes the API server call pods: harmful while they do not run yet
@@ -49,12 +49,12 @@ var (
 	serviceAPIKind = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
 )
 
-// protected says whether deleting an object of this kind takes data along that no apply brings back.
+// protected reports whether deleting an object of this kind takes data along that no apply brings back.
 func protected(gk schema.GroupKind) bool {
 	return gk == namespaceKind || gk == claimKind || gk == definitionKind
 }
 
-// promises says whether kinds of a group are about to be served because of an object in the set: a definition, or a
+// promises reports whether kinds of a group are about to be served because of an object in the set: a definition, or a
 // service that extends the API.
 func promises(objs []*unstructured.Unstructured) func(schema.GroupVersionKind) bool {
 	kinds := map[schema.GroupKind]bool{}

@@ -55,7 +55,7 @@ func TestTwoEnginesApplyOneSetAtOnce(t *testing.T) {
 	}
 }
 
-func TestTwoSetsThatWantOneObjectAtOnceDoNotShareIt(t *testing.T) {
+func TestConcurrentSetsDoNotShareAnObject(t *testing.T) {
 	c := newCluster(t)
 	other := newRecorder(t)
 	docs := manyConfigMaps("m", 50)
@@ -83,7 +83,7 @@ func TestTwoSetsThatWantOneObjectAtOnceDoNotShareIt(t *testing.T) {
 }
 
 // The first answers to writes are lost on the way back: what they were about is done all the same.
-func TestApplySaysCreatedWhenTheAnswerWasLost(t *testing.T) {
+func TestApplySaysCreatedWhenAnswerWasLost(t *testing.T) {
 	c := newCluster(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -133,8 +133,8 @@ func TestApplyMakesNewObjectsWithOneRequestEach(t *testing.T) {
 	}
 }
 
-// Objects that existed before and are no members are taken into the set by all rules: its own fields, conflicts, other owners.
-func TestApplyTakesInWhatWasThereBefore(t *testing.T) {
+// Objects that existed before are adopted into the set by all rules: its own fields, conflicts, other owners.
+func TestApplyAdoptsExistingObjects(t *testing.T) {
 	c := newCluster(t)
 	c.create(configMapOf("same", "1"))
 	c.create(configMapOf("differs", "0"))
@@ -151,7 +151,7 @@ func TestApplyTakesInWhatWasThereBefore(t *testing.T) {
 	}
 }
 
-func TestApplyTakesOverWhatKOpsApplied(t *testing.T) {
+func TestApplyTakesOverObjectsOfKOps(t *testing.T) {
 	c := newCluster(t)
 	force := true
 	theirs := c.objects(configMapOf("a", "old"))[0]
@@ -180,7 +180,7 @@ func TestApplyTakesOverWhatKOpsApplied(t *testing.T) {
 }
 
 // Cancelled in the middle, an apply ends at once, says what it did, prunes nothing, and the next one ends the work.
-func TestApplyCancelledInTheMiddleIsEndedByTheNext(t *testing.T) {
+func TestCancelledApplyIsFinishedByNextRun(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("leaves", "1"))
 	docs := manyConfigMaps("m", 40)

@@ -56,7 +56,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-func TestStagesGoFromWhatIsNeededToWhatNeedsIt(t *testing.T) {
+func TestStagesFollowDependencies(t *testing.T) {
 	order := [][]string{
 		{"Namespace", "CustomResourceDefinition.apiextensions.k8s.io"},
 		{"ServiceAccount", "Secret", "Service", "ClusterRole.rbac.authorization.k8s.io", "StorageClass.storage.k8s.io", "NetworkPolicy.networking.k8s.io"},
@@ -81,7 +81,7 @@ func TestGroupKindSurvivesItsText(t *testing.T) {
 	}
 }
 
-func TestDesiredLeavesOutWhatServersWrite(t *testing.T) {
+func TestDesiredOmitsServerFields(t *testing.T) {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"name": "a", "namespace": "n", "uid": "1", "resourceVersion": "2", "creationTimestamp": nil,
@@ -105,7 +105,7 @@ func TestDesiredLeavesOutWhatServersWrite(t *testing.T) {
 	}
 }
 
-func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.T) {
+func TestMergeManagersTakesFieldsOfPeopleOnly(t *testing.T) {
 	entry := func(manager string, op metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: subresource, APIVersion: "v1",
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
@@ -156,7 +156,7 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
-// contains says whether live has every leaf of want, in lists anywhere.
+// contains reports whether live has every leaf of want, in lists anywhere.
 func contains(live, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

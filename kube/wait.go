@@ -37,7 +37,7 @@ type WaitOptions struct {
 	Progress func(ObjectState)
 }
 
-// ObjectState is what is known of one object while it is waited for.
+// ObjectState is the last known state of an object that is waited for.
 type ObjectState struct {
 	Object Ref          `json:"object"`
 	State  health.State `json:"state"`
@@ -122,7 +122,7 @@ func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, r
 			state, reason := w.state, w.reason
 			err := w.ready(ctx)
 			if ctx.Err() != nil {
-				w.state, w.reason = state, reason // the bound cut the look short: what was seen before counts
+				w.state, w.reason = state, reason // the timeout ended the read: the state before counts
 				return nil                        //nolint:nilerr // it is the bound that ended the look
 			}
 			if err != nil && explain && time.Since(w.explained) >= explainEvery {
@@ -178,7 +178,7 @@ func (e *Engine) waitError(ctx context.Context, pending []*waiter, total int, st
 	return out
 }
 
-// errNotReady is what a waiter answers while its object is not ready; waiter.reason says why.
+// errNotReady is the error of a waiter while its object is not ready; waiter.reason has the reason.
 var errNotReady = errors.New("not ready")
 
 // waiter follows one object.
@@ -189,7 +189,7 @@ type waiter struct {
 
 	seen      *unstructured.Unstructured
 	state     health.State
-	reason    string // what the object says
+	reason    string // from the status of the object
 	why       string // what lies behind it
 	reported  string
 	explained time.Time

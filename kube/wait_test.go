@@ -25,7 +25,7 @@ func rolledOut(content map[string]any) {
 			map[string]any{"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}}}
 }
 
-func TestWaitEndsWhenEverythingIsReady(t *testing.T) {
+func TestWaitEndsWhenAllAreReady(t *testing.T) {
 	c := newCluster(t)
 	docs := []string{configMapOf("a", "1"), webDeployment}
 	c.apply(kube.ApplyOptions{}, docs...)
@@ -46,7 +46,7 @@ func TestWaitEndsWhenEverythingIsReady(t *testing.T) {
 	}
 }
 
-func TestMembersOfASetAreWaitedForWithoutTheirYAML(t *testing.T) {
+func TestWaitTakesMembersFromCluster(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), webDeployment)
 	members, err := c.Members(t.Context(), c.set)
@@ -66,7 +66,7 @@ func TestMembersOfASetAreWaitedForWithoutTheirYAML(t *testing.T) {
 	}
 }
 
-func TestWaitSaysWhatEachObjectWaitsForAndForHowLong(t *testing.T) {
+func TestWaitReportsReasonAndDurationPerObject(t *testing.T) {
 	c := newCluster(t)
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web-x, namespace: NS, labels: {app: web}}\nspec: {containers: [{name: web, image: example.com/web:1}]}"
 	set := strings.NewReplacer("Deployment", "DaemonSet", "  replicas: 1\n", "", "web", "agent").Replace(webDeployment)
@@ -101,7 +101,7 @@ func TestWaitSaysWhatEachObjectWaitsForAndForHowLong(t *testing.T) {
 	}
 }
 
-func TestWaitEndsAtOnceWhenAJobHasFailed(t *testing.T) {
+func TestWaitEndsAtOnceWhenJobHasFailed(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, migrateJob)
 	c.update("batch/v1/jobs", "migrate", "kube-controller-manager", func(content map[string]any) {
@@ -117,7 +117,7 @@ func TestWaitEndsAtOnceWhenAJobHasFailed(t *testing.T) {
 	}
 }
 
-func TestWaitTakesAClaimThatBindsLaterForReady(t *testing.T) {
+func TestWaitAcceptsLateBindingClaim(t *testing.T) {
 	c := newCluster(t)
 	late := strings.Replace(claim, "spec: {", "spec: {storageClassName: NS, ", 1)
 	class := "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: NS}\nprovisioner: example.com/none\nvolumeBindingMode: WaitForFirstConsumer"
@@ -132,7 +132,7 @@ func TestWaitTakesAClaimThatBindsLaterForReady(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWhenTheCallerCancels(t *testing.T) {
+func TestWaitEndsWhenCallerCancels(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, webDeployment)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +143,7 @@ func TestWaitEndsWhenTheCallerCancels(t *testing.T) {
 	}
 }
 
-func TestWaitOutlastsAKindThatComesLate(t *testing.T) {
+func TestWaitToleratesLateKind(t *testing.T) {
 	c := newCluster(t)
 	widget := "apiVersion: NS.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: NS}"
 	brought := false

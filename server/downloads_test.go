@@ -25,7 +25,7 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-func TestReplicasGiveTheSameBytes(t *testing.T) {
+func TestReplicasServeSameBytes(t *testing.T) {
 	s := open(t, t.TempDir())
 	fill(t, s)
 	one, two := serve(t, s, nil), serve(t, s, nil)
@@ -69,7 +69,7 @@ func line(t *testing.T) (*objects.Line, *httptest.Server) {
 	return l, serve(t, open(t, l.URL("")), nil)
 }
 
-func TestFaultsOfTheStoreAbortATransfer(t *testing.T) {
+func TestStoreFailureAbortsTransfer(t *testing.T) {
 	l, s := line(t)
 	at := s.URL + "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
 	whole := ask(t, "GET", at, "")
@@ -115,8 +115,8 @@ func TestFaultsOfTheStoreAbortATransfer(t *testing.T) {
 	}
 }
 
-// TestAnAbortedTransferIsNoticedByHTTP2, in which a connection outlives it.
-func TestAnAbortedTransferIsNoticedByHTTP2(t *testing.T) {
+// TestHTTP2ClientNoticesAbortedTransfer, in which a connection outlives it.
+func TestHTTP2ClientNoticesAbortedTransfer(t *testing.T) {
 	o := objects.Start(t)
 	fill(t, open(t, o.URL("")))
 	l := o.Line(t)
@@ -160,7 +160,7 @@ func TestAnAbortedTransferIsNoticedByHTTP2(t *testing.T) {
 	}
 }
 
-func TestDownloadThatIsCutManyTimesIsResumedByCurl(t *testing.T) {
+func TestCurlResumesInterruptedDownload(t *testing.T) {
 	s := folder(t)
 	at := "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
 	whole := ask(t, "GET", s.URL+at, "").body
@@ -276,7 +276,7 @@ func tree(t *testing.T, root string) map[string]string {
 	return files
 }
 
-func TestABundleIsSmallerByWhatItsPackagesShareAndUnpacksToTheSame(t *testing.T) {
+func TestBundleStoresSharedContentOnce(t *testing.T) {
 	s := open(t, t.TempDir())
 	sum, names := 0, []string{"one", "two", "three"}
 	spec := ""
@@ -303,7 +303,7 @@ func TestABundleIsSmallerByWhatItsPackagesShareAndUnpacksToTheSame(t *testing.T)
 	}
 }
 
-func TestAFolderAndABucketWithTheSamePackagesAreOneToAClient(t *testing.T) {
+func TestFolderAndBucketServeSameBundle(t *testing.T) {
 	o := objects.Start(t)
 	bucket, mirror := open(t, o.URL("")), filled(t)
 	fill(t, bucket)
@@ -321,8 +321,8 @@ func TestAFolderAndABucketWithTheSamePackagesAreOneToAClient(t *testing.T) {
 	}
 }
 
-// TestOnlyBundlesThatAreGivenOutAreRemembered since those that are only looked at may be as many as there are people who try.
-func TestOnlyBundlesThatAreGivenOutAreRemembered(t *testing.T) {
+// TestOnlyServedBundlesAreRemembered since those that are only looked at may be as many as there are people who try.
+func TestOnlyServedBundlesAreRemembered(t *testing.T) {
 	s := filled(t)
 	front := serve(t, s, nil)
 	id := post(t, front.URL, installer(both))
@@ -371,8 +371,8 @@ func (o busyObject) Reopen(ctx context.Context) (store.Object, error) {
 	return o.Object.Reopen(ctx)
 }
 
-// TestABundleIsGivenThoughOthersTakeItsPlace among those that the server remembers, while it is being opened.
-func TestABundleIsGivenThoughOthersTakeItsPlace(t *testing.T) {
+// TestBundleIsServedThoughEvictedFromCache among those that the server remembers, while it is being opened.
+func TestBundleIsServedThoughEvictedFromCache(t *testing.T) {
 	b := &busy{Store: filled(t)}
 	s := serve(t, b, nil)
 	bundles := make([]string, 40) // more than are remembered

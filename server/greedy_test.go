@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// counted is a store that counts what is asked of it.
+// counted is a store that counts its requests.
 type counted struct {
 	store.Store
 	listings       atomic.Int64
@@ -69,7 +69,7 @@ func large() string {
 	return installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 12_000) + "a]\n")
 }
 
-func TestRangesOfABundleReadItsInstallerOnce(t *testing.T) {
+func TestRangesOfBundleReadItsInstallerOnce(t *testing.T) {
 	c := &counted{Store: filled(t)}
 	id := post(t, serve(t, c, nil).URL, large())
 	h := newServer(t, c, nil)
@@ -88,7 +88,7 @@ func TestRangesOfABundleReadItsInstallerOnce(t *testing.T) {
 	}
 }
 
-func TestRangesOfABundleWithPatternsListTheStoreOnce(t *testing.T) {
+func TestRangesOfBundleWithPatternsListStoreOnce(t *testing.T) {
 	c := &counted{Store: filled(t)}
 	front := serve(t, c, nil)
 	id := post(t, front.URL, installer("  base: {version: latest}\n  user: {version: 2.x}\n"))
@@ -101,7 +101,7 @@ func TestRangesOfABundleWithPatternsListTheStoreOnce(t *testing.T) {
 	}
 }
 
-func TestAReplacedInstallerIsServedAtOnce(t *testing.T) {
+func TestReplacedInstallerIsServedAtOnce(t *testing.T) {
 	s := folder(t)
 	for _, version := range []string{"1.0", "1.1", "1.0"} {
 		ask(t, "PUT", s.URL+"/installer/demo", installer("  base: {version: '"+version+"'}\n"), "Authorization", "Bearer "+token)
@@ -111,8 +111,8 @@ func TestAReplacedInstallerIsServedAtOnce(t *testing.T) {
 	}
 }
 
-// TestEachClientHasItsTurn lets one client ask for a hundred turns before another one asks for one.
-func TestEachClientHasItsTurn(t *testing.T) {
+// TestClientsTakeTurns lets one client ask for a hundred turns before another one asks for one.
+func TestClientsTakeTurns(t *testing.T) {
 	turns := server.NewTurns(server.MaxTexts)
 	first, err := turns.Take(t.Context(), "greedy", server.MaxTexts)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestEachClientHasItsTurn(t *testing.T) {
 	}
 }
 
-func TestTurnsBoundWhatIsWorkedOn(t *testing.T) {
+func TestTurnsBoundConcurrentWork(t *testing.T) {
 	turns := server.NewTurns(server.MaxTexts)
 	var working, most atomic.Int64
 	var group sync.WaitGroup

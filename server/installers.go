@@ -244,7 +244,7 @@ func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 // maxTold is the most executions that a refusal lists.
 const maxTold = 10
 
-// access says whether a request has the token.
+// access reports whether a request has the token.
 type access string
 
 const (

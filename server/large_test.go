@@ -32,8 +32,8 @@ func (h holes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestABundleOfMoreThanFourGiB is served at offsets that 32 bits do not hold.
-func TestABundleOfMoreThanFourGiB(t *testing.T) {
+// TestBundleOverFourGiBIsServed is served at offsets that 32 bits do not hold.
+func TestBundleOverFourGiBIsServed(t *testing.T) {
 	short.Skip(t, "time for 4 GiB")
 	const size = 1<<32 + 1<<20
 	dir := t.TempDir()

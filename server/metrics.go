@@ -53,7 +53,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// watch adds what clients hold.
+// watch adds the connections and requests that clients hold.
 func (m *metrics) watch(l *connlimit.Limiter) {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

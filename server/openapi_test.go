@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/server"
 )
 
-// document is what /openapi.json says of paths, methods and answers.
+// document holds the paths, methods and responses of /openapi.json.
 type document struct {
 	Paths      map[string]map[string]struct{ Responses map[string]response }
 	Components struct{ Responses map[string]response }

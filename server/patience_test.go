@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// deadlines is an answer that remembers what was done to its connection.
+// deadlines is a response that records the deadlines of its connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	events []string
@@ -34,8 +34,8 @@ func (d *deadlines) Write(p []byte) (int, error) {
 
 func (d *deadlines) WriteString(s string) (int, error) { return d.Write([]byte(s)) }
 
-// TestASlowClientHasItsTime for all that it sends and for each piece that it takes, also where nobody reads what it sends.
-func TestASlowClientHasItsTime(t *testing.T) {
+// TestSlowClientIsServed for all that it sends and for each piece that it takes, also where nobody reads what it sends.
+func TestSlowClientIsServed(t *testing.T) {
 	h := newServer(t, filled(t), nil)
 	front := httptest.NewServer(h)
 	t.Cleanup(front.Close)
@@ -67,7 +67,7 @@ func TestASlowClientHasItsTime(t *testing.T) {
 	}
 }
 
-func TestAnInstallerThatDoesNotArriveWholeIsNotTaken(t *testing.T) {
+func TestTruncatedInstallerIsNotStored(t *testing.T) {
 	s := folder(t)
 	for name, row := range map[string]struct{ body, want string }{
 		"cut off":     {"Content-Length: 1000\r\n\r\nspec:", ""},

@@ -26,7 +26,7 @@ const (
 	// maxPlans is the size of the cache of plans, and minPlan the least that a plan counts, in bytes.
 	maxPlans = 32 << 20
 	minPlan  = 1 << 20
-	// openPackage is what an open package of a plan counts, so that all plans together keep at most 512 open.
+	// openPackage is the weight of an open package of a plan: all plans together keep at most 512 open.
 	openPackage = 64 << 10
 	// planTime is the timeout for making a plan: a few requests to the store for each package.
 	planTime = time.Minute
@@ -204,8 +204,8 @@ func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error)
 	return bundle.NewSince(data)
 }
 
-// record stores the index of a sent bundle. It stores it again even if it exists, because its age tells the operator when
-// the bundle was last sent, and which old indexes can be deleted. A read-only store is no reason to refuse the bundle.
+// record stores the index of a sent bundle. It stores it again even if it exists, because its age shows the operator when
+// the bundle was last sent, and which old indexes can be deleted. If the store is read-only, the bundle is served all the same.
 func (p *plans) record(given *plan) {
 	given.mu.Lock()
 	due := time.Since(given.recorded) > recordEvery

@@ -16,7 +16,7 @@ import (
 
 // Problem is the error response for a client (RFC 9457). It says what to change.
 type Problem struct {
-	Type   string `json:"type"` // always about:blank: the title is that of the status
+	Type   string `json:"type"` // always about:blank: the title is the text of the status
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`

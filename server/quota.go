@@ -19,12 +19,12 @@ const (
 	countFor = time.Minute
 	// sweepEvery is the time between two sweeps of unused Installers.
 	sweepEvery = time.Hour
-	// refreshEvery is the age at which an Installer in use is stored again. The age of the object tells when the Installer
+	// refreshEvery is the age at which an Installer in use is stored again. The age of the object shows when the Installer
 	// was last used.
 	refreshEvery = 24 * time.Hour
 	// maxUsed is the size of the cache of Installers in use, in bytes.
 	maxUsed = 1 << 20
-	// sinceKey is an object with the time since when the age of an Installer tells its last use.
+	// sinceKey is an object with the time from which on the age of an Installer shows its last use.
 	sinceKey = installersDir + "/.since"
 )
 

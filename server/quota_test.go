@@ -18,7 +18,7 @@ func numbered(n int) string {
 	return installer(fmt.Sprintf("  base: {version: '1.0'}\n  user: {version: '2.0', size: %d}\n", n))
 }
 
-func TestAClientStoresOnlySoManyInstallersADay(t *testing.T) {
+func TestClientHasDailyQuotaOfInstallers(t *testing.T) {
 	front := serve(t, filled(t), func(o *server.Options) { o.MaxPerClient, o.BehindProxy = 3, true })
 	from := func(client string, n int, header ...string) answer {
 		return ask(t, "POST", front.URL+"/installer", numbered(n), append(header, "X-Forwarded-For", client)...)
@@ -39,7 +39,7 @@ func TestAClientStoresOnlySoManyInstallersADay(t *testing.T) {
 	}
 }
 
-func TestAStoreTakesOnlySoManyInstallers(t *testing.T) {
+func TestStoreHasQuotaOfInstallers(t *testing.T) {
 	packages := filled(t)
 	few := func(o *server.Options) { o.MaxInstallers = 2 }
 	first := serve(t, packages, few)
@@ -57,7 +57,7 @@ func TestAStoreTakesOnlySoManyInstallers(t *testing.T) {
 	}
 }
 
-func TestInstallersThatNobodyUsesExpire(t *testing.T) {
+func TestUnusedInstallersExpire(t *testing.T) {
 	dir := t.TempDir()
 	packages := open(t, dir)
 	fill(t, packages)

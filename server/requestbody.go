@@ -17,7 +17,7 @@ const (
 	bodyShare = 8 << 10
 )
 
-// errLate says that a request body did not arrive within bodyTime.
+// errLate reports that a request body did not arrive within bodyTime.
 var errLate = problem(http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s; send it again", bodyTime))
 
 // receive reads the whole request body before the handler parses it.

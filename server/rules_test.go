@@ -43,7 +43,7 @@ func TestManyNodesBehindOneAddressFetchRanges(t *testing.T) {
 	}
 }
 
-func TestALargeBodyCountsAsManyRequests(t *testing.T) {
+func TestLargeBodyCountsAsManyRequests(t *testing.T) {
 	front := serve(t, filled(t), func(o *server.Options) { o.Rate = 1 }) // a burst of four requests
 	large := installer("  base: {version: '1.0'}\n") + strings.Repeat("#", 100_000)
 	for n, want := range []int{http.StatusCreated, http.StatusTooManyRequests} {
@@ -53,7 +53,7 @@ func TestALargeBodyCountsAsManyRequests(t *testing.T) {
 	}
 }
 
-func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
+func TestClientsBehindProxyHaveOwnRates(t *testing.T) {
 	s := open(t, t.TempDir())
 	front := serve(t, s, func(o *server.Options) { o.Rate, o.BehindProxy = 0.001, true })
 	for _, row := range []struct {
@@ -79,7 +79,7 @@ func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
 	}
 }
 
-func TestAClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
+func TestClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
 	front := serve(t, filled(t), func(o *server.Options) { o.Closed = true })
 	for auth, status := range map[string]int{"": 401, "Bearer wrong": 401, "Basic " + token: 401, "Bearer " + token: 201} {
 		if a := ask(t, "POST", front.URL+"/installer", installer(both), "Authorization", auth); a.StatusCode != status {
@@ -109,7 +109,7 @@ var dangerous = map[string]string{
 	"containerd.tomlConfig: a program of the attacker's": "  containerd: {version: '1.0', tomlConfig: \"[stream_processors.x]\\npath = '/bin/sh'\"}\n",
 }
 
-func TestWithoutATokenNoInstallerThatRunsSomethingIsStored(t *testing.T) {
+func TestInstallerWithCommandsNeedsToken(t *testing.T) {
 	packages := filled(t)
 	put(t, packages, "containerd-1.0.tar.gz", pack(t, "containerd", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
 	front := serve(t, packages, nil)
@@ -145,7 +145,7 @@ func TestWithoutATokenNoInstallerThatRunsSomethingIsStored(t *testing.T) {
 	}
 }
 
-func TestPagesOfOtherSitesStoreNothing(t *testing.T) {
+func TestCrossSiteRequestsStoreNothing(t *testing.T) {
 	front := serve(t, filled(t), func(o *server.Options) { o.URL = "https://sealift.example.com" })
 	for name, row := range map[string]struct {
 		header []string
@@ -168,7 +168,7 @@ func TestPagesOfOtherSitesStoreNothing(t *testing.T) {
 	}
 }
 
-func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
+func TestWritingRequestsAreAudited(t *testing.T) {
 	var log bytes.Buffer
 	front := serve(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	id := post(t, front.URL, installer(both))
@@ -195,7 +195,7 @@ func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
 	}
 }
 
-func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
+func TestForeignPackagesNeedPermission(t *testing.T) {
 	var asked atomic.Int64
 	data := pack(t, "other", "1.0", map[string]string{"Manifest": "", "install.sh": "elsewhere() { :; }\n"})
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -249,7 +249,7 @@ func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestPackagesThatCannotBeUsedAreNamed(t *testing.T) {
+func TestUnusablePackagesAreNamed(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, "junk-1.0.tar.gz", []byte("no archive at all"))
 	put(t, s, "alias-1.0.tar.gz", pack(t, "real", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
@@ -270,7 +270,7 @@ func TestPackagesThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
-func TestRedirectLeadsToTheBucket(t *testing.T) {
+func TestRedirectLeadsToBucket(t *testing.T) {
 	o := objects.Start(t)
 	s := open(t, o.URL(""))
 	fill(t, s)
@@ -306,7 +306,7 @@ func TestRedirectLeadsToTheBucket(t *testing.T) {
 	}
 }
 
-func TestMetricsAreNotOnThePortOfClients(t *testing.T) {
+func TestMetricsAreOnTheirOwnPort(t *testing.T) {
 	h := newServer(t, filled(t), nil)
 	front, own := httptest.NewServer(h), httptest.NewServer(h.Metrics())
 	t.Cleanup(front.Close)
@@ -325,7 +325,7 @@ func TestMetricsAreNotOnThePortOfClients(t *testing.T) {
 	}
 }
 
-func TestRangesAndConditionsThatFailAreProblems(t *testing.T) {
+func TestFailedRangesAndConditionsAreProblems(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
 	for _, path := range []string{"/bundle/" + id + ".tar.gz", "/dist/base-1.0.tar.gz", "/installer/" + id} {
@@ -342,8 +342,8 @@ func TestRangesAndConditionsThatFailAreProblems(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatStopsIsAuditedAsWhatItIs sends half of an Installer, and nothing more or no more at all.
-func TestAnUploadThatStopsIsAuditedAsWhatItIs(t *testing.T) {
+// TestStalledUploadIsAudited sends half of an Installer, and nothing more or no more at all.
+func TestStalledUploadIsAudited(t *testing.T) {
 	for name, row := range map[string]struct {
 		then   func(c *net.TCPConn) error
 		status string

@@ -66,7 +66,7 @@ func certificate(t *testing.T, dir string, number int64) (certFile, keyFile stri
 	return filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 }
 
-func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
+func TestRenewedCertificateIsUsedWithoutRestart(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := certificate(t, dir, 1)
 	address, _ := listen(t, newServer(t, filled(t), nil), certFile, keyFile)
@@ -101,7 +101,7 @@ func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	shows(3)
 }
 
-func TestAServerWithoutItsCertificateDoesNotStart(t *testing.T) {
+func TestServerWithoutCertificateDoesNotStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAServerWithoutItsCertificateDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestTransfersThatTakeTooLongAreCutWhenTheServerEnds(t *testing.T) {
+func TestLongTransfersAreCutAtShutdown(t *testing.T) {
 	s := newServer(t, filled(t), func(o *server.Options) { o.Grace = 100 * time.Millisecond })
 	address, end := listen(t, s, "", "")
 	id := post(t, "http://"+address, installer(both))
@@ -128,8 +128,8 @@ func TestTransfersThatTakeTooLongAreCutWhenTheServerEnds(t *testing.T) {
 	}
 }
 
-// TestAFolderThatIsGoneIsNoEmptyStore takes the folder of the store away under a server, and puts another there.
-func TestAFolderThatIsGoneIsNoEmptyStore(t *testing.T) {
+// TestMissingFolderIsNotAnEmptyStore takes the folder of the store away under a server, and puts another there.
+func TestMissingFolderIsNotAnEmptyStore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "packages")
 	fresh := func() store.Store {
 		t.Helper()

@@ -64,7 +64,7 @@ type Options struct {
 	MaxConnections int
 	// MaxConnectionsPerClient is the most that one client may hold; 0 means 128.
 	MaxConnectionsPerClient int
-	// BehindProxy takes the last address of X-Forwarded-For as the client's. Connections are then those of the proxy, and
+	// BehindProxy takes the last address of X-Forwarded-For as the client's. Connections then belong to the proxy, and
 	// MaxConnectionsPerClient bounds the requests in progress of each client.
 	BehindProxy bool
 	// Drain is how long the server still accepts connections after it is told to stop. Meanwhile /readyz fails, so that a

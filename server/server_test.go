@@ -30,7 +30,7 @@ var platform = runtime.GOOS + "/" + runtime.GOARCH
 
 const token = "a-token-for-tests-only"
 
-// layer is what both packages have: large, and not to be compressed.
+// layer is a large incompressible file of both packages.
 var layer = func() []byte {
 	data := make([]byte, 8_000_000)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
@@ -87,7 +87,7 @@ func serve(t *testing.T, s store.Store, change func(*server.Options)) *httptest.
 	return front
 }
 
-// newServer makes a server before a store.
+// newServer returns a server for a store.
 func newServer(t *testing.T, s store.Store, change func(*server.Options)) *server.Server {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "sealift")
@@ -171,7 +171,7 @@ func post(t *testing.T, base, text string) string {
 	return got.ID
 }
 
-func TestTheSameInstallerHasTheSameURL(t *testing.T) {
+func TestSameInstallerHasSameURL(t *testing.T) {
 	s := folder(t)
 	first := ask(t, "POST", s.URL+"/installer", installer(both))
 	second := ask(t, "POST", s.URL+"/installer", installer("  user: {version: '2.0'}\n  base: {version: '1.0'}\n"))
@@ -212,7 +212,7 @@ func endless(line string) string {
 	return text.String()
 }
 
-func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
+func TestProblemsNameTheirRemedy(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
 	for name, row := range map[string]struct {
@@ -274,7 +274,7 @@ func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
 	}
 }
 
-func TestReleasesSupplementsAndUpdates(t *testing.T) {
+func TestReleasesSupplementsAndUpdatesAreServed(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer("  base: {version: '1.0'}\n"))
 	archive := func(path string) *bundle.Archive {
@@ -319,7 +319,7 @@ func TestReleasesSupplementsAndUpdates(t *testing.T) {
 	}
 }
 
-func TestScriptStartsTheServersSealift(t *testing.T) {
+func TestScriptStartsServersSealift(t *testing.T) {
 	short.AsRoot(t, "scripts that change a host")
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
@@ -384,7 +384,7 @@ func TestPagesAreServed(t *testing.T) {
 	}
 }
 
-func TestAPageStoresAnInstaller(t *testing.T) {
+func TestPageStoresInstaller(t *testing.T) {
 	s := folder(t)
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", form...)

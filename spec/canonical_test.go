@@ -62,7 +62,7 @@ spec:
 	}
 }
 
-func TestIDIsOfTheClusterNotOfItsSpelling(t *testing.T) {
+func TestIDIgnoresSpelling(t *testing.T) {
 	base := parse(t, document("  kubernetes: {version: 1.36.3, HACluster: true}\n  flannel: {version: 0.26.7}\n"))
 	if got := id(t, base); len(got) != spec.IDLength || strings.Trim(got, "0123456789abcdef") != "" {
 		t.Fatalf("ID %q is not of %d hexadecimal digits", got, spec.IDLength)

@@ -22,7 +22,7 @@ func executions(t *testing.T, text string) []string {
 	return lines
 }
 
-func TestWhatAnInstallerExecutesIsListed(t *testing.T) {
+func TestCommandsOfInstallerAreListed(t *testing.T) {
 	const checks = "  kurl:\n    hostPreflights: "
 	toml := func(text string) string { return "  containerd: {version: 2.2.1, tomlConfig: '" + text + "'}\n" }
 	for name, tt := range map[string]struct {

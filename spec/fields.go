@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fieldType is what a field's value must be.
+// fieldType is the type of a field's value.
 type fieldType string
 
 const (

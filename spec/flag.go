@@ -109,7 +109,7 @@ func (i *Installer) Override(words ...string) (_ *Installer, unused Unused, err 
 	return changed, unused, nil
 }
 
-// errAbsent says that the Installer lacks the add-on that an option belongs to.
+// errAbsent reports that the Installer lacks the add-on that an option belongs to.
 var errAbsent = errors.New("the Installer has no")
 
 // flagOf finds the option that a word sets.

@@ -28,7 +28,7 @@ func hostileDocument(t *testing.T, s section, key string, value any) string {
 	return string(text)
 }
 
-func TestHostileTextIsRefusedOrStaysText(t *testing.T) {
+func TestHostileTextIsNotExecuted(t *testing.T) {
 	for _, s := range sections() {
 		for _, f := range s.all() {
 			for _, value := range hostile {
@@ -69,7 +69,7 @@ func wantVariable(t *testing.T, i *Installer, name, want, initial string) {
 	}
 }
 
-func TestHostileTextOfAnothersAddOnStaysText(t *testing.T) {
+func TestHostileTextOfForeignAddOnIsNotExecuted(t *testing.T) {
 	for _, value := range hostile {
 		i, err := Parse("installer.yaml", strings.NewReader(hostileDocument(t, section{key: "myApp"}, "motto", value)))
 		if err != nil {
@@ -80,7 +80,7 @@ func TestHostileTextOfAnothersAddOnStaysText(t *testing.T) {
 	}
 }
 
-func TestNULIsRefusedWhereItStands(t *testing.T) {
+func TestNULIsRefusedWithPosition(t *testing.T) {
 	for what, body := range map[string]string{
 		"an option of the table": `  kurl: {proxyAddress: "a\0b"}`, "an element of a list": `  velero: {version: "1", serverFlags: ["a\0b"]}`,
 		"another's option": `  myApp: {version: "1", motto: "a\0b"}`, "deep in another's option": `  myApp: {version: "1", tree: {leaf: ["a\0b"]}}`,

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
-// TestOptionsThatNobodyReadAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
+// TestUnreadOptionsAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
 // that hooks call, the catalogue's add-ons, and kURL's own. Of kURL's add-ons that are not here nothing is said.
-func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
+func TestUnreadOptionsAreNamed(t *testing.T) {
 	kurl := cases.KurlAddOns(t)
 	hooks, addOns := texts(t, kurl), []string{"kubernetes", "docker"}
 	folders, err := os.ReadDir(filepath.Join(kurl, "addons"))
@@ -56,7 +56,7 @@ func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
 	}
 }
 
-// texts are the files in a folder, or one file, without tests.
+// texts returns the content of the files in a folder, or of one file, without tests.
 func texts(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -74,8 +74,8 @@ func texts(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// Every option without effect is one that there is, and has a way out.
-func TestOptionsWithoutEffectAreOptions(t *testing.T) {
+// Every option without effect exists, and has a remedy.
+func TestIdleOptionsExist(t *testing.T) {
 	for name, hint := range idleOptions() {
 		key, option, _ := strings.Cut(name, ".")
 		s, listed := known(key)
@@ -85,7 +85,7 @@ func TestOptionsWithoutEffectAreOptions(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreOffAreNotNamed(t *testing.T) {
+func TestDisabledOptionsAreNotNamed(t *testing.T) {
 	i, err := Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3, certKey: '', bootstrapToken: ''}\n"+
 		"  ekco: {version: 0.28.14, podImageOverrides: [], enableInternalLoadBalancer: true}\n"))
 	if err != nil {

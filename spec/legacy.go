@@ -87,7 +87,7 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 	}
 }
 
-// move gives the new option the value of the old one, unless the new one is set.
+// move copies the value of the old option to the new one, unless that is set.
 func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
 	value = old.today(value)
 	given := find(body, to)

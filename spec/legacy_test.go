@@ -84,7 +84,7 @@ func TestFormsOfV1Beta1AreMigrated(t *testing.T) {
 	}
 }
 
-func TestMigratedFormsAreWarnedOf(t *testing.T) {
+func TestMigratedFormsAreReported(t *testing.T) {
 	i := parse(t, legacyInstaller(k+"  weave: {version: 2.6.5, encryptNetwork: true}\n  contour: {version: \"\"}\n  kurl: {task: reset}\n"))
 	var got []string
 	for _, f := range i.Check() {
@@ -116,7 +116,7 @@ func TestV1Beta1KeepsItsMistakes(t *testing.T) {
 	}
 }
 
-func TestSalvageNamesWhatItLeavesOut(t *testing.T) {
+func TestSalvageNamesOmissions(t *testing.T) {
 	const text = "kind: Installer\nspec:\n  kubernetes: {version: 1.19.9, seLinux: true, maxPodsPerNode: many}\n  flannel: {podCIDR: 10.1.0.0/16}\n  bad key: {version: 1}\n"
 	i, lost, err := spec.Salvage("i", strings.NewReader(text))
 	if err != nil {

@@ -25,7 +25,7 @@ func document(body string) string {
 	return "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n" + body
 }
 
-func TestParseReadsAnInstaller(t *testing.T) {
+func TestParseReadsInstaller(t *testing.T) {
 	const text = `apiVersion: cluster.kurl.sh/v1beta1
 kind: Installer
 metadata:
@@ -72,7 +72,7 @@ spec:
 }
 
 // kURL's storage-migration.yaml writes minimumnodecount.
-func TestAnOptionInLowerCaseIsTheSame(t *testing.T) {
+func TestOptionsIgnoreCase(t *testing.T) {
 	i := parse(t, document("  rook: {version: 1.11.7, minimumnodecount: 3, isblockstorageenabled: null}\n"))
 	if diff := cmp.Diff(spec.Options{"minimumNodeCount": int64(3)}, i.AddOn("rook").Options); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -138,7 +138,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestLineEndsOfWindowsAreNotPartOfValues(t *testing.T) {
+func TestCRLFIsNotPartOfValues(t *testing.T) {
 	text := document("  containerd:\n    version: 2.2.1\n    tomlConfig: |\n      [a]\n      b = 1\n  kurl: {nameserver: '10.0.0.1'}\n")
 	want, got := parse(t, text), parse(t, "\ufeff"+strings.ReplaceAll(text, "\n", "\r\n"))
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(diag.Pos{})); diff != "" {

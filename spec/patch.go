@@ -14,7 +14,7 @@ import (
 // an Installer.
 type Patch struct {
 	installer *Installer
-	removed   []string // names of add-ons to which it gives an empty version
+	removed   []string // names of add-ons whose version it empties
 }
 
 // LoadPatch reads the patch at path.

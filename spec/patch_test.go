@@ -25,7 +25,7 @@ const base = `  kubernetes: {version: 1.36.3, HACluster: true, maxPodsPerNode: 1
   kurl: {airgap: true, additionalNoProxyAddresses: [a, b]}
 `
 
-func TestAPatchSaysWhatIsOtherwise(t *testing.T) {
+func TestPatchOverridesOptions(t *testing.T) {
 	for name, row := range map[string]struct {
 		patches []string
 		want    string
@@ -65,7 +65,7 @@ func TestAPatchSaysWhatIsOtherwise(t *testing.T) {
 	}
 }
 
-func TestMistakesOfAPatchHavePlaces(t *testing.T) {
+func TestPatchMistakesHavePositions(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
 		"an option that there is not":  {"  flannel: {podCIRD: x}\n", `patch.yaml:4:13: error: flannel has no option "podCIRD" (did you mean "podCIDR"?)`},
 		"a new add-on without version": {"  contour: {httpPort: 80}\n", `patch.yaml:4:3: error: contour is new and has no version (write contour: {version: …})`},
@@ -86,7 +86,7 @@ func TestMistakesOfAPatchHavePlaces(t *testing.T) {
 	}
 }
 
-func TestWordsOfACommandLineSetOptions(t *testing.T) {
+func TestCommandLineWordsSetOptions(t *testing.T) {
 	for name, row := range map[string]struct {
 		words []string
 		want  string // the variables that differ
@@ -152,7 +152,7 @@ func TestVeleroServerFlagsAreAdded(t *testing.T) {
 	}
 }
 
-func TestWordsThatSetNothing(t *testing.T) {
+func TestUnusedWordsAreReturned(t *testing.T) {
 	for word, want := range map[string]string{
 		"kubernetes-max-pods-per-node=many": `argument 1: error: kubernetes-max-pods-per-node: "many" is not a whole number`,
 		"kubernetes-cluster-name":           `argument 1: error: kubernetes-cluster-name: needs a value, a string`,
@@ -171,7 +171,7 @@ func TestWordsThatSetNothing(t *testing.T) {
 }
 
 // kURL's own join and upgrade commands carry flags of add-ons that an Installer does not have.
-func TestFlagsOfAbsentAddOnsAreToldNotRefused(t *testing.T) {
+func TestFlagsOfAbsentAddOnsAreReported(t *testing.T) {
 	for _, word := range []string{"ekco-enable-internal-load-balancer", "aws-exclude-storage-class", "velero-restic-timeout=1h", "velero-server-flags=--a,--b",
 		"app-version-label=1.2", "docker-registry-ip=10.96.0.9", "preserve-docker-config"} {
 		original := parse(t, document(base))
@@ -193,7 +193,7 @@ func TestFlagsOfAbsentAddOnsAreToldNotRefused(t *testing.T) {
 }
 
 // Every flag of kURL that sets an option is about one that is there.
-func TestFlagsSetOptionsThatThereAre(t *testing.T) {
+func TestFlagsSetExistingOptions(t *testing.T) {
 	all := parse(t, document("  kubernetes: {version: 1}\n  ekco: {version: 1}\n  docker: {version: 1}\n  aws: {version: 1}\n  velero: {version: 1}\n  kotsadm: {version: 1}\n  registry: {version: 1}\n"))
 	if n := len(spec.Flags()); n < 39 {
 		t.Errorf("%d flags", n)

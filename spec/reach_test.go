@@ -7,7 +7,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestWhatChecksReadAndAskIsListed(t *testing.T) {
+func TestReadsAndRequestsOfChecksAreListed(t *testing.T) {
 	for collectors, want := range map[string]int{
 		"[{cpu: {}}, {memory: {}}, {diskUsage: {path: /var}}, {tcpPortStatus: {port: 6443}}]": 0,
 		"[{copy: {path: /etc/shadow}}, {cpu: {}}]":                                            1,

@@ -36,7 +36,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 }
 
 // The schema and Parse agree, except where Parse refuses what no schema can say.
-func TestTheSchemaSaysWhatParseSays(t *testing.T) {
+func TestSchemaAgreesWithParse(t *testing.T) {
 	s := schema(t)
 	for name, row := range map[string]struct {
 		text  string
@@ -88,7 +88,7 @@ func TestTheSchemaSaysWhatParseSays(t *testing.T) {
 	}
 }
 
-func TestTheSchemaIsWrittenInOneWay(t *testing.T) {
+func TestSchemaIsDeterministic(t *testing.T) {
 	first, err := spec.Schema()
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func AddOnName(key string) string {
 }
 
 // VariableName returns the variable for an option of the add-on under key: FLANNEL_POD_CIDR for flannel's podCIDR. Only
-// Variables knows the options to which kURL gives another name (kURL §2.1).
+// Variables knows the options that kURL renames (kURL §2.1).
 func VariableName(key, option string) string {
 	return strings.ToUpper(snake(key) + "_" + snake(option))
 }

@@ -17,7 +17,7 @@ func variable(t testing.TB, i *spec.Installer, name string) string {
 	return all[at].Value
 }
 
-func TestVariablesOf(t *testing.T) {
+func TestInstallerSetsVariables(t *testing.T) {
 	tests := map[string]struct{ body, variable, want string }{
 		"a version":                               {"  certManager: {version: 1.9.1}", "CERT_MANAGER_VERSION", "1.9.1"},
 		"an option by the rule":                   {"  flannel: {version: 1, podCIDR: 10.32.0.0/20}", "FLANNEL_POD_CIDR", "10.32.0.0/20"},
@@ -56,7 +56,7 @@ func TestVariablesOf(t *testing.T) {
 	}
 }
 
-func TestVariablesAreSortedAndKeepProgramsOptionsOut(t *testing.T) {
+func TestVariablesAreSortedWithoutProgramOptions(t *testing.T) {
 	all := parse(t, document("  kurl: {installerVersion: v1}\n  selinuxConfig: {type: targeted}")).Variables()
 	if !slices.IsSortedFunc(all, func(a, b spec.Variable) int {
 		if a.Name < b.Name {
@@ -73,7 +73,7 @@ func TestVariablesAreSortedAndKeepProgramsOptionsOut(t *testing.T) {
 	}
 }
 
-func TestNamesFollowTheWordsOfAKey(t *testing.T) {
+func TestVariableNamesFollowKeys(t *testing.T) {
 	tests := []struct{ key, option, addOn, variable string }{
 		{"flannel", "podCIDRRange", "flannel", "FLANNEL_POD_CIDR_RANGE"},
 		{"certManager", "s3Override", "cert-manager", "CERT_MANAGER_S3_OVERRIDE"},

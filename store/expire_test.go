@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-func TestOldValuesAreRemovedAndNoOthers(t *testing.T) {
+func TestOnlyExpiredValuesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	for name, s := range map[string]store.Store{"folder": open(t, store.Opener{}, dir), "bucket": open(t, store.Opener{}, objects.Start(t).URL("prefix"))} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestOldValuesAreRemovedAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAFolderExpiresByTheTimesOfItsFiles(t *testing.T) {
+func TestFolderExpiresByFileTimes(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, store.Opener{}, dir)
 	for key, age := range map[string]time.Duration{"x/young": time.Hour, "x/old": 3 * time.Hour} {

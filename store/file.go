@@ -69,7 +69,7 @@ func (f *fileObject) Close() error {
 	return f.file.Close()
 }
 
-// fileVersion tells apart the files that have had one name. Each Put creates a new file.
+// fileVersion distinguishes successive files of one name. Each Put creates a new file.
 func fileVersion(info fs.FileInfo) string {
 	var inode uint64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -39,7 +39,7 @@ func writeFile(t *testing.T, dir, name string, data []byte) {
 	}
 }
 
-func TestAWebServerIsAStoreToReadFrom(t *testing.T) {
+func TestWebServerIsAReadOnlyStore(t *testing.T) {
 	dir := t.TempDir()
 	v := valueOf(t, random(2<<20))
 	data := random(2 << 20)
@@ -95,7 +95,7 @@ func TestReadingInSequenceTakesFewRequests(t *testing.T) {
 	}
 }
 
-func TestTwoPlacesAreReadSideBySide(t *testing.T) {
+func TestReadersOfTwoPlacesShareRequests(t *testing.T) {
 	dir := t.TempDir()
 	data := random(4 << 20)
 	writeFile(t, dir, "k", data)
@@ -119,7 +119,7 @@ func TestTwoPlacesAreReadSideBySide(t *testing.T) {
 	}
 }
 
-func TestAReplacedFileIsNotMixedWithTheOldOne(t *testing.T) {
+func TestReplacedFileIsNotMixedWithOldOne(t *testing.T) {
 	etag := func(name string) func(http.Handler) http.Handler { // FileServer sets no ETag, but heeds the one that is set
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +170,7 @@ func TestAReplacedFileIsNotMixedWithTheOldOne(t *testing.T) {
 	}
 }
 
-func TestAWebServerWithoutRangesIsRefused(t *testing.T) {
+func TestWebServerWithoutRangesIsRefused(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }))
 	t.Cleanup(s.Close)
 	at := open(t, store.Opener{}, s.URL)

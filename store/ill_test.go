@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestPlusInAVersionIsNoSpace reads from a server that decodes a path as a form, as S3 does. Rancher's charts have such versions.
-func TestPlusInAVersionIsNoSpace(t *testing.T) {
+// TestPlusInVersionIsNotASpace reads from a server that decodes a path as a form, as S3 does. Rancher's charts have such versions.
+func TestPlusInVersionIsNotASpace(t *testing.T) {
 	dir := t.TempDir()
 	for _, key := range []string{"demo-1.0.0+up4.5.tar.gz", "c++-1.0.tar.gz", "plain-1.0.tar.gz"} {
 		writeFile(t, dir, key, []byte(key))
@@ -36,7 +36,7 @@ func TestPlusInAVersionIsNoSpace(t *testing.T) {
 	}
 }
 
-func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
+func TestRetryAfterIsHonoured(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "k", []byte("content"))
 	var first atomic.Int64
@@ -59,7 +59,7 @@ func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
 	_ = o.Close()
 }
 
-func TestStoreThatDripsIsGivenUp(t *testing.T) {
+func TestDrippingStoreIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "k", random(1<<20))
 	location, _ := serveFolder(t, dir, func(next http.Handler) http.Handler {

@@ -103,7 +103,7 @@ func TestCheckRange(t *testing.T) {
 	}
 }
 
-func TestPartsAreFewEnough(t *testing.T) {
+func TestUploadHasAtMostTenThousandParts(t *testing.T) {
 	for size, want := range map[int64]int64{1: minPart, minPart * maxParts: minPart, minPart*maxParts + 1: 2 * minPart, 5 << 40: 1024 << 20 * 5 / 8} {
 		if got := partSize(size); got != want || (size+got-1)/got > maxParts {
 			t.Errorf("parts of %d bytes have %d, want %d", size, got, want)

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestAServerThatComesBackIsWaitedFor lets a server die in the middle of an answer and refuse far more requests than are tried
+// TestReturningServerIsWaitedFor lets a server die in the middle of an answer and refuse far more requests than are tried
 // otherwise, as a server does that restarts.
-func TestAServerThatComesBackIsWaitedFor(t *testing.T) {
+func TestReturningServerIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	data := random(8 << 20)
 	writeFile(t, dir, "k", data)
@@ -58,7 +58,7 @@ func (d dying) Write(p []byte) (int, error) {
 	return d.ResponseWriter.Write(p)
 }
 
-func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
+func TestAbsentServerIsGivenUp(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "k", random(1<<20))
 	var dead atomic.Bool

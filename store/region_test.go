@@ -10,7 +10,7 @@ import (
 )
 
 // AWS itself is out of reach, so its answers are played: no server at hand has buckets in several regions.
-func TestRegionOfABucket(t *testing.T) {
+func TestBucketRegionIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		location, head func(http.ResponseWriter)

@@ -189,7 +189,7 @@ func (s *stream) read(p []byte, off int64) (n int, err error) {
 	return n, s.guard.explain(err)
 }
 
-// movingReader tells a guard about each byte that arrives, and a meter how long it took.
+// movingReader reports each byte that arrives to a guard, and its duration to a meter.
 type movingReader struct {
 	io.Reader
 	guard *guard

@@ -28,7 +28,7 @@ type Retry struct {
 // maxWait is the longest pause between two attempts.
 const maxWait = 10 * time.Second
 
-// errStalled says that a transfer made no progress for too long.
+// errStalled reports that a transfer made no progress for too long.
 var errStalled = errors.New("no progress for too long")
 
 // statusError is an error response of a web server.

@@ -71,7 +71,7 @@ func digestOf(t *testing.T, s store.Store, key string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func TestABucketIsAStore(t *testing.T) {
+func TestBucketIsAStore(t *testing.T) {
 	server := objects.Start(t)
 	for name, settings := range map[string][]string{
 		"as compatible servers want it": nil,
@@ -111,7 +111,7 @@ func TestABucketIsAStore(t *testing.T) {
 	}
 }
 
-func TestSwapWantsTheVersionThatIsThere(t *testing.T) {
+func TestSwapRequiresCurrentVersion(t *testing.T) {
 	server := objects.Start(t)
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": server.URL("")} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSwapWantsTheVersionThatIsThere(t *testing.T) {
 	}
 }
 
-func TestOfManySwapsAtOnceEachBuildsOnAnother(t *testing.T) {
+func TestConcurrentSwapsAreSerialized(t *testing.T) {
 	server := objects.Start(t)
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": server.URL("")} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestOfManySwapsAtOnceEachBuildsOnAnother(t *testing.T) {
 	}
 }
 
-// read gives a value and its version, both empty when there is none.
+// read returns a value and its version, both empty when there is none.
 func read(t *testing.T, s store.Store, key string) ([]byte, string) {
 	for {
 		o, err := s.Get(t.Context(), key)
@@ -186,7 +186,7 @@ func read(t *testing.T, s store.Store, key string) ([]byte, string) {
 	}
 }
 
-func TestATransferOutlastsABadLine(t *testing.T) {
+func TestTransferOutlastsBadConnection(t *testing.T) {
 	server := objects.Start(t)
 	v := valueOf(t, random(part+1))
 	for name, fault := range map[string]objects.Fault{
@@ -221,7 +221,7 @@ func TestATransferOutlastsABadLine(t *testing.T) {
 	}
 }
 
-func TestALineThatStaysBadIsAnErrorThatSaysSo(t *testing.T) {
+func TestPermanentlyBadConnectionIsReported(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	line.Plan(func(*http.Request) objects.Fault { return objects.Fault{Status: http.StatusServiceUnavailable} })
@@ -232,7 +232,7 @@ func TestALineThatStaysBadIsAnErrorThatSaysSo(t *testing.T) {
 	}
 }
 
-func TestARefusalIsNotTriedAgain(t *testing.T) {
+func TestRefusalIsNotRetried(t *testing.T) {
 	server := objects.Start(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	line := server.Line(t)
@@ -245,12 +245,12 @@ func TestARefusalIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// isPart says whether a request brings a part of an upload.
+// isPart reports whether a request brings a part of an upload.
 func isPart(r *http.Request) bool {
 	return r.Method == http.MethodPut && r.URL.Query().Has("partNumber")
 }
 
-func TestAnInterruptedUploadGoesOn(t *testing.T) {
+func TestInterruptedUploadIsResumed(t *testing.T) {
 	server := objects.Start(t)
 	data := random(4*part + 9)
 	interrupt := func(t *testing.T, o store.Opener, prefix string) (s store.Store, line *objects.Line) {
@@ -372,7 +372,7 @@ func removeUploads(t *testing.T, server *objects.Server) {
 	}
 }
 
-func TestTheServerRefusesContentThatChanged(t *testing.T) {
+func TestServerRefusesChangedContent(t *testing.T) {
 	server := objects.Start(t)
 	for _, settings := range []string{"checksum=when_required", "checksum=when_supported"} {
 		for name, size := range map[string]int{"small": 10, "in parts": part + 1} {
@@ -392,7 +392,7 @@ func TestTheServerRefusesContentThatChanged(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutConditionsStoresTheLast(t *testing.T) {
+func TestServerWithoutConditionsKeepsLastWrite(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	line.Plan(func(r *http.Request) objects.Fault {

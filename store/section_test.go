@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestSectionIsAskedForAtOnce reads the first part of a large value as one that is read in sequence to its end.
-func TestSectionIsAskedForAtOnce(t *testing.T) {
+// TestSectionIsRequestedInOnePiece reads the first part of a large value as one that is read in sequence to its end.
+func TestSectionIsRequestedInOnePiece(t *testing.T) {
 	const limit = 5_000_000
 	data := make([]byte, 4*limit)
 	var furthest, asked atomic.Int64

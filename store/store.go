@@ -26,10 +26,10 @@ import (
 
 // Errors that callers can check for.
 var (
-	// ErrChanged says that a value is not the expected one: a Swap lost against another writer, or an object was replaced
+	// ErrChanged reports that a value is not the expected one: a Swap lost against another writer, or an object was replaced
 	// while it was read.
 	ErrChanged = errors.New("the stored value has changed")
-	// ErrReadOnly says that a store accepts no writes.
+	// ErrReadOnly reports that a store accepts no writes.
 	ErrReadOnly = errors.New("the store is read-only")
 )
 
@@ -125,7 +125,7 @@ func (v Value) meter(sent, kept int64) {
 
 // Opener holds the options for opening stores.
 type Opener struct {
-	// Write says that the caller will put values. Opening a read-only store then fails with ErrReadOnly.
+	// Write means that the caller will put values. Opening a read-only store then fails with ErrReadOnly.
 	Write bool
 	// Uploads is a folder for upload journals, which let a later run resume an interrupted upload. If empty, uploads cannot
 	// be resumed.
@@ -146,7 +146,7 @@ type Opener struct {
 	Log  *slog.Logger // nil logs nothing
 	// AccessKey, if it has an ID, replaces the credentials of the AWS settings.
 	AccessKey AccessKey
-	// CAs are those that servers are trusted by.
+	// CAs are trusted for servers.
 	CAs trust.CAs
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string

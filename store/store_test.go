@@ -49,8 +49,8 @@ func TestPutGetList(t *testing.T) {
 	}
 }
 
-// TestAFolderThatIsGoneSaysSoAndIsFoundAgain takes the folder of an open store away, as a disk is unmounted, and puts another there.
-func TestAFolderThatIsGoneSaysSoAndIsFoundAgain(t *testing.T) {
+// TestMissingFolderIsReportedAndFoundAgain takes the folder of an open store away, as a disk is unmounted, and puts another there.
+func TestMissingFolderIsReportedAndFoundAgain(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "packages")
 	put := func(s store.Store, text string) {
 		t.Helper()
@@ -122,8 +122,8 @@ func TestMissingValueIsNotExist(t *testing.T) {
 	}
 }
 
-// TestAPipeInAFolderIsNoValue reads a pipe that nobody writes to, and puts a value where a pipe lies beside it.
-func TestAPipeInAFolderIsNoValue(t *testing.T) {
+// TestNamedPipeIsNotListed reads a pipe that nobody writes to, and puts a value where a pipe lies beside it.
+func TestNamedPipeIsNotListed(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestAPipeInAFolderIsNoValue(t *testing.T) {
 	}
 }
 
-func TestContentThatChangesIsNotStored(t *testing.T) {
+func TestChangingContentIsNotStored(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := store.Open(dir)
 	data := []byte("content")
@@ -170,7 +170,7 @@ func TestContentThatChangesIsNotStored(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledPutLeftIsRemoved(t *testing.T) {
+func TestLeftoversOfKilledPutAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := store.Open(dir)
 	left := filepath.Join(dir, ".sealift-put-x.1.1")
@@ -209,7 +209,7 @@ func TestWhatAKilledPutLeftIsRemoved(t *testing.T) {
 	})
 }
 
-func TestKeysStayInTheStore(t *testing.T) {
+func TestKeysStayInStore(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "secret"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestUnknownLocationSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsChangedInItsPlaceIsNotReadOn(t *testing.T) {
+func TestFileChangedInPlaceIsNotReadFurther(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
 	if err != nil {
@@ -273,7 +273,7 @@ func TestAFileThatIsChangedInItsPlaceIsNotReadOn(t *testing.T) {
 	}
 }
 
-func TestWhatIsClosedIsNotOpenedOnceMore(t *testing.T) {
+func TestClosedObjectIsNotReopened(t *testing.T) {
 	s, err := store.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

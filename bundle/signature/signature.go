@@ -34,7 +34,7 @@ const (
 	pemPublic       = "PUBLIC KEY"
 )
 
-// ErrPassphrase says that the passphrase does not decrypt the private key.
+// ErrPassphrase reports that the passphrase does not decrypt the private key.
 var ErrPassphrase = errors.New("wrong passphrase for the key")
 
 // Key is a private key.

@@ -40,7 +40,7 @@ func sign(t *testing.T, key *signature.Key, data []byte) []byte {
 	return sig
 }
 
-func TestOnlyTheSignedBytesAndTheSignersKeyVerify(t *testing.T) {
+func TestOnlySignedBytesVerifyWithSignersKey(t *testing.T) {
 	key, public := generate(t)
 	_, other := generate(t)
 	data := []byte(`{"format": "x"}`)
@@ -65,8 +65,8 @@ func TestOnlyTheSignedBytesAndTheSignersKeyVerify(t *testing.T) {
 	}
 }
 
-// TestSignaturesAreThoseOfRFC6979 holds the signature of "sample" against RFC 6979 §A.2.5.
-func TestSignaturesAreThoseOfRFC6979(t *testing.T) {
+// TestSignaturesFollowRFC6979 holds the signature of "sample" against RFC 6979 §A.2.5.
+func TestSignaturesFollowRFC6979(t *testing.T) {
 	number := func(text string) []byte {
 		n, err := hex.DecodeString(text)
 		if err != nil {
@@ -100,7 +100,7 @@ func TestSignaturesAreThoseOfRFC6979(t *testing.T) {
 	}
 }
 
-func TestPrivateKeysAreReadInEveryFormOfTheirs(t *testing.T) {
+func TestPrivateKeysAreReadInEveryFormat(t *testing.T) {
 	key, public := generate(t)
 	sealed, err := key.Marshal([]byte("open sesame"))
 	if err != nil {
@@ -158,7 +158,7 @@ func TestOtherKeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestOpensslVerifiesTheSignature(t *testing.T) {
+func TestOpensslVerifiesSignature(t *testing.T) {
 	key, public := generate(t)
 	dir := t.TempDir()
 	data := []byte("the index")

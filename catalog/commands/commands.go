@@ -27,7 +27,7 @@ type Calls struct {
 	looked    map[string]bool            // commands that the script checks for before calling them
 }
 
-// made is one command in the script.
+// made is one command of the script.
 type made struct {
 	Call
 	from string // the function, "" at the top level
@@ -38,7 +38,7 @@ type Call struct {
 	Name string
 	Bin  bool       // in $DIR/bin
 	At   syntax.Pos // of the first call
-	// Optional says that the script continues without the command: every call is a condition or is followed by || true.
+	// Optional means that the script continues without the command: every call is a condition or is followed by || true.
 	Optional bool
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
-// TestKurlsAddOns lints eleven of kURL's own add-ons, unchanged, and holds all that is found against what stands in their files.
-func TestKurlsAddOns(t *testing.T) {
+// TestKurlAddOnsPassLint lints eleven of kURL's own add-ons, unchanged, and holds all that is found against what stands in their files.
+func TestKurlAddOnsPassLint(t *testing.T) {
 	t.Chdir(cases.KurlAddOns(t))
 	const (
 		noMeta   = "/addon.yaml: warning: the add-on has no addon.yaml"

@@ -93,7 +93,7 @@ func linter(t *testing.T) *Linter {
 	return New(Core{Functions: functions, Programs: kurlbin.Names()}, nil)
 }
 
-func TestAddOn(t *testing.T) {
+func TestLintFindsMistakesOfAddOn(t *testing.T) {
 	const v1, v2, tmpl = "cert-manager/1.0/", "cert-manager/2.0/", "cert-manager/template/"
 	linked := map[string]string{
 		v2 + "Manifest": "image app example.org/app:2\n", v2 + "install.sh": "-> ../1.0/install.sh", v2 + "addon.yaml": "-> ../1.0/addon.yaml",
@@ -207,14 +207,14 @@ func TestAddOn(t *testing.T) {
 	})
 }
 
-// TestTheCatalogue holds what ships against its own rules, warnings included.
-func TestTheCatalogue(t *testing.T) {
+// TestCatalogueHasNoFindings holds what ships against its own rules, warnings included.
+func TestCatalogueHasNoFindings(t *testing.T) {
 	if got := lintAll(t, "../../addons"); len(got) != 0 {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }
 
-func TestFindNeedsAnAddOn(t *testing.T) {
+func TestFindNeedsAddOn(t *testing.T) {
 	if _, err := Find(t.TempDir()); err == nil {
 		t.Error("an empty tree is taken for add-ons")
 	}
@@ -271,7 +271,7 @@ func inText(t *testing.T, findings []diag.Finding, text string) {
 	}
 }
 
-func TestLineEndsOfWindowsAreRefusedInScripts(t *testing.T) {
+func TestLintRefusesCRLFInScripts(t *testing.T) {
 	files := good()
 	files["cert-manager/1.0/install.sh"] = strings.ReplaceAll("cert-manager() { cert_manager_wait; }\ncert_manager_wait() { :; }\n", "\n", "\r\n")
 	files["cert-manager/1.0/lib/wait.sh"] = "wait() {\n    sleep 1\r\n}\n"

@@ -45,7 +45,7 @@ func forProduction(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-func TestProductionRequiresWhatMergesWithoutAPerson(t *testing.T) {
+func TestProductionRequiresAutomaticMerges(t *testing.T) {
 	const addOn, template = "cert-manager/1.0/", "cert-manager/template/"
 	base := func() map[string]string {
 		files := good()
@@ -91,16 +91,16 @@ func TestProductionRequiresWhatMergesWithoutAPerson(t *testing.T) {
 	}
 }
 
-// TestTheCatalogueIsReadyForProduction lints the add-ons that ship.
-func TestTheCatalogueIsReadyForProduction(t *testing.T) {
+// TestCatalogueIsReadyForProduction lints the add-ons that ship.
+func TestCatalogueIsReadyForProduction(t *testing.T) {
 	t.Chdir("../..")
 	if found := forProduction(t, "addons"); len(found) > 0 {
 		t.Errorf("%s", strings.Join(found, "\n"))
 	}
 }
 
-// TestKurlsAddOnsForProduction lints kURL's own eleven add-ons. The samples have the template of containerd alone.
-func TestKurlsAddOnsForProduction(t *testing.T) {
+// TestKurlAddOnsAreCheckedForProduction lints kURL's own eleven add-ons. The samples have the template of containerd alone.
+func TestKurlAddOnsAreCheckedForProduction(t *testing.T) {
 	t.Chdir(cases.KurlAddOns(t))
 	found := strings.Join(forProduction(t, "addons"), "\n")
 	for _, lacks := range []string{"the add-on has no testgrid.yaml", "nothing writes new versions"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-func TestBundleIsWhereItsInstallerIs(t *testing.T) {
+func TestBundleLiesBesideItsInstaller(t *testing.T) {
 	for name, row := range map[string]struct{ from, want string }{
 		"an Installer":                  {"https://host/abc1234", "https://host/bundle/abc1234.tar.gz"},
 		"its script":                    {"https://host/abc1234/install.sh", "https://host/bundle/abc1234.tar.gz"},
@@ -40,7 +40,7 @@ func TestBundleIsWhereItsInstallerIs(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsReadIsFetched(t *testing.T) {
+func TestOnlyReadRangesAreFetched(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bundle"), 0o755); err != nil {
 		t.Fatal(err)

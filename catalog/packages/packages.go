@@ -39,13 +39,13 @@ type Source struct {
 	Signers []signature.PublicKey
 }
 
-// UnknownError says that an Installer asks for something that does not exist or is not allowed. Either the Installer or the
+// UnknownError reports that an Installer asks for something that does not exist or is not allowed. Either the Installer or the
 // store must change.
 type UnknownError struct{ Message string }
 
 func (e *UnknownError) Error() string { return e.Message }
 
-// UnusableError says that a package exists but cannot be in the bundle. The operator of the store must replace it.
+// UnusableError reports that a package exists but cannot be in the bundle. The operator of the store must replace it.
 type UnusableError struct{ Message string }
 
 func (e *UnusableError) Error() string { return e.Message }

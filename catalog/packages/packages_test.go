@@ -12,7 +12,7 @@ import (
 )
 
 // kURL's server makes one archive of the packages between two versions. Its name is not that of a version.
-func TestArchivesOfSeveralPackagesAreNotVersions(t *testing.T) {
+func TestMultiPackageArchivesAreNotVersions(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"rook-1.5.12.tar.gz", "rook-1.19.7.tar.gz", "rook-1.4.9,rook-1.5.12.tar.gz", "rook-1.20.0,rook-1.21.0.tar.gz", "rook-ceph-1.0.0.tar.gz"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {

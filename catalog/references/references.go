@@ -243,7 +243,7 @@ func (c *checker) judge() {
 	}
 }
 
-// depends says whether the image depends on a variable.
+// depends reports whether the image depends on a variable.
 func (u use) depends() bool {
 	return strings.Contains(u.image, variableToken) || strings.Contains(u.image, "$")
 }

@@ -33,7 +33,7 @@ func addOn(t *testing.T, files string) string {
 	return dir
 }
 
-// check gives the findings, one a line, positions relative to the add-on.
+// check returns the findings, one a line, positions relative to the add-on.
 func check(t *testing.T, dir string) string {
 	t.Helper()
 	findings, err := references.Check(t.Context(), dir, nil)
@@ -253,15 +253,15 @@ Manifest:3:1: warning: nothing in the add-on refers to image registry.k8s.io/kub
 	}
 }
 
-func TestALinkOutOfTheAddOnIsRefused(t *testing.T) {
+func TestLinkOutOfAddOnIsRefused(t *testing.T) {
 	dir := addOn(t, "-- Manifest --\n-- secret --\n-> /etc/hostname")
 	if _, err := references.Check(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "same add-on") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestOurCatalogueCarriesWhatItRefersTo holds every add-on that ships against its Manifest.
-func TestOurCatalogueCarriesWhatItRefersTo(t *testing.T) {
+// TestCatalogueCarriesImagesItRefersTo holds every add-on that ships against its Manifest.
+func TestCatalogueCarriesImagesItRefersTo(t *testing.T) {
 	manifests, err := filepath.Glob("../../addons/*/*/Manifest")
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("no add-ons: %v", err)

@@ -33,7 +33,7 @@ func (c *checker) scanFiles() {
 	}
 }
 
-// isTemplate says whether a file of a module is rendered, or describes values.
+// isTemplate reports whether a file of a module is rendered, or describes values.
 func isTemplate(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return first == catalog.TemplatesDir || first == "charts" || first == "openapi"

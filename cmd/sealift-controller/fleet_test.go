@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/testgrid/tour"
 )
 
-// TestTourOfTheFleet follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
-func TestTourOfTheFleet(t *testing.T) {
+// TestFleetPageIsFollowed follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
+func TestFleetPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
 	home, program, path := tourist(t)
 	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
@@ -73,8 +73,8 @@ func tourist(t *testing.T) (home, program, path string) {
 	return home, program, "PATH=" + home + ":" + bin + ":" + os.Getenv("PATH")
 }
 
-// TestTourBehindTheAirGap follows docs/fleet-airgap.md with a hub, and with a cluster that nobody has a connection to.
-func TestTourBehindTheAirGap(t *testing.T) {
+// TestFleetAirgapPageIsFollowed follows docs/fleet-airgap.md with a hub, and with a cluster that nobody has a connection to.
+func TestFleetAirgapPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
 	home, program, path := tourist(t)
 	onHub, onShip := controlplane.ForTest(t), controlplane.ForTest(t)

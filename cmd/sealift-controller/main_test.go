@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAsProcessOneItReapsWhatHooksLeave runs the program as process 1 of a PID namespace, as in a container.
-func TestAsProcessOneItReapsWhatHooksLeave(t *testing.T) {
+// TestProcessOneReapsOrphansOfHooks runs the program as process 1 of a PID namespace, as in a container.
+func TestProcessOneReapsOrphansOfHooks(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make a PID namespace")
 	}

@@ -49,7 +49,7 @@ func moving(t *testing.T, home, cluster string) (page, section string) {
 	return page, section
 }
 
-// formerHub is what a hub of Open Cluster Management has. Its template has changed since it made the work. Its webhooks do not answer.
+// formerHub lists the objects of a hub of Open Cluster Management. Its template has changed since it made the work. Its webhooks do not answer.
 const formerHub = `
 apiVersion: v1
 kind: Namespace
@@ -115,7 +115,7 @@ webhooks:
   rules: [{apiGroups: [work.open-cluster-management.io], apiVersions: ["*"], resources: [manifestworks], operations: [CREATE, UPDATE]}]
 `
 
-// klusterlet is what the agent of Open Cluster Management has on its cluster, for a hub with this hash.
+// klusterlet lists the objects of the agent of Open Cluster Management on its cluster, for a hub with this hash.
 const klusterlet = `
 apiVersion: v1
 kind: Namespace
@@ -197,8 +197,8 @@ func create(t *testing.T, cluster *kube.Cluster, text string) map[string]*unstru
 	return made
 }
 
-// TestMoveFromOpenClusterManagement follows the section of docs/fleet.md with a hub and a cluster as Open Cluster Management leaves them.
-func TestMoveFromOpenClusterManagement(t *testing.T) {
+// TestHubTakesOverOpenClusterManagement follows the section of docs/fleet.md with a hub and a cluster as Open Cluster Management leaves them.
+func TestHubTakesOverOpenClusterManagement(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
 	home, program, path := tourist(t)
 	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)

@@ -100,9 +100,9 @@ type replicas struct {
 	painted       int
 }
 
-// TestModulesHaveReplicas has the API server ask a standby all the time, and kills the leader: no request fails, the leader's
+// TestModulesRunWithReplicas has the API server ask a standby all the time, and kills the leader: no request fails, the leader's
 // values count while it lives, and the standby converges without a new revision.
-func TestModulesHaveReplicas(t *testing.T) {
+func TestModulesRunWithReplicas(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may listen on port 443, which the API server asks for")
 	}

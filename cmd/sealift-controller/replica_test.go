@@ -72,8 +72,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestAStandbyTakesOver kills a leader, and lets the next one stand still for so long that it loses its Lease.
-func TestAStandbyTakesOver(t *testing.T) {
+// TestStandbyTakesOver kills a leader, and lets the next one stand still for so long that it loses its Lease.
+func TestStandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	config, trace := filepath.Join(dir, "config"), filepath.Join(dir, "trace")
 	if err := controlplane.WriteKubeconfig(config, controlplane.ForTest(t)); err != nil {

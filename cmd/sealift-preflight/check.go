@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// collected is what collectors found: contents by file name.
+// collected maps file names to the contents that collectors found.
 type collected map[string][]byte
 
 // check collects for all specifications and analyzes each. An analyzer sees first what its own specification collected,
@@ -49,7 +49,7 @@ func check(ctx context.Context, specs []v1beta2.HostPreflight) (all []preflight.
 	return all, ctx.Err()
 }
 
-// collectOnce runs a host collector, or gives what the same one found before. What cannot be collected is told on standard
+// collectOnce runs a host collector, or returns the result of an earlier run. Failures are reported on standard
 // error; the analyzers that miss it say so in the report.
 func collectOnce(ctx context.Context, c *v1beta2.HostCollect, seen map[string]collected) (found collected, known bool, err error) {
 	key, err := json.Marshal(c)

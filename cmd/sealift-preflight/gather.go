@@ -137,7 +137,7 @@ func (g gathering) run(title string, excluded func() (bool, error), work func(ch
 	}
 }
 
-// failed keeps what went wrong with the bundle, since it may be just what is looked for.
+// failed records a failure in the bundle, since the failure may be the cause that the reader looks for.
 func (g gathering) failed(title string, failure error) {
 	fmt.Fprintf(os.Stderr, "collector %s: %v\n", title, failure)
 	dir := filepath.Join(g.dir, "collector-errors")

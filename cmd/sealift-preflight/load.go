@@ -14,10 +14,10 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// maxSpecSize bounds what is read from one file, in bytes.
+// maxSpecSize bounds the size of one file, in bytes.
 const maxSpecSize = 8 << 20
 
-// read gives the texts of files, or else of in.
+// read returns the texts of files, or else of in.
 func read(files []string, in io.Reader) (texts []string, err error) {
 	if len(files) == 0 {
 		text, err := readAll("standard input", in)

@@ -1,5 +1,5 @@
 // Command sealift-testgrid runs the lab: throw-away hosts that have no route out, and a mirror of the outside world. Add-ons
-// and bundles are tested with it. It is no part of what customers get.
+// and bundles are tested with it. Customers do not get it.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
+func TestInspectReadsArchiveByURL(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoArchiveInAStore(t *testing.T) {
+func TestInspectRefusesURLWithoutArchive(t *testing.T) {
 	web := httptest.NewServer(http.FileServer(http.Dir(t.TempDir())))
 	t.Cleanup(web.Close)
 	for location, row := range map[string]struct {

@@ -207,7 +207,7 @@ func testChannelNodes(c *channelCluster) {
 		version, which string
 		want           []string
 	}{
-		{"1.0.0", "all", nil}, // the first install is no update
+		{"1.0.0", "all", nil}, // the first install is not an update
 		{"1.1.0", "workers", []string{"worker"}},
 		{"1.2.0", "control-plane", []string{"control", "master"}},
 		{"1.3.0", "''", nil},

@@ -168,7 +168,7 @@ func testChannelHealth(c *channelCluster) {
 	c.clear()
 }
 
-// definition gives kind as a resource with a status.
+// definition returns kind as a resource with a status.
 func definition(plural, kind, group, version, scope string) string {
 	approved := ""
 	if strings.HasSuffix(group, ".k8s.io") {

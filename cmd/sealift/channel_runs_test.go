@@ -124,7 +124,7 @@ func testChannelKills(c *channelCluster) {
 		if err := victim.Start(); err != nil {
 			c.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(whole)))) // where it is by then is what the test varies
+		time.Sleep(time.Duration(rand.Int64N(int64(whole)))) // the test varies the moment of the kill
 		if err := victim.Process.Signal(syscall.SIGKILL); err != nil && !strings.Contains(err.Error(), "finished") {
 			c.Fatal(err)
 		}

@@ -221,7 +221,7 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: kube-system, labels: {app: %[1]s}}\ndata: {value: '%s'}\n", name, value)
 }
 
-// value is what configMap put into the cluster; empty when it is not there.
+// value returns the value that configMap put into the cluster, or "".
 func (c *channelCluster) value(name string) string {
 	c.Helper()
 	obj := c.get("v1/configmaps", "kube-system", name)

@@ -150,8 +150,8 @@ func (f *farm) sealift(args ...string) (list []builder.Result, said string) {
 	return list, errOut
 }
 
-// TestABuildOnAClusterMakesTheSamePackages builds add-ons here and in pods. One pod is killed in the middle, and a shared file is damaged.
-func TestABuildOnAClusterMakesTheSamePackages(t *testing.T) {
+// TestClusterBuildMakesSamePackages builds add-ons here and in pods. One pod is killed in the middle, and a shared file is damaged.
+func TestClusterBuildMakesSamePackages(t *testing.T) {
 	f := newFarm(t)
 	f.write("files/notes", "of the repository\n")
 	f.write("addons/demo-0/template/install.sh", "function demo() { :; }\n")
@@ -219,7 +219,7 @@ func TestABuildOnAClusterMakesTheSamePackages(t *testing.T) {
 	}
 }
 
-func TestWhatBuildsOnAClusterCannotDoIsRefused(t *testing.T) {
+func TestClusterBuildRefusesUnsupportedFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--on needs --store":         {"--image", "i"},
 		"--on needs --image":         {"--store", "s3://packages"},

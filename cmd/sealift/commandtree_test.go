@@ -25,7 +25,7 @@ func groupsBelow(cmd *cobra.Command, path ...string) [][]string {
 	return found
 }
 
-func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
+func TestUnknownCommandIsWrongUsage(t *testing.T) {
 	for name, row := range map[string]struct {
 		tree *cobra.Command
 		run  func(args ...string) (int, string)
@@ -64,7 +64,7 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 	}
 }
 
-func TestHelpOfTheAliasSaysItsName(t *testing.T) {
+func TestAliasHelpNamesAlias(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"apply", "--help"}, {"get", "--help"}, {"plan", "--help"}, {"help", "build"}} {
 		var out, errOut bytes.Buffer
 		if code := channel.RunChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {

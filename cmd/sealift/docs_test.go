@@ -18,13 +18,13 @@ func follow(t *testing.T, page string, env ...string) {
 	tour.Follow(t, page, self, env...)
 }
 
-func TestTourOfChannels(t *testing.T) {
+func TestChannelsPageIsFollowed(t *testing.T) {
 	follow(t, "../../docs/channels.md", "KUBECONFIG="+kubeconfigFor(t))
 }
 
-func TestTourOfTheReadme(t *testing.T) { follow(t, "../../README.md", smallSealift(t)) }
+func TestReadmeIsFollowed(t *testing.T) { follow(t, "../../README.md", smallSealift(t)) }
 
-func TestTourOfTheInstaller(t *testing.T) { follow(t, "../../docs/installer.md", smallSealift(t)) }
+func TestInstallerPageIsFollowed(t *testing.T) { follow(t, "../../docs/installer.md", smallSealift(t)) }
 
 // smallSealift puts a small file in place of the sealift that a bundle carries.
 func smallSealift(t *testing.T) string {
@@ -36,6 +36,6 @@ func smallSealift(t *testing.T) string {
 	return "SEALIFT_SEALIFT=" + small
 }
 
-func TestTourOfKurl(t *testing.T) { follow(t, "../../docs/kurl.md") }
+func TestKurlPageIsFollowed(t *testing.T) { follow(t, "../../docs/kurl.md") }
 
-func TestTourOfJoin(t *testing.T) { follow(t, "../../docs/join.md") }
+func TestJoinPageIsFollowed(t *testing.T) { follow(t, "../../docs/join.md") }

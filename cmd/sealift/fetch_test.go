@@ -152,7 +152,7 @@ func packedAddOn(t *testing.T, dir, name string, images map[string]v1.Image) {
 	for i := range 20 {
 		add(fmt.Sprintf("templates/%d.yaml", i), fmt.Sprintf("number: %d\n", i))
 		noise, seed := make([]byte, 300_000), [32]byte{byte(i)}
-		if i%2 == 0 { // the others are what several add-ons have
+		if i%2 == 0 { // the others are files that several add-ons share
 			seed[1] = name[0]
 		}
 		_, _ = rand.NewChaCha8(seed).Read(noise)

@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// maxFlooded is what the server may use while clients hold on to it, and slowProbe how long a health check may take. A few checks may
+// maxFlooded bounds the memory of the server during a flood, slowProbe the duration of a health check. A few checks may
 // take longer in 'make test', where other tests use the same processors.
 const (
 	maxFlooded = 192 << 20

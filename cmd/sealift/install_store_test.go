@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// TestInstallNeedsNoBundle installs an Installer out of stores of its packages.
-func TestInstallNeedsNoBundle(t *testing.T) {
+// TestInstallRunsWithoutBundle installs an Installer out of stores of its packages.
+func TestInstallRunsWithoutBundle(t *testing.T) {
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "")
 	h := newPlanHost(t)
 	h.runningBundle()
@@ -68,7 +68,7 @@ func TestInstallNeedsNoBundle(t *testing.T) {
 	run(app.ExitDone, "app", "preflight", "-f", "installer.yaml", "--store", "signed", "--ignore")
 }
 
-func TestInstallFromAStoreIsUsedRight(t *testing.T) {
+func TestInstallFromStoreRefusesWrongUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"install", "-f", "installer.yaml"},

@@ -185,7 +185,7 @@ func planOfUndo(t *testing.T) {
 		t.Errorf("the plan says:\n%s", out)
 	}
 
-	// it goes on with what control planes have begun together
+	// it resumes the undo that control planes began together
 	own, err := host.Name()
 	h.made(err)
 	sum := sha256.Sum256(text)

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-func TestTourOfPreflight(t *testing.T) {
+func TestPreflightPageIsFollowed(t *testing.T) {
 	short.Skip(t, "sealift-preflight")
 	self, err := os.Executable()
 	if err != nil {
@@ -28,8 +28,8 @@ func TestTourOfPreflight(t *testing.T) {
 	follow(t, "../../docs/preflight.md")
 }
 
-// TestCommandsOfAServersInstallerAreShownFirst has an Installer on a server that somebody else has written.
-func TestCommandsOfAServersInstallerAreShownFirst(t *testing.T) {
+// TestCommandsOfServedInstallerAreShownFirst has an Installer on a server that somebody else has written.
+func TestCommandsOfServedInstallerAreShownFirst(t *testing.T) {
 	h := newPlanHost(t)
 	h.runningBundle()
 	ran := func() (names []string) {

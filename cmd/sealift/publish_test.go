@@ -49,7 +49,7 @@ func writePackage(t *testing.T, dir, name string, size int) string {
 	return f.Name()
 }
 
-// sealift starts this program as a process of its own, and gives what waits for its end.
+// sealift starts this program as a process, and returns the function that waits for its end.
 func sealift(t *testing.T, out io.Writer, args ...string) (process *os.Process, wait func() error) {
 	t.Helper()
 	self, err := os.Executable()
@@ -66,7 +66,7 @@ func sealift(t *testing.T, out io.Writer, args ...string) (process *os.Process, 
 	return cmd.Process, wait
 }
 
-func TestAKilledPublishIsContinued(t *testing.T) {
+func TestKilledPublishIsResumed(t *testing.T) {
 	const kills, most = 10, 8 << 20 // an interruption may cost so many bytes
 	server := objects.Start(t)
 	line := server.Line(t)
@@ -83,7 +83,7 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 		process, wait := sealift(t, io.Discard, args...)
 		ended := make(chan struct{})
 		go func() {
-			_ = wait() // killed or not, what is in the store decides
+			_ = wait() // killed or not, the content of the store decides
 			close(ended)
 		}()
 		for running := true; running; {
@@ -132,7 +132,7 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 	}
 }
 
-func TestTwoPublishesAtOnceAreBothListed(t *testing.T) {
+func TestConcurrentPublishesAreBothListed(t *testing.T) {
 	server := objects.Start(t)
 	dir := t.TempDir()
 	var group sync.WaitGroup
@@ -158,7 +158,7 @@ func TestTwoPublishesAtOnceAreBothListed(t *testing.T) {
 	}
 }
 
-func TestPublishTellsWhatItDid(t *testing.T) {
+func TestPublishReportsUploads(t *testing.T) {
 	dir, to := t.TempDir(), t.TempDir()
 	archive := writePackage(t, dir, "small", 100)
 	command := func(args ...string) (int, string, string) {
@@ -190,7 +190,7 @@ func TestPublishTellsWhatItDid(t *testing.T) {
 	}
 }
 
-func TestABundleIsTheSameFromEveryStore(t *testing.T) {
+func TestBundleIsSameFromEveryStore(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	dir, folder := t.TempDir(), t.TempDir()

@@ -49,8 +49,8 @@ func (s *runningServer) bundleURL(t *testing.T, installer string) string {
 	return at[:slash] + "/bundle" + at[slash:] + ".tar.gz"
 }
 
-// TestATransferEndsWholeWhenTheServerIsTold to end, in the order in which a load balancer and its clients notice.
-func TestATransferEndsWholeWhenTheServerIsTold(t *testing.T) {
+// TestStoppedServerFinishesTransfers to end, in the order in which a load balancer and its clients notice.
+func TestStoppedServerFinishesTransfers(t *testing.T) {
 	o := objects.Start(t)
 	installer := fill(t, o.URL(""), depot.Load{Packages: 1, Own: 30_000_000})
 	s := startServer(t, "--store", o.URL(""), "--drain", "2s", "--grace", "1m")
@@ -120,7 +120,7 @@ func sum(t *testing.T, at string) uint32 {
 	return crc.Sum32()
 }
 
-// maxMemory is what the server may use, whatever it sends to however many.
+// maxMemory bounds the memory of the server, for any number of clients and any answers.
 const maxMemory = 128 << 20
 
 func TestMemoryDoesNotGrowWithTransfers(t *testing.T) {

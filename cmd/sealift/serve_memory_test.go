@@ -21,12 +21,12 @@ func alone() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ReadBufferSize: 4 << 10}}
 }
 
-// maxGrowth is what clients may cost beside what the server takes when it has started, which is mostly the program itself: the
+// maxGrowth bounds the memory for clients, beside the memory of the started server, which is mostly the program itself: the
 // kernel counts some 80 MiB of the file as memory.
 const maxGrowth = 56 << 20
 
-// TestMemoryWithHundredsOfClients has 200 downloads that all run at once, while 200 others read ranges of the same bundle.
-func TestMemoryWithHundredsOfClients(t *testing.T) {
+// TestHundredsOfClientsTakeBoundedMemory has 200 downloads that all run at once, while 200 others read ranges of the same bundle.
+func TestHundredsOfClientsTakeBoundedMemory(t *testing.T) {
 	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
 	installer := fill(t, dir, depot.Load{Packages: 4, Own: 20_000_000, Shared: 10_000_000})
@@ -98,8 +98,8 @@ func sizeOf(t *testing.T, at string) int64 {
 	return resp.ContentLength
 }
 
-// TestMemoryWithManyFormsAtOnce sends more forms with settings of 9.5 kB than wait at once. One client may, within the default rate.
-func TestMemoryWithManyFormsAtOnce(t *testing.T) {
+// TestManyFormsTakeBoundedMemory sends more forms with settings of 9.5 kB than wait at once. One client may, within the default rate.
+func TestManyFormsTakeBoundedMemory(t *testing.T) {
 	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
 	fill(t, dir, depot.Load{Packages: 2, Own: 1_000_000})

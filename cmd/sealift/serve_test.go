@@ -27,8 +27,8 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// TestTourOfServing lets the page's host be a server of this test, over TLS.
-func TestTourOfServing(t *testing.T) {
+// TestServePageIsFollowed lets the page's host be a server of this test, over TLS.
+func TestServePageIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	packages := filepath.Join(dir, "packages")
 	for _, name := range []string{"containerd/2.2.1", "kubernetes/1.36.3"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// TestServerWithACAOfItsOwn runs processes, as users do.
-func TestServerWithACAOfItsOwn(t *testing.T) {
+// TestServerWithOwnCAIsTrusted runs processes, as users do.
+func TestServerWithOwnCAIsTrusted(t *testing.T) {
 	dir := t.TempDir()
 	archive := writePackage(t, dir, "small", 1<<10)
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(filepath.Dir(archive))))

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// workflow is what the test needs to know of the workflow for users' repositories.
+// workflow has the fields that the test reads of the workflow for users' repositories.
 type workflow struct {
 	Jobs map[string]struct {
 		Steps []struct {
@@ -63,7 +63,7 @@ func (r *runner) step(t *testing.T, job, name string, values map[string]string) 
 	return ""
 }
 
-// groups lists what has changed, as the matrix has it.
+// groups lists the changed packages, as the matrix has them.
 func (r *runner) groups(t *testing.T, jobs, store string) [][]string {
 	t.Helper()
 	output := filepath.Join(t.TempDir(), "output")

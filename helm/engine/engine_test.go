@@ -47,7 +47,7 @@ func render(t *testing.T, values string, changes map[string]string) (helm.Render
 	return engine.Renderer{}.Render(t.Context(), archive, helm.Release{Name: "hello", Namespace: "greetings", Values: []byte(values)})
 }
 
-func TestAChartIsRenderedForItsNamespace(t *testing.T) {
+func TestChartIsRenderedForItsNamespace(t *testing.T) {
 	got, err := render(t, "replicas: 2\n", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ spec:
 	}
 }
 
-func TestObjectsComeInTheOrderInWhichTheyAreApplied(t *testing.T) {
+func TestObjectsComeInApplyOrder(t *testing.T) {
 	object := func(kind, name, annotations string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: %s\nmetadata: {name: %s%s}\n", kind, name, annotations)
 	}
@@ -114,14 +114,14 @@ func TestObjectsComeInTheOrderInWhichTheyAreApplied(t *testing.T) {
 	}
 }
 
-func TestAChartThatAsksTheClusterIsNamed(t *testing.T) {
+func TestChartWithLookupIsNamed(t *testing.T) {
 	got, err := render(t, "", map[string]string{"templates/deployment.yaml": `{{ if not (lookup "v1" "Secret" "a" "b") }}` + deployment + "{{ end }}"})
 	if err != nil || !slices.Equal(got.Lookups, []string{"v1 Secret"}) {
 		t.Errorf("%v, %v", got.Lookups, err)
 	}
 }
 
-func TestValuesOfWhatIsSwitchedOffAreKept(t *testing.T) {
+func TestValuesOfDisabledDependenciesAreKept(t *testing.T) {
 	got, err := render(t, "sidecar: {enabled: false}\n", map[string]string{
 		"Chart.yaml":                         files(nil)["Chart.yaml"] + "dependencies: [{name: sidecar, version: 1.0.0, condition: sidecar.enabled}]\n",
 		"charts/sidecar/Chart.yaml":          "apiVersion: v2\nname: sidecar\nversion: 1.0.0\n",
@@ -172,7 +172,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestAChartWithRandomValuesIsRefused(t *testing.T) {
+func TestChartWithRandomValuesIsRefused(t *testing.T) {
 	password := "apiVersion: v1\nkind: Secret\nmetadata: {name: p}\nstringData: {p: {{ .Values.password | default (randAlphaNum 12) }}}\n"
 	_, err := render(t, "", map[string]string{"templates/p.yaml": password})
 	var random *helm.RandomError

@@ -96,7 +96,7 @@ func TestRenderingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestTemplatesSeeWhatHelmGivesThem(t *testing.T) {
+func TestTemplatesSeeHelmsObjects(t *testing.T) {
 	sub := chartOf(map[string]string{"templates/s.yaml": `{{ .Chart.Name }} {{ .Values.x }} {{ .Chart.IsRoot }} {{ .Values.global.g }}`})
 	sub.Metadata.Name = "sub"
 	c := chartOf(map[string]string{

@@ -72,7 +72,7 @@ func decoded(t *testing.T, r helm.Rendered) {
 	}
 }
 
-func TestListOfAHookIsTakenApart(t *testing.T) {
+func TestListOfHookIsTakenApart(t *testing.T) {
 	list := func(event string) string {
 		return "apiVersion: v1\nkind: List\nmetadata: {annotations: {helm.sh/hook: " + event + "}}\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: " + event + "}}]\n"
 	}
@@ -110,8 +110,8 @@ func TestListInCRDsIsTakenApart(t *testing.T) {
 	}
 }
 
-// TestWhatNodesRefuseIsRefusedAtBuild covers what Helm takes, or leaves to the API server, and no node can apply.
-func TestWhatNodesRefuseIsRefusedAtBuild(t *testing.T) {
+// TestChartThatNodesRefuseIsRefusedAtBuild covers what Helm takes, or leaves to the API server, and no node can apply.
+func TestChartThatNodesRefuseIsRefusedAtBuild(t *testing.T) {
 	a := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	for name, row := range map[string]struct {
 		files map[string]string
@@ -154,7 +154,7 @@ func TestNamespaceMayLookLikeAnotherType(t *testing.T) {
 	}
 }
 
-func TestTextThatNamesAHookIsNoHook(t *testing.T) {
+func TestTextWithHookAnnotationIsNotAHook(t *testing.T) {
 	_, err := render(t, "", map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  manifest: |\n    metadata:\n      annotations:\n        helm.sh/hook: crd-install\n"})
 	if err != nil {
 		t.Error(err)

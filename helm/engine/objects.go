@@ -215,7 +215,7 @@ func scalar(s string) *yaml.Node {
 	return n
 }
 
-// field gives a value of a mapping, nil when it is not there.
+// field returns a value of a mapping, nil when it is not there.
 func field(node *yaml.Node, key string) *yaml.Node {
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == key {
@@ -225,7 +225,7 @@ func field(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// text gives a scalar of a mapping as it is written, "" for null.
+// text returns a scalar of a mapping as it is written, "" for null.
 func text(node *yaml.Node, key string) string {
 	if value := field(node, key); value != nil && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
 		return value.Value

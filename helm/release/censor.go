@@ -90,7 +90,7 @@ func collect(name string, value any, into *[]leaf) {
 	}
 }
 
-// secretName says whether a value is secret by its name, however short it is. Names of Secrets are not.
+// secretName reports whether a value is secret by its name, however short it is. Names of Secrets are not.
 func secretName(name string) bool {
 	name = strings.ToLower(name[strings.LastIndex(name, ".")+1:])
 	if strings.HasSuffix(name, "name") || strings.HasSuffix(name, "ref") || strings.HasPrefix(name, "existing") {
@@ -112,7 +112,7 @@ var (
 	apiVersion = regexp.MustCompile(`^v[0-9]+(alpha|beta)[0-9]+$`)
 )
 
-// secretText says whether a value may be secret by what it is: a text that is not a plain word, or one with a part that looks random.
+// secretText reports whether a value may be secret by what it is: a text that is not a plain word, or one with a part that looks random.
 func secretText(value string) bool {
 	if len(value) < shortest {
 		return false

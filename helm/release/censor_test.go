@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestErrorsHideSecretsAndShowWords(t *testing.T) {
+func TestErrorsMaskSecretsOnly(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"words": {
 			"mode": "replica", "namespace": "kube-system", "chart": "ingress-nginx", "existingSecret": "web-secret", "secretName": "tls-web", "secretKeyRef": "app-ref",

@@ -31,8 +31,8 @@ func (w *world) helm3() *action.Configuration {
 	return helm3
 }
 
-// TestAReleaseGoesFromHelm3ToUsAndBack installs with Helm 3 itself, upgrades here, and upgrades with Helm 3 again.
-func TestAReleaseGoesFromHelm3ToUsAndBack(t *testing.T) {
+// TestReleaseMovesBetweenHelm3AndSealift installs with Helm 3 itself, upgrades here, and upgrades with Helm 3 again.
+func TestReleaseMovesBetweenHelm3AndSealift(t *testing.T) {
 	w := newWorld(t)
 	helm3 := w.helm3()
 	install := action.NewInstall(helm3)

@@ -57,8 +57,8 @@ func TestLargeChartsAreRefused(t *testing.T) {
 	}
 }
 
-// TestInstallOfABoundlessChartFails installs a chart that depends on one with an endless template, and then one that ends.
-func TestInstallOfABoundlessChartFails(t *testing.T) {
+// TestInstallOfUnboundedChartFails installs a chart that depends on one with an endless template, and then one that ends.
+func TestInstallOfUnboundedChartFails(t *testing.T) {
 	w := newWorld(t)
 	loops := chart(t, "1.0.0", map[string]string{
 		"charts/sub/Chart.yaml":       "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
@@ -76,8 +76,8 @@ func TestInstallOfABoundlessChartFails(t *testing.T) {
 	}
 }
 
-// TestRecordOfAReleaseHasItsTemplates upgrades with the values and the chart that the record of the release has.
-func TestRecordOfAReleaseHasItsTemplates(t *testing.T) {
+// TestRecordOfReleaseHasItsTemplates upgrades with the values and the chart that the record of the release has.
+func TestRecordOfReleaseHasItsTemplates(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.Install(t.Context(), "web", chart(t, "1.0.0", map[string]string{
 		"Chart.yaml":                  "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: sub, version: 1.0.0, alias: one, condition: one.enabled}\n- {name: sub, version: 1.0.0, alias: two, condition: two.enabled}\n",

@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// TestDefaultsOfAChartStay: the operator's sections and the module's flag go, since Helm would merge them with what the operator gives.
-func TestDefaultsOfAChartStay(t *testing.T) {
+// TestDefaultsOfChartStay: the operator's sections and the module's flag go, since Helm would merge them with what the operator gives.
+func TestDefaultsOfChartStay(t *testing.T) {
 	files := map[string][]byte{valuesFile: []byte("replicaCount: 2\ndebug: true\nmetricsEnabled: false\nmyWeb: {text: from the file}\nmyWebEnabled: true\n")}
 	given := map[string]any{"myWeb": map[string]any{"text": "given"}}
 	if err := withoutGiven(files, helm.Wanted{Name: "my-web", Values: given}); err != nil {

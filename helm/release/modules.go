@@ -193,7 +193,7 @@ func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]
 	return r, nil
 }
 
-// asks says whether a chart may ask the cluster, so that the answer is an input, too.
+// asks reports whether a chart may ask the cluster, so that the answer is an input, too.
 func asks(files map[string][]byte) bool {
 	for _, text := range files {
 		if bytes.Contains(text, []byte("lookup")) {
@@ -215,7 +215,7 @@ func checksum(manifest string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// reason says why a release has to be upgraded, or "".
+// reason returns why a release has to be upgraded, or "".
 func (m *Modules) reason(ctx context.Context, w helm.Wanted, record helm.Record, r rendering) (string, error) {
 	_, unmanaged := record.Labels[unmanagedLabel]
 	switch {

@@ -65,7 +65,7 @@ func moduleDir(t *testing.T, changes map[string]string) string {
 	return dir
 }
 
-func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
+func TestModuleReleaseIsUpgradedOnlyWhenChanged(t *testing.T) {
 	w := newWorld(t)
 	modules := release.NewModules(w.Client, release.ModuleOptions{})
 	wanted := helm.Wanted{Name: "web", Dir: moduleDir(t, nil), Values: map[string]any{"web": map[string]any{"text": "one"}, "global": map[string]any{}}}
@@ -122,8 +122,8 @@ func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
 	}
 }
 
-// TestAModuleFollowsTheKindsOfItsCluster: somebody else installs a kind that a template asks for.
-func TestAModuleFollowsTheKindsOfItsCluster(t *testing.T) {
+// TestModuleFollowsKindsOfItsCluster: somebody else installs a kind that a template asks for.
+func TestModuleFollowsKindsOfItsCluster(t *testing.T) {
 	w := newWorld(t)
 	modules := release.NewModules(w.client(release.Config{OfferAge: time.Millisecond}), release.ModuleOptions{})
 	dir := moduleDir(t, map[string]string{"templates/kind.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kind}\n" +
@@ -154,8 +154,8 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
 
-// TestWhatAnAddOnHasBesidesItsModuleIsNoChart: images of an add-on would fill a release, and no template asks for them.
-func TestWhatAnAddOnHasBesidesItsModuleIsNoChart(t *testing.T) {
+// TestAddOnFilesBesideModuleAreNotItsChart: images of an add-on would fill a release, and no template asks for them.
+func TestAddOnFilesBesideModuleAreNotItsChart(t *testing.T) {
 	w := newWorld(t)
 	more := map[string]string{"install.sh": "", "images/index.json": "{}", "images/blobs/sha256/0": "", "files/x": "",
 		"templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: files}\ndata: {text: '{{ range $path, $_ := .Files }}{{ $path }} {{ end }}'}\n"}
@@ -243,8 +243,8 @@ func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestAKilledOperatorLeavesNothingToRepair kills a process ten times while it upgrades one revision after the other.
-func TestAKilledOperatorLeavesNothingToRepair(t *testing.T) {
+// TestKilledOperatorNeedsNoRepair kills a process ten times while it upgrades one revision after the other.
+func TestKilledOperatorNeedsNoRepair(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()
 	j := job{Kubeconfig: filepath.Join(dir, "kubeconfig"), Namespace: w.namespace, Chart: moduleDir(t, nil)}
@@ -290,8 +290,8 @@ func TestAKilledOperatorLeavesNothingToRepair(t *testing.T) {
 	}
 }
 
-// TestAPreparedChartIsNotReadAgain takes the chart away between the two.
-func TestAPreparedChartIsNotReadAgain(t *testing.T) {
+// TestPreparedChartIsNotReadAgain takes the chart away between the two.
+func TestPreparedChartIsNotReadAgain(t *testing.T) {
 	w := newWorld(t)
 	modules := release.NewModules(w.Client, release.ModuleOptions{})
 	wanted := helm.Wanted{Name: "web", Dir: moduleDir(t, nil), Values: map[string]any{"web": map[string]any{"text": "one"}, "global": map[string]any{}}}

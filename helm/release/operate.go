@@ -212,7 +212,7 @@ func (c *Client) Uninstall(ctx context.Context, name string, o Options) error {
 }
 
 // Recover makes a release usable whose operation was killed: its newest revision, which is pending or being uninstalled,
-// becomes a failed one, and can be upgraded. It says whether there was one.
+// becomes a failed one, and can be upgraded. It reports whether there was one.
 func (c *Client) Recover(ctx context.Context, name string) (bool, error) {
 	s, err := c.begin(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-func TestAReleaseFromInstallToUninstall(t *testing.T) {
+func TestReleaseRunsFromInstallToUninstall(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	w.must(w.Install(ctx, "web", chart(t, "1.0.0", nil), []byte("text: one\n"), release.Options{Labels: map[string]string{"sum": "a"}}))
@@ -72,7 +72,7 @@ func TestUpgradeKeepsValuesOnRequest(t *testing.T) {
 	}
 }
 
-func TestAnUninstalledReleaseWithHistoryIsInstalledAgain(t *testing.T) {
+func TestUninstalledReleaseWithHistoryIsReinstalled(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.Install(t.Context(), "web", chart(t, "1.0.0", nil), nil, release.Options{}))
 	for range 2 {
@@ -87,7 +87,7 @@ func TestAnUninstalledReleaseWithHistoryIsInstalledAgain(t *testing.T) {
 	w.wantStatus("web", 2, release.Deployed)
 }
 
-func TestANamespaceIsCreatedOnRequest(t *testing.T) {
+func TestNamespaceIsCreatedOnRequest(t *testing.T) {
 	w := newWorld(t)
 	w.namespace += "-new"
 	c := w.client(release.Config{ConfigMaps: true})
@@ -119,8 +119,8 @@ func TestObjectsOfOthersAreTakenOverOnlyOnRequest(t *testing.T) {
 	}
 }
 
-// TestAKilledUpgradeIsRecovered kills the process of an upgrade with SIGKILL while its hook runs.
-func TestAKilledUpgradeIsRecovered(t *testing.T) {
+// TestKilledUpgradeIsRecovered kills the process of an upgrade with SIGKILL while its hook runs.
+func TestKilledUpgradeIsRecovered(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.Install(t.Context(), "web", chart(t, "1.0.0", nil), nil, release.Options{}))
 	dir := t.TempDir()
@@ -171,7 +171,7 @@ func TestAKilledUpgradeIsRecovered(t *testing.T) {
 	}
 }
 
-func TestAContextEndsAnOperation(t *testing.T) {
+func TestContextEndsOperation(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -193,7 +193,7 @@ func TestAContextEndsAnOperation(t *testing.T) {
 	w.wantStatus("web", 2, release.Deployed)
 }
 
-func TestAnAtomicOperationThatFailsIsTakenBack(t *testing.T) {
+func TestFailedAtomicOperationIsRolledBack(t *testing.T) {
 	w := newWorld(t)
 	o := release.Options{Atomic: true, Timeout: time.Second}
 	_, err := w.Install(t.Context(), "web", chart(t, "1.0.0", map[string]string{"templates/hook.yaml": fmt.Sprintf(endless, "post-install")}), nil, o)
@@ -209,7 +209,7 @@ func TestAnAtomicOperationThatFailsIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestErrorsShowNoValues(t *testing.T) {
+func TestErrorsContainNoValues(t *testing.T) {
 	w := newWorld(t)
 	const secret = "correct horse \"battery\" staple"
 	values, err := json.Marshal(map[string]any{"db": map[string]any{"password": secret, "pin": "77"}, "list": []string{"another secret"}})

@@ -29,7 +29,7 @@ var parsed = []string{"Chart.yaml", "values.yaml", "Chart.lock", "requirements.y
 // room is how many bytes the archives of a chart may still have.
 type room struct{ files, parsed int64 }
 
-// fit refuses charts that are too large. What is wrong with an archive otherwise is found when it is read.
+// fit refuses charts that are too large. Other faults of an archive are found when it is read.
 func fit(archives ...[]byte) error {
 	left := room{maxFiles, maxParsed}
 	for _, archive := range archives {

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-func TestIllRegistryIsGivenUp(t *testing.T) {
+func TestMisbehavingRegistryIsGivenUp(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
@@ -45,8 +45,8 @@ func TestIllRegistryIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestPlusInAVersionIsNoSpace reads a chart of a version as Rancher's have it from a server that reads a + as a space.
-func TestPlusInAVersionIsNoSpace(t *testing.T) {
+// TestPlusInVersionIsNotASpace reads a chart of a version as Rancher's have it from a server that reads a + as a space.
+func TestPlusInVersionIsNotASpace(t *testing.T) {
 	content := archive(t, "1.0.0+up4.5")
 	host, access := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -41,7 +41,7 @@ func (c Chart) String() string {
 
 // Access says what a fetch may use.
 type Access struct {
-	// CA are certificates as PEM, which are trusted beside those of the system.
+	// CA has certificates in PEM that are trusted in addition to those of the system.
 	CA []byte
 	// Insecure trusts any certificate.
 	Insecure bool
@@ -146,7 +146,7 @@ func orAny(version string) string {
 	return version
 }
 
-// exact says whether a version is one, and no range.
+// exact reports whether a version is one, and no range.
 func exact(version string) bool {
 	_, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v"))
 	return err == nil

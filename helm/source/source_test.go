@@ -91,7 +91,7 @@ func repository(t *testing.T) (url string, access source.Access) {
 	return "https://" + host + "/charts", access
 }
 
-func TestARepositoryWithAPrivateAuthorityAndAPassword(t *testing.T) {
+func TestRepositoryWithPrivateCAAndPasswordIsRead(t *testing.T) {
 	t.Parallel()
 	url, access := repository(t)
 	for version, want := range map[string]string{
@@ -140,7 +140,7 @@ func registryWith(t *testing.T) (host string, access source.Access, manifest str
 	return host, access, manifest
 }
 
-func TestARegistryWithAPrivateAuthorityAndAPassword(t *testing.T) {
+func TestRegistryWithPrivateCAAndPasswordIsRead(t *testing.T) {
 	t.Parallel()
 	host, access, manifest := registryWith(t)
 	want := source.Chart{Repository: "oci://" + host + "/charts", Name: "web"}
@@ -179,7 +179,7 @@ func TestARegistryWithAPrivateAuthorityAndAPassword(t *testing.T) {
 	}
 }
 
-func TestWithoutTLSOnlyWhereItIsAllowed(t *testing.T) {
+func TestPlainHTTPNeedsPermission(t *testing.T) {
 	t.Parallel()
 	plain := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(plain.Close)
@@ -196,7 +196,7 @@ func TestWithoutTLSOnlyWhereItIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAFolderOfArchives(t *testing.T) {
+func TestFolderOfArchivesIsARepository(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, version := range []string{"1.0.0", "1.10.0", "1.9.0"} {
@@ -222,7 +222,7 @@ func TestAFolderOfArchives(t *testing.T) {
 	}
 }
 
-func TestTheChartsOfAPackage(t *testing.T) {
+func TestPackageIsARepositoryOfCharts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "web-1.tar.gz")
 	out, err := os.Create(file)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killPause is the time between two looks at whether processes have ended.
+// killPause is the interval at which kill checks whether processes have ended.
 const killPause = 100 * time.Millisecond
 
 // KillContainers kills the processes of all containers in a namespace of containerd, with the shims that hold them.

@@ -1,4 +1,4 @@
-// Package host says what the machine that is being changed is, and what runs on it. What an install changes there has packages of its
+// Package host describes the machine that an install changes, and what runs on it. The changes have packages of their
 // own below: packages, network, firewall, mounts, certificates.
 //
 // The package knows Linux and its distributions. It knows nothing of Kubernetes.
@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Facts are what an install needs to know of its host.
+// Facts describe a host, as far as an install needs to know it.
 type Facts struct {
 	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian
 	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12

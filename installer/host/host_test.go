@@ -30,7 +30,7 @@ func TestDiscoverThisHost(t *testing.T) {
 	}
 }
 
-func TestTargetIsTheFamilyThatPackagesAreBuiltFor(t *testing.T) {
+func TestTargetIsFamilyOfBuiltPackages(t *testing.T) {
 	for name, row := range map[string]struct{ id, version, want string }{
 		"Debian has one target for each release":        {"debian", "12", "debian-12"},
 		"so has Ubuntu":                                 {"ubuntu", "24.04", "ubuntu-24.04"},

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is what programs may still write to a file system.
+// Space is the number of bytes that programs may still write to a file system.
 type Space struct {
-	Device uint64 // tells one file system from another
+	Device uint64 // identifies the file system
 	Bytes  uint64
 	Inodes uint64
 }

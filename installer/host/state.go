@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/host/proc"
 )
 
-// State is what a running system has that no file says.
+// State is the state of a running system that is in no file.
 type State struct {
 	Units    []string          `json:"units"`    // services that run
 	Modules  []string          `json:"modules"`  // of the kernel
@@ -78,7 +78,7 @@ func activeUnits(ctx context.Context) []string {
 	return units
 }
 
-// Stopped gives those of the units that are to run from each boot on and do not run now, and those whose last run failed. A unit that
+// Stopped returns those of the units that are to run from each boot on and do not run now, and those whose last run failed. A unit that
 // does a thing once and ends, such as one that a timer starts, is well if it did not fail.
 func Stopped(ctx context.Context, units []string) (stopped []string) {
 	for _, unit := range units {
@@ -131,7 +131,7 @@ func SetSysctl(path, value string) error {
 // Difference is something of the running system that is not as it was.
 type Difference struct{ What, Why string }
 
-// Differences compares two states of a system: what is in s and not in before, and the other way round.
+// Differences compares two states of a system in both directions: in s and not in before, and in before and not in s.
 func (s State) Differences(before State) (different []Difference) {
 	for _, row := range []struct {
 		noun        string
@@ -156,7 +156,7 @@ func (s State) Differences(before State) (different []Difference) {
 	return different
 }
 
-// missing gives what is in a and not in b, each once.
+// missing returns the elements of a that are not in b, each once.
 func missing(a, b []string) []string {
 	var found []string
 	for _, one := range a {

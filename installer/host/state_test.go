@@ -63,7 +63,7 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 	}
 }
 
-func TestStatesAreComparedBothWays(t *testing.T) {
+func TestStatesAreComparedInBothDirections(t *testing.T) {
 	before := State{Links: []string{"lo", "eth0"}, Swaps: []string{"/swap"}, Sysctls: map[string]string{"net/ipv4/ip_forward": "0", "vm/swappiness": "60"}}
 	now := State{Links: []string{"lo", "eth0", "cni0"}, Sysctls: map[string]string{"net/ipv4/ip_forward": "1", "vm/swappiness": "60", "net/new": "1"}}
 	var got []string
@@ -86,8 +86,8 @@ func TestThisHostsStateIsRead(t *testing.T) {
 	}
 }
 
-// TestUnitsThatFailedAreStopped asks a systemctl that tells what the name of a unit says.
-func TestUnitsThatFailedAreStopped(t *testing.T) {
+// TestStoppedListsDeadUnits asks a systemctl that tells what the name of a unit says.
+func TestStoppedListsDeadUnits(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nIFS=_; for u; do :; done; set -- ${u%.service}; printf 'Type=%s\\nUnitFileState=%s\\nActiveState=%s\\n' $1 $2 $3\n"
 	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(text), 0o755); err != nil {

@@ -23,7 +23,7 @@ type File struct {
 // attempts is how often Create tries again when Sweep removes its file between creation and locking.
 const attempts = 10
 
-// Create starts a file in dir. pattern is that of os.CreateTemp.
+// Create starts a file in dir. pattern is as for os.CreateTemp.
 func Create(dir, pattern string) (*File, error) {
 	return create(dir, func() (*File, error) {
 		f, err := os.CreateTemp(dir, pattern)
@@ -89,7 +89,7 @@ func (f *File) Place(path string, mode os.FileMode) error {
 	return f.Close()
 }
 
-// ErrNotRegular says that path is a device, a pipe, a folder or a link to nothing, which must not be replaced by a file.
+// ErrNotRegular reports that path is a device, a pipe, a folder or a link to nothing, which must not be replaced by a file.
 var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
 
 // checkReplaceable refuses paths that are not regular files, such as /dev/null.
@@ -100,7 +100,7 @@ func checkReplaceable(path string, stat func(string) (fs.FileInfo, error)) error
 	return nil
 }
 
-// stat is os.Stat, but for a link to nothing, which it does not take for a free name.
+// stat is os.Stat, except that a dangling link counts as existing.
 func stat(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -30,7 +30,7 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-func TestACommittedFileReplacesAnother(t *testing.T) {
+func TestCommittedFileReplacesOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, content := range []string{"first", "second"} {
@@ -56,7 +56,7 @@ func TestACommittedFileReplacesAnother(t *testing.T) {
 	}
 }
 
-func TestAReplacedFileKeepsItsMode(t *testing.T) {
+func TestReplacedFileKeepsItsMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := atomicfile.Replace(path, []byte("new")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("replaced what is not there: %v", err)
@@ -76,7 +76,7 @@ func TestAReplacedFileKeepsItsMode(t *testing.T) {
 	}
 }
 
-func TestADiscardedFileIsGone(t *testing.T) {
+func TestDiscardedFileIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.Create(dir, "x-*")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestADiscardedFileIsGone(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsBeingWrittenIsNotSwept(t *testing.T) {
+func TestOpenTemporaryFileIsNotSwept(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.Create(dir, "x-*")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestAFileThatIsBeingWrittenIsNotSwept(t *testing.T) {
 	}
 }
 
-func TestAPipeIsNotSwept(t *testing.T) {
+func TestPipeIsNotSwept(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(dir, "x-pipe"), 0o600); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAPipeIsNotSwept(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
+func TestTemporaryFilesOfKilledProcessAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriteUntilKilled$")
 	cmd.Env = append(os.Environ(), killedDir+"="+dir)
@@ -155,8 +155,8 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 	}
 }
 
-// TestAWriteSweepsWhatKilledOnesLeft has files of a killed writer of the same file, of one that still writes, and of another file.
-func TestAWriteSweepsWhatKilledOnesLeft(t *testing.T) {
+// TestWriteSweepsFilesOfKilledWrites has files of a killed writer of the same file, of one that still writes, and of another file.
+func TestWriteSweepsFilesOfKilledWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writing, err := atomicfile.Create(dir, ".unit.*")
@@ -185,7 +185,7 @@ const killedDir = "ATOMICFILE_TEST_DIR"
 func TestWriteUntilKilled(t *testing.T) {
 	dir := os.Getenv(killedDir)
 	if dir == "" {
-		return // TestWhatAKilledProcessLeftIsSwept runs this
+		return // TestTemporaryFilesOfKilledProcessAreSwept runs this
 	}
 	f, err := atomicfile.Create(dir, "x-*")
 	if err != nil {
@@ -193,12 +193,12 @@ func TestWriteUntilKilled(t *testing.T) {
 	}
 	defer f.Discard()
 	_, _ = os.Stdout.WriteString("writing\n")
-	// Wait for the parent to kill this process. A read is no deadlock to Go's runtime; a channel that nobody sends on is one,
+	// Wait for the parent to kill this process. Go's runtime does not take a read for a deadlock; a channel that nobody sends on is one,
 	// and would end the process.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-func TestOnlyNamesOfItsOwnAreSwept(t *testing.T) {
+func TestSweepTakesOwnNamesOnly(t *testing.T) {
 	dir := t.TempDir()
 	ours := []string{".demo-1.0.tar.gz.1234567", ".demo-*.tar.gz.12", ".demo-[.tar.gz.12"}
 	theirs := []string{".demo-1.0.tar.gz.asc", ".demo-1.0.tar.gz.", ".demo-2.0.tar.gz.12", "demo-1.0.tar.gz.12", ".demo-1.0.tar.gz.12.asc"}
@@ -219,7 +219,7 @@ func TestOnlyNamesOfItsOwnAreSwept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
+func TestIrregularFileIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link, device := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "null")
 	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("/dev/null", link)); err != nil {
@@ -255,7 +255,7 @@ func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
 	}
 }
 
-func TestLinkToNothingIsNotReplaced(t *testing.T) {
+func TestDanglingLinkIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "out")
 	if err := os.Symlink(filepath.Join(dir, "nothing"), link); err != nil {
@@ -277,7 +277,7 @@ func TestLinkToNothingIsNotReplaced(t *testing.T) {
 	}
 }
 
-func TestAFolderIsSweptWhenItsOwnerIsGone(t *testing.T) {
+func TestFolderIsSweptWhenItsOwnerIsGone(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.MkdirTemp(dir, "x-*")
 	if err != nil {

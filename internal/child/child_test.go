@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	_ = wait()
 }
 
-func TestAChildEndsWithAKilledParent(t *testing.T) {
+func TestChildEndsWithKilledParent(t *testing.T) {
 	t.Parallel()
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), "CHILD_TEST_PARENT=1")
@@ -55,7 +55,7 @@ func TestAChildEndsWithAKilledParent(t *testing.T) {
 	}
 }
 
-// running says whether a process exists and is no zombie, which its new parent has yet to collect.
+// running reports whether a process exists and is not a zombie, which its new parent has yet to reap.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -68,7 +68,7 @@ func running(pid int) bool {
 // init keeps the first thread, which never ends, from running a test's goroutine.
 func init() { runtime.LockOSThread() }
 
-func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
+func TestChildOutlivesThreadThatStartedIt(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()
@@ -97,7 +97,7 @@ func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	}
 }
 
-func TestPipesAreReadToTheirEndBeforeTheWait(t *testing.T) {
+func TestPipesAreReadToTheirEndBeforeWait(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("echo", "said")
 	out, err := cmd.StdoutPipe()
@@ -117,7 +117,7 @@ func TestPipesAreReadToTheirEndBeforeTheWait(t *testing.T) {
 	}
 }
 
-func TestRunSaysHowAChildEnded(t *testing.T) {
+func TestRunReportsExitOfChild(t *testing.T) {
 	t.Parallel()
 	var exit *exec.ExitError
 	if err := child.Run(exec.Command("sh", "-c", "exit 7")); !errors.As(err, &exit) || exit.ExitCode() != 7 {

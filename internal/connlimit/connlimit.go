@@ -35,7 +35,7 @@ const (
 	maxHealth, maxHealthClient = 64, 8
 	// refusals is the part of a bound by which requests may exceed it while they are refused.
 	refusals = 8
-	// endings is the part of what all clients may hold that may be ending for others at a time.
+	// endings is the part of the total that may be ending for others at a time.
 	endings = 8
 	// DefaultStall is Options.Stall if it is 0.
 	DefaultStall = time.Minute
@@ -56,7 +56,7 @@ type Options struct {
 	Idle time.Duration
 	// Stall is how long a client may take to read the next 64 KiB of a response. 0 means DefaultStall.
 	Stall time.Duration
-	// Forwarded returns the client for which a proxy sent a request, as Key returns it. If set, connections are those of proxies:
+	// Forwarded returns the client for which a proxy sent a request, as Key returns it. If set, connections come from proxies:
 	// All bounds them, and PerClient bounds the requests of each client.
 	Forwarded func(*http.Request) string
 	// Admit reports whether a client may open one more connection now; nil means always. It bounds how often a client makes the server
@@ -65,7 +65,7 @@ type Options struct {
 	// Extra returns the bytes that a request holds besides its response, such as its body. nil means none.
 	Extra func(*http.Request) int64
 	// Health reports whether a request is a health check. Health checks have bounds of their own, and connections in reserve.
-	// nil means that there are none.
+	// nil means none.
 	Health func(*http.Request) bool
 	// Refuse answers a request beyond the bounds. nil means status 429 with a line of text.
 	Refuse http.HandlerFunc
@@ -83,7 +83,7 @@ type Limiter struct {
 
 	mu        sync.Mutex
 	held      int64
-	ending    int64     // bytes of what was ended for others, and has not returned them yet
+	ending    int64     // bytes of connections that were ended for others and are not released yet
 	busyUntil time.Time // as that of a client
 	clients   map[string]*client
 	reserve   []*conn // the oldest first

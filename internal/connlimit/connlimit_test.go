@@ -161,7 +161,7 @@ func connections(t *testing.T, s *httptest.Server, from netip.Addr, n int) {
 	}
 }
 
-func TestHealthChecksHaveAReserve(t *testing.T) {
+func TestHealthChecksHaveReservedConnections(t *testing.T) {
 	health := func(r *http.Request) bool { return r.URL.Path == "/healthz" }
 	_, s := served(t, Options{PerClient: 4, All: 6, Health: health}, func(http.ResponseWriter, *http.Request) {})
 	connections(t, s, from(1), 4)
@@ -346,7 +346,7 @@ func TestClientThatReadsNothingLosesItsConnections(t *testing.T) {
 	}
 }
 
-func TestSlowClientThatGoesOnIsServed(t *testing.T) {
+func TestSlowButSteadyClientIsServed(t *testing.T) {
 	const stall = 2 * time.Second
 	address, ended := endless(t, 64, stall)
 	conn := ask(t, address)

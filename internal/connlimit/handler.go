@@ -192,7 +192,7 @@ func (q *request) extend() error {
 // Unwrap gives http.ResponseController access to the connection.
 func (q *request) Unwrap() http.ResponseWriter { return q.ResponseWriter }
 
-// ErrFull says that a client, or all clients together, hold too much.
+// ErrFull reports that a client, or all clients together, hold too much.
 var ErrFull = errors.New("too much is in progress for this address, or for all clients")
 
 // Grow counts bytes that a request holds until its handler returns, such as a page that was rendered. It returns ErrFull if they exceed

@@ -27,7 +27,7 @@ func Key(address string) string {
 	return network.String()
 }
 
-// client is what one client holds.
+// client counts what one client holds.
 type client struct {
 	key   string
 	bound int64 // 0 means none
@@ -99,7 +99,7 @@ func (l *Limiter) boundOf(key string) int64 {
 	return l.client
 }
 
-// makeRoom ends what others hold, or what the client itself holds without use, until it may hold size more bytes. It returns false if
+// makeRoom ends holds of others, or unused ones of the client itself, until the client may hold size more bytes. It returns false if
 // there is nothing to end.
 func (l *Limiter) makeRoom(c *client, size int64) bool {
 	for c.bound > 0 && c.held+size > c.bound {
@@ -134,7 +134,7 @@ func (l *Limiter) victim(held int64) *hold {
 	return l.idleHold(&l.busyUntil, slices.Collect(maps.Values(l.clients))...)
 }
 
-// idleHold returns what the clients have not used for the longest time, if that is long enough. Until busyUntil, there can be none:
+// idleHold returns the least recently used hold, if it is idle for long enough. Until busyUntil, there can be none:
 // so a flood does not make it look again and again.
 func (l *Limiter) idleHold(busyUntil *time.Time, clients ...*client) *hold {
 	if time.Now().Before(*busyUntil) {
@@ -209,7 +209,7 @@ func (l *Limiter) grow(h *hold, more int64) bool {
 	return true
 }
 
-// shed ends what the client that holds the most uses least, when the system has no more room for a connection.
+// shed makes room for a connection: it ends the least used connection of the client that holds the most.
 func (l *Limiter) shed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

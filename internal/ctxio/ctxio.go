@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Reader returns a reader that fails with the cause of ctx once ctx has ended. A read that has begun goes on: a file has no other way.
+// Reader returns a reader that fails with the cause of ctx once ctx has ended. It cannot interrupt a read that has begun: files do not support that.
 func Reader(ctx context.Context, r io.Reader) io.Reader { return reader{ctx, r} }
 
 type reader struct {

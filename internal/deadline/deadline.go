@@ -1,7 +1,7 @@
 // Package deadline gives the requests of a server deadlines that end with them.
 //
 // net/http sets the deadline of a stream of HTTP/2 some time after it is asked to. If the stream has ended by then, the timer still runs
-// to its end, and holds the stream with all that its client sent. So a client that resets its streams, or breaks their rules, makes a
+// to its end, and holds the stream with the data that its client sent. So a client that resets its streams, or breaks their rules, makes a
 // server hold 64 KiB for each of them, for as long as the deadlines last. The timers of this package end with the handler.
 package deadline
 
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Deadlines are those of one request. http.ResponseController finds its methods in a ResponseWriter that embeds it.
+// Deadlines has the deadlines of one request. http.ResponseController finds its methods in a ResponseWriter that embeds it.
 type Deadlines struct {
 	control *http.ResponseController
 	stream  bool // of HTTP/2
@@ -61,11 +61,11 @@ func (d *Deadlines) pass(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.stopped {
-		_ = set(time.Now().Add(-time.Second)) // nobody waits for what a stream of HTTP/2 does not have
+		_ = set(time.Now().Add(-time.Second)) // HTTP/2 streams have no connection of their own to wait for
 	}
 }
 
-// Stop ends the timers. Those of a connection of HTTP/1 stay: net/http sets them anew for each request.
+// Stop ends the timers. Those of a connection of HTTP/1 stay: net/http resets them for each request.
 func (d *Deadlines) Stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

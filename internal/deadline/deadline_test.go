@@ -38,8 +38,8 @@ func serve(t *testing.T, h http.HandlerFunc) (s *httptest.Server, gone *atomic.I
 	return s, gone
 }
 
-// TestDeadlineOfAnEndedStreamHoldsNothing sets deadlines after a client has reset its stream.
-func TestDeadlineOfAnEndedStreamHoldsNothing(t *testing.T) {
+// TestDeadlineOfEndedStreamHoldsNothing sets deadlines after a client has reset its stream.
+func TestDeadlineOfEndedStreamHoldsNothing(t *testing.T) {
 	const clients = 20
 	var handlers sync.WaitGroup
 	s, gone := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestDeadlineOfAnEndedStreamHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestDeadlinesEndWhatTakesTooLong on both protocols, and only until they are taken back.
-func TestDeadlinesEndWhatTakesTooLong(t *testing.T) {
+// TestDeadlinesEndSlowRequests on both protocols, and only until they are taken back.
+func TestDeadlinesEndSlowRequests(t *testing.T) {
 	read := make(chan error, 1)
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		own := deadline.New(w, r)

@@ -73,7 +73,7 @@ func copied(v reflect.Value) reflect.Value {
 
 var known sync.Map // whether a type is plain, by type
 
-// plain says whether an assignment copies all of a type.
+// plain reports whether an assignment copies all of a type.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map, reflect.Func, reflect.Chan, reflect.UnsafePointer:

@@ -26,7 +26,7 @@ func example() *one {
 	}
 }
 
-func TestACopyIsEqualAndApart(t *testing.T) {
+func TestCopyIsEqualAndIndependent(t *testing.T) {
 	in := example()
 	before := *example()
 	before.Time, before.none = in.Time, in.none

@@ -32,7 +32,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestListKeepsTheOrderOfTheFileAndErrsOnErrorsOnly(t *testing.T) {
+func TestListKeepsFileOrderAndFailsOnErrorsOnly(t *testing.T) {
 	var list diag.List
 	list.Warnf(diag.Pos{File: "f", Line: 3, Col: 1}, "", "third")
 	list.Errorf(diag.Pos{File: "f", Line: 2, Col: 9}, "mend it", "second")

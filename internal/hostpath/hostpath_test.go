@@ -22,7 +22,7 @@ func TestCallersPathIsExtended(t *testing.T) {
 	}
 }
 
-func TestTemporaryFilesGoWhereThereIsAFolder(t *testing.T) {
+func TestTemporaryFilesGoToExistingFolder(t *testing.T) {
 	folder := t.TempDir()
 	file := folder + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestRangesOfNoBytesAreRefused(t *testing.T) {
+func TestEmptyRangesAreRefused(t *testing.T) {
 	for _, row := range []struct {
 		content, asked, condition string
 		status                    int

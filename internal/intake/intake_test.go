@@ -105,7 +105,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	all.Wait()
 }
 
-// TestBodiesAreBounded sends what is not read to its end.
+// TestBodiesAreBounded sends bodies that are too long to be read.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	held, release := make(chan struct{}), make(chan struct{})
@@ -134,8 +134,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnAnswerMayTakeLongerThanTheBody works on a request beyond the time that its body has.
-func TestAnAnswerMayTakeLongerThanTheBody(t *testing.T) {
+// TestResponseMayTakeLongerThanBody takes longer for the response than the timeout of the body.
+func TestResponseMayTakeLongerThanBody(t *testing.T) {
 	t.Parallel()
 	const limit = 5 * time.Second
 	room := New(Limits{Body: 10, All: 10, Time: limit})

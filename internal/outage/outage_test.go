@@ -34,7 +34,7 @@ func get(t *testing.T, client *http.Client, address string) error {
 	return err
 }
 
-func TestFailuresOfANetworkThatPass(t *testing.T) {
+func TestTransientNetworkFailures(t *testing.T) {
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "the beginning")
@@ -82,7 +82,7 @@ func TestFailuresOfANetworkThatPass(t *testing.T) {
 	}
 }
 
-func TestStatusesThatPass(t *testing.T) {
+func TestTransientStatuses(t *testing.T) {
 	var passing []string
 	for code := 100; code < 600; code++ {
 		if outage.StatusPasses(code) {

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes control characters as JSON does, such as \u001b, so that documents in JSON stay what they are. It also escapes those that
+// Writer writes control characters as JSON does, such as \u001b, so that JSON documents do not change. It also escapes those that
 // change the direction of a text. It drops colours, and ends a line at a carriage return. Its methods may be called from several goroutines.
 type Writer struct {
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ func Unwrap(out io.Writer) io.Writer {
 	return out
 }
 
-// Write writes all of p, but for what the next Write may complete.
+// Write writes all of p, except an incomplete rune at its end, which the next Write may complete.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *Writer) one(out *bytes.Buffer, r rune, raw []byte) {
 	}
 }
 
-// Close writes what was held back: a character or a sequence that stays incomplete. It does not close the output.
+// Close writes the bytes held back: an incomplete character or sequence. It does not close the output.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -50,7 +50,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	}
 }
 
-func TestJSONStaysTheSame(t *testing.T) {
+func TestJSONStaysSame(t *testing.T) {
 	for text := range texts {
 		text = strings.ToValidUTF8(text, "")
 		document, err := json.Marshal(text)
@@ -84,7 +84,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
-func TestErrorOfTheOutputIsReturned(t *testing.T) {
+func TestErrorOfOutputIsReturned(t *testing.T) {
 	if _, err := plaintext.NewWriter(broken{}).Write([]byte("a")); err == nil {
 		t.Error("no error")
 	}

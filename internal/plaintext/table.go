@@ -24,7 +24,7 @@ func Row(format string, args ...any) string { return fmt.Sprintf(format, cells(a
 // Flush writes the table.
 func (t Table) Flush() error { return t.to.Flush() }
 
-// cells makes lines of arguments that are texts. Numbers stay what they are.
+// cells makes lines of arguments that are texts. Numbers stay unchanged.
 func cells(args []any) []any {
 	list := make([]any, len(args))
 	for i, arg := range args {

@@ -21,7 +21,7 @@ const maxDepth = 16
 // Read returns the content of an index, a manifest or a configuration.
 type Read func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error)
 
-// NoMatchError says that no image of an index is for a platform.
+// NoMatchError reports that no image of an index is for a platform.
 type NoMatchError struct {
 	Offered []ocispec.Descriptor // entries with a platform, without attestations
 }

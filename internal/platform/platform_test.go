@@ -66,10 +66,10 @@ func at(name string) ocispec.Platform {
 	return ocispec.Platform{OS: parts[0], Architecture: parts[1], Variant: parts[2]}
 }
 
-// TestNodesImageIsChosen holds every choice against that of containerd's own package. An entry is the platform that the index
+// TestImageForNodeIsChosen holds every choice against that of containerd's own package. An entry is the platform that the index
 // gives for it, "-" for none; behind a colon, the platform of its configuration if it is another one.
 // AlmaLinux/container-images#71, containers/image#911, apptainer/apptainer#2908.
-func TestNodesImageIsChosen(t *testing.T) {
+func TestImageForNodeIsChosen(t *testing.T) {
 	for _, row := range []struct {
 		name, entries, platform string
 		want                    int // the entry, or -1
@@ -151,7 +151,7 @@ func check(t *testing.T, d documents, name string, root ocispec.Descriptor, want
 	}
 }
 
-func TestWhatContainerdDoesNotReadIsRefused(t *testing.T) {
+func TestImageThatContainerdCannotReadIsRefused(t *testing.T) {
 	d := make(documents)
 	image := d.image(t, "linux/amd64")
 	typed := func(desc ocispec.Descriptor, mediaType string) ocispec.Descriptor {

@@ -1,4 +1,4 @@
-// Package process tells processes apart whose ids are used again.
+// Package process distinguishes processes whose IDs are reused.
 package process
 
 import (

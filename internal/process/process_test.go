@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/internal/process"
 )
 
-// TestStartedReadsAProcessOfAnyName has a program whose name looks like the end of the field with the name.
-func TestStartedReadsAProcessOfAnyName(t *testing.T) {
+// TestStartedReadsProcessesWithOddNames has a program whose name looks like the end of the field with the name.
+func TestStartedReadsProcessesWithOddNames(t *testing.T) {
 	t.Parallel()
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestStartedReadsAProcessOfAnyName(t *testing.T) {
 	}
 }
 
-func TestBootIsTheSameEachTime(t *testing.T) {
+func TestBootIsSameEachTime(t *testing.T) {
 	t.Parallel()
 	one, err := process.Boot()
 	if two, errTwo := process.Boot(); err != nil || errTwo != nil || one == "" || one != two {

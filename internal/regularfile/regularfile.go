@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNot says that the path is not a regular file but a folder, a pipe, a socket or a device.
+// ErrNot reports that the path is not a regular file but a folder, a pipe, a socket or a device.
 var ErrNot = errors.New("not a regular file")
 
 // Open opens a file for reading, as os.Open does.

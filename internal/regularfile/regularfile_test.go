@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-func TestOpen(t *testing.T) {
+func TestOpenRefusesIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, socket := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "socket")
 	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// frame is what both sides send: a request, questions with their answers, and the result.
+// frame is the message of both sides: a request, a question, an answer, or the result.
 type frame struct {
 	Task   string // of a request
 	Limits Limits // of a request
@@ -26,7 +26,7 @@ type wire struct {
 	cap *capped
 }
 
-// frameSlack is what a frame may have beside its data.
+// frameSlack bounds the bytes of a frame beside its data.
 const frameSlack = 64 << 10
 
 func newWire(r io.Reader, w io.Writer) *wire {

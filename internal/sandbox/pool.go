@@ -213,7 +213,7 @@ func answer(ctx context.Context, r Request, question []byte) frame {
 	return frame{Data: data}
 }
 
-// died says why a child ended without a result.
+// died returns why a child ended without a result.
 func (c *process) died(r Request, err error) error {
 	time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() }) // it may still be there, and not speak as it should
 	ended := c.wait()
@@ -231,7 +231,7 @@ func (c *process) died(r Request, err error) error {
 	return fmt.Errorf("%s: the child process ended early: %w: %s", r.Name, ended, line)
 }
 
-// outOfMemory is what Go's runtime writes when it gets no memory: for the heap, a stack, or a thread.
+// outOfMemory matches the messages of Go's runtime when it gets no memory for the heap, a stack, or a thread.
 var outOfMemory = []string{"out of memory", "cannot allocate memory", "stack exceeds", "failed to create new OS thread", "pthread_create failed"}
 
 // head keeps the beginning of what a child writes: Go's runtime says first why a process dies.

@@ -28,7 +28,7 @@ type Limits struct {
 
 // Request says for whom a task runs, and how.
 type Request struct {
-	// Name is what errors call the work, such as "the template calico-rome".
+	// Name is the name of the work in errors, such as "the template calico-rome".
 	Name string
 	// Tenant names who gave the input. One tenant has all children but one at most. Work without a tenant may have all.
 	Tenant string

@@ -108,8 +108,8 @@ func TestChildHasNoSecretsInItsEnvironment(t *testing.T) {
 	}
 }
 
-// TestLimitEndsTheTask names the limit and the work in each error, and bounds the time.
-func TestLimitEndsTheTask(t *testing.T) {
+// TestLimitEndsTask names the limit and the work in each error, and bounds the time.
+func TestLimitEndsTask(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func() error
 		want string
@@ -143,8 +143,8 @@ func TestLimitEndsTheTask(t *testing.T) {
 	}
 }
 
-// TestLimitsAreOfOneTask runs tasks that exceed the limits together, and not one by one.
-func TestLimitsAreOfOneTask(t *testing.T) {
+// TestLimitsApplyToOneTask runs tasks that exceed the limits together, and not one by one.
+func TestLimitsApplyToOneTask(t *testing.T) {
 	for range 8 {
 		if _, err := eat.Run(t.Context(), request(nil), 15<<20); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestCallerAnswersQuestions(t *testing.T) {
 	}
 }
 
-func TestCancelledContextEndsTheTask(t *testing.T) {
+func TestCancelledContextEndsTask(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()
@@ -184,8 +184,8 @@ func TestCancelledContextEndsTheTask(t *testing.T) {
 	}
 }
 
-// TestOtherTenantsGoOn has one tenant with many slow tasks. Another one does not wait for them.
-func TestOtherTenantsGoOn(t *testing.T) {
+// TestOtherTenantsKeepRendering has one tenant with many slow tasks. Another one does not wait for them.
+func TestOtherTenantsKeepRendering(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var slow sync.WaitGroup
 	for range 12 {

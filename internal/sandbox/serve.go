@@ -27,7 +27,7 @@ const exitCPU = 24
 // maxStack bounds one stack of a child. Go's own bound is larger than what a task may take.
 const maxStack = 64 << 20
 
-// maxBookkeeping is what Go maps beside its heap, such as 1 MiB for each 64 MiB of it, in bytes. It is less than Go reserves at once.
+// maxBookkeeping bounds the bytes that Go maps beside its heap, such as 1 MiB for each 64 MiB of it. It is less than Go reserves at once.
 const maxBookkeeping = 32 << 20
 
 // Main serves tasks and exits if this process is a child. Otherwise it returns at once.
@@ -70,7 +70,7 @@ func serve(w *wire, tasks []Served) error {
 		}
 		result := w.work(request, tasks)
 		if has, err := mapped(); err != nil || has-base > request.Limits.Memory/2 {
-			result.Used = true // what is mapped stays mapped, and the next task would have less
+			result.Used = true // mapped memory stays mapped, and the next task would have less
 		}
 		if err := w.send(result); err != nil {
 			return err

@@ -88,7 +88,7 @@ func sweep(parent string) error {
 	return nil
 }
 
-// abandoned reports whether a folder has no owner. If it cannot tell, it returns false.
+// abandoned reports whether a folder has no owner. In doubt it returns false.
 func abandoned(path string) bool {
 	lock, err := os.Open(filepath.Join(path, owned))
 	if err != nil {

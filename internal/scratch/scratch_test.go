@@ -47,7 +47,7 @@ func exists(t *testing.T, path string) bool {
 	return err == nil
 }
 
-func TestAFolderStaysWhileItsOwnerLives(t *testing.T) {
+func TestFolderStaysWhileOwnerLives(t *testing.T) {
 	parent := t.TempDir()
 	first := folder(t, parent)
 	second := folder(t, parent)
@@ -62,7 +62,7 @@ func TestAFolderStaysWhileItsOwnerLives(t *testing.T) {
 	}
 }
 
-func TestAKilledOwnersFolderGoesWithTheNextOne(t *testing.T) {
+func TestFolderOfKilledOwnerIsSwept(t *testing.T) {
 	parent := t.TempDir()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+parent)
@@ -94,7 +94,7 @@ func TestAKilledOwnersFolderGoesWithTheNextOne(t *testing.T) {
 	}
 }
 
-func TestManyMayAskAtOnce(t *testing.T) {
+func TestConcurrentCallersShareFolder(t *testing.T) {
 	parent := t.TempDir()
 	var group sync.WaitGroup
 	for range 20 {

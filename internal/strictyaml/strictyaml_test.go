@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-func TestValueKeepsWhatYAMLWouldTurnIntoSomethingElse(t *testing.T) {
+func TestValueQuotesAmbiguousScalars(t *testing.T) {
 	const text = `
 text: abc
 quoted: "1"
@@ -56,7 +56,7 @@ func TestFieldsNamesEveryUnknownKeyWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestTextIsAsWritten(t *testing.T) {
+func TestTextKeepsItsSpelling(t *testing.T) {
 	for text, want := range map[string]string{"v: 1.20": "1.20", "v: 0x10": "0x10", "v: ~": "", "v: on": "on", `v: "a b"`: "a b"} {
 		r := strictyaml.Reader{Name: "f"}
 		root := r.Mapping([]byte(text))

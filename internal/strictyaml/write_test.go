@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// TestAllTextsAreReadAgain writes every short text of characters that matter for blocks, deep in data.
-func TestAllTextsAreReadAgain(t *testing.T) {
+// TestWrittenTextsAreReadBack writes every short text of characters that matter for blocks, deep in data.
+func TestWrittenTextsAreReadBack(t *testing.T) {
 	t.Parallel()
 	var try func(text string, more int)
 	try = func(text string, more int) {
@@ -37,7 +37,7 @@ func TestAllTextsAreReadAgain(t *testing.T) {
 	try("", 4)
 }
 
-func TestIndentedTextsStayBlocks(t *testing.T) {
+func TestIndentedTextStaysBlockScalar(t *testing.T) {
 	t.Parallel()
 	n, err := strictyaml.Node([]any{"  if true; then\n    ls\n  fi\n"})
 	if err != nil {

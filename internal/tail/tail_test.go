@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-func TestEndIsKept(t *testing.T) {
+func TestTailKeepsLastBytes(t *testing.T) {
 	for name, row := range map[string]struct {
 		limit  int
 		writes []string
@@ -48,7 +48,7 @@ func TestLastLinesAreCutWhereTheyCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestManyMayWrite(t *testing.T) {
+func TestConcurrentWritesAreKept(t *testing.T) {
 	b := tail.Buffer{Limit: 100}
 	var writers sync.WaitGroup
 	for range 8 {

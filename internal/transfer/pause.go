@@ -18,7 +18,7 @@ type Pause struct{ longest atomic.Int64 }
 
 type pauseKey struct{}
 
-// WithPause returns a context in which NotePause notes what servers ask for.
+// WithPause returns a context in which NotePause records the pauses that servers ask for.
 func WithPause(ctx context.Context) (context.Context, *Pause) {
 	p := new(Pause)
 	return context.WithValue(ctx, pauseKey{}, p), p
@@ -70,7 +70,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CloseIdleConnections is what http.Client calls.
+// CloseIdleConnections implements an optional interface of http.Client.
 func (n noting) CloseIdleConnections() {
 	if next, ok := n.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()

@@ -16,10 +16,10 @@ import (
 // MaxRedirects is the most redirects that are followed for one request.
 const MaxRedirects = 10
 
-// ErrStalled says that a transfer made no progress for too long.
+// ErrStalled reports that a transfer made no progress for too long.
 var ErrStalled = errors.New("no data arrived for too long")
 
-// ErrSlow says that a transfer makes so little progress that it might not end.
+// ErrSlow reports that a transfer makes so little progress that it might not end.
 var ErrSlow = errors.New("data arrives too slowly")
 
 // Pace is the least speed of a transfer. Only time counts in which the receiver waits.
@@ -59,7 +59,7 @@ func (m *Meter) Add(bytes int, waited time.Duration) error {
 	return nil
 }
 
-// Bounds are those of a client.
+// Bounds limits the transfers of a client.
 type Bounds struct {
 	// Stall is the longest time without data in a body. 0 means one minute.
 	Stall time.Duration
@@ -72,7 +72,7 @@ type Bounds struct {
 // manifest that the distribution specification asks registries to accept.
 const maxDocument = 4 << 20
 
-// RegistryLimit is the Limit of clients of registries: everything but blobs, whose size their manifest tells.
+// RegistryLimit is the Limit of clients of registries: everything but blobs, whose size is in their manifest.
 func RegistryLimit(r *http.Request) int64 {
 	if strings.Contains(r.URL.Path, "/blobs/") {
 		return 0
@@ -131,7 +131,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// CloseIdleConnections is what http.Client calls.
+// CloseIdleConnections implements an optional interface of http.Client.
 func (b *bounded) CloseIdleConnections() {
 	if next, ok := b.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
@@ -155,7 +155,7 @@ func (b *body) tooLarge(size int64) error {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	if b.limit > 0 { // one byte beyond the limit shows that there are too many
+	if b.limit > 0 { // one byte over the limit is enough to refuse
 		p = p[:min(int64(len(p)), max(b.limit+1-b.read, 0))]
 	}
 	begin := time.Now()

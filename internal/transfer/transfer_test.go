@@ -19,7 +19,7 @@ func get(t *testing.T, b transfer.Bounds, answer http.HandlerFunc) ([]byte, erro
 	t.Helper()
 	s := httptest.NewServer(answer)
 	t.Cleanup(s.Close)
-	// A client with a CheckRedirect of its own has no bound, such as go-containerregistry's.
+	// A client with its own CheckRedirect, such as go-containerregistry's, is not bounded.
 	client := &http.Client{Transport: b.Over(nil), CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v2/a/manifests/1", nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func drip(pause time.Duration) http.HandlerFunc {
 	}
 }
 
-func TestRedirectsEnd(t *testing.T) {
+func TestRedirectLoopEnds(t *testing.T) {
 	for name, next := range map[string]func(*http.Request) string{
 		"to itself": func(r *http.Request) string { return r.URL.Path },
 		"on and on": func(r *http.Request) string { return r.URL.Path + "0" },
@@ -105,7 +105,7 @@ func TestSlowBodyEnds(t *testing.T) {
 	}
 }
 
-func TestPauseOfTheReaderDoesNotCount(t *testing.T) {
+func TestPauseOfReaderDoesNotCount(t *testing.T) {
 	m := transfer.Pace{Floor: 10, Window: time.Second}.NewMeter()
 	for range 100 { // whatever time passes between the calls
 		if err := m.Add(1, time.Millisecond); err != nil {
@@ -156,7 +156,7 @@ func TestBlobsHaveNoLimit(t *testing.T) {
 	}
 }
 
-func TestPausesThatServersAskFor(t *testing.T) {
+func TestRetryAfterIsParsed(t *testing.T) {
 	for name, row := range map[string]struct {
 		status   int
 		value    string

@@ -12,7 +12,7 @@ import (
 	"os"
 )
 
-// CAs are certificates of CAs. The zero value is those of the system alone.
+// CAs are certificates of CAs. The zero value has those of the system only.
 type CAs struct {
 	file string
 	text []byte

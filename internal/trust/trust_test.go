@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/testgrid/pki"
 )
 
-func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
+func TestOnlyCACertificatesAreAccepted(t *testing.T) {
 	one, two, leaf := pki.Certificate(t, "one", true), pki.Certificate(t, "two", true), pki.Certificate(t, "leaf", false)
 	for name, row := range map[string]struct {
 		text, wrong string
@@ -34,7 +34,7 @@ func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
 	}
 }
 
-func TestCAsAreAValue(t *testing.T) {
+func TestCAsCompareByValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	text := pki.Certificate(t, "one", true)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -21,7 +21,7 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	return objs[0]
 }
 
-func TestHealth(t *testing.T) {
+func TestObjectsHaveStates(t *testing.T) {
 	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, generation: 2}\nspec: {replicas: 1}\n"
 	rolledOut := "status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1, conditions: [{type: Available, status: 'True'}]}"
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n"
@@ -72,7 +72,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestPod(t *testing.T) {
+func TestPodReasonIsExplained(t *testing.T) {
 	tests := []struct{ name, status, want string }{
 		{"ready", "{phase: Running, containerStatuses: [{name: c, ready: true, state: {running: {}}}]}", ""},
 		{"done", "{phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0}}}]}", ""},

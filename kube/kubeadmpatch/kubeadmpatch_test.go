@@ -36,7 +36,7 @@ func decode(t *testing.T, text string) (documents []map[string]any) {
 	return documents
 }
 
-func TestPatchesAreRaised(t *testing.T) {
+func TestPatchesAreConvertedToCurrentVersion(t *testing.T) {
 	for name, row := range map[string]struct{ given, want, note string }{
 		"a network": {
 			"apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\nnetworking: {podSubnet: $POD_CIDR}",
@@ -100,7 +100,7 @@ func TestVolumesAreMergedByTheirNames(t *testing.T) {
 	}
 }
 
-func TestPatchesThatCannotBeRaisedAreRefused(t *testing.T) {
+func TestInconvertiblePatchesAreRefused(t *testing.T) {
 	for want, given := range map[string]string{
 		"ClusterStatus":              "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterStatus",
 		"apiServer.extraArgs":        "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\napiServer: {extraArgs: text}",

@@ -23,7 +23,7 @@ func HostOf(holder string) string {
 	return host
 }
 
-// gone says whether a holder was a process of this machine that has ended.
+// gone reports whether a holder was a process of this machine that has ended.
 func gone(holder string) bool {
 	parts := strings.Split(holder, "_")
 	if len(parts) != 5 || processSpace() == "" || parts[1] != processSpace() {

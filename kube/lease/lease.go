@@ -50,7 +50,7 @@ type Options struct {
 	Lost func(error)
 	// Waiting is told the holder once, when another process holds the Lease.
 	Waiting func(holder string)
-	// Log gets a line for each renewal that fails. Nil is silence.
+	// Log gets a line for each failed renewal. nil logs nothing.
 	Log *slog.Logger
 	// Identity names this process in the Lease. Default: a name that tells others on this machine when the process has died.
 	Identity string

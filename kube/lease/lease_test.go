@@ -112,14 +112,14 @@ func (l leases) create(holder string, seconds int32) {
 	}
 }
 
-// site counts who is at work, and complains of two.
+// site counts the workers, and fails the test if there are two.
 type site struct {
 	t      *testing.T
 	atWork atomic.Int32
 	shifts atomic.Int32
 }
 
-// work takes its time, or until ctx ends.
+// work lasts a moment, or until ctx ends.
 func (s *site) work(takes time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if n := s.atWork.Add(1); n > 1 {
@@ -136,7 +136,7 @@ func (s *site) work(takes time.Duration) func(context.Context) error {
 	}
 }
 
-func TestOneAtATimeAndEachInTurn(t *testing.T) {
+func TestLeaseAdmitsOneHolderInTurn(t *testing.T) {
 	t.Parallel()
 	const runs = 5
 	o, s := quick(t), &site{t: t}
@@ -157,7 +157,7 @@ func TestOneAtATimeAndEachInTurn(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsIsToldTheHolderOnce(t *testing.T) {
+func TestWaiterIsToldHolderOnce(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	var told []string
@@ -183,7 +183,7 @@ func TestWhoWaitsIsToldTheHolderOnce(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfWorkIsTheErrorOfRun(t *testing.T) {
+func TestRunReturnsErrorOfWork(t *testing.T) {
 	t.Parallel()
 	want := errors.New("out of bricks")
 	if err := Run(t.Context(), connect(t, configFor(t)), quick(t), func(context.Context) error { return want }); err != want { //nolint:errorlint // the very same
@@ -191,7 +191,7 @@ func TestTheErrorOfWorkIsTheErrorOfRun(t *testing.T) {
 	}
 }
 
-func TestWorkEndsWhenAnotherTakesTheLease(t *testing.T) {
+func TestWorkEndsWhenAnotherTakesLease(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	o.Duration, o.RenewDeadline = 30*time.Second, 20*time.Second // far longer than the next look at the Lease
@@ -220,7 +220,7 @@ func TestWorkEndsWhenAnotherTakesTheLease(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsDeletedIsMadeAgain(t *testing.T) {
+func TestDeletedLeaseIsRecreated(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	l := leasesOf(t, o)
@@ -247,7 +247,7 @@ func TestALeaseThatIsDeletedIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestASilentHolderOfAnotherMachineIsOvertakenAfterItsDuration(t *testing.T) {
+func TestSilentRemoteHolderIsReplacedAfterDuration(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	leasesOf(t, o).create("elsewhere", int32(o.Duration/time.Second))
@@ -260,7 +260,7 @@ func TestASilentHolderOfAnotherMachineIsOvertakenAfterItsDuration(t *testing.T) 
 	}
 }
 
-func TestADeadHolderOfThisMachineIsOvertakenAtOnce(t *testing.T) {
+func TestDeadLocalHolderIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	leasesOf(t, o).create(deadHolder(t), 3600)
@@ -283,7 +283,7 @@ func deadHolder(t *testing.T) string {
 	return strings.Join(parts, "_")
 }
 
-func TestDeadHoldersAreKnownOnTheirMachineOnly(t *testing.T) {
+func TestDeadHoldersAreDetectedOnTheirMachineOnly(t *testing.T) {
 	t.Parallel()
 	if gone(identity()) {
 		t.Error("this process counts as gone")
@@ -301,7 +301,7 @@ func TestDeadHoldersAreKnownOnTheirMachineOnly(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsWithTheCaller(t *testing.T) {
+func TestWaitingEndsWithCaller(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	leasesOf(t, o).create("elsewhere", 3600)
@@ -313,7 +313,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsWithAnErrorThatStays(t *testing.T) {
+func TestWaitingEndsWithPermanentError(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	never := func(context.Context) error { t.Error("it works"); return nil }

@@ -21,9 +21,9 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// TestAPIServerIsStoppedFor20Seconds has two runs compete, with the durations that users get. The one at work has to stop
+// TestLeaseOutlastsStoppedAPIServer has two runs compete, with the durations that users get. The one at work has to stop
 // while the server is away, before the other may begin.
-func TestAPIServerIsStoppedFor20Seconds(t *testing.T) {
+func TestLeaseOutlastsStoppedAPIServer(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
@@ -102,9 +102,9 @@ func through(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, p
 	return controlplane.Through(t, configFor(t), handle)
 }
 
-// TestAnswersOfWritesAreLost lets each write reach the server and drops two answers of three: the first as if the line
+// TestLeaseOutlastsLostResponses lets each write reach the server and drops two answers of three: the first as if the line
 // broke, the second as if it went silent. The Lease was written all the same, and it is ours.
-func TestAnswersOfWritesAreLost(t *testing.T) {
+func TestLeaseOutlastsLostResponses(t *testing.T) {
 	t.Parallel()
 	var writes, dropped atomic.Int32
 	cfg := through(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
@@ -173,8 +173,8 @@ func (l *line) config(t *testing.T) *rest.Config {
 	})
 }
 
-// TestAHolderThatIsCutOffStopsBeforeTheNextBegins cuts off the holder alone: the other sees the server all the time.
-func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
+// TestDisconnectedHolderStopsBeforeNextStarts cuts off the holder alone: the other sees the server all the time.
+func TestDisconnectedHolderStopsBeforeNextStarts(t *testing.T) {
 	t.Parallel()
 	o, s, l := quick(t), &site{t: t}, &line{}
 	cfg := l.config(t)
@@ -201,8 +201,8 @@ func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
 	l.set(false)
 }
 
-// TestLostWorkStartsOver cuts the holder off for a moment. It takes its own Lease back without waiting for it to run out.
-func TestLostWorkStartsOver(t *testing.T) {
+// TestWorkRestartsAfterLostLease cuts the holder off for a moment. It takes its own Lease back without waiting for it to run out.
+func TestWorkRestartsAfterLostLease(t *testing.T) {
 	t.Parallel()
 	o, l := quick(t), &line{}
 	o.Duration, o.Tries = 30*time.Second, 2
@@ -232,9 +232,9 @@ func TestLostWorkStartsOver(t *testing.T) {
 	}
 }
 
-// TestALostLeaseIsNotReleasedWhileWorkStops fails each renewal and lets the release through. Work takes a moment to stop:
+// TestLostLeaseIsNotReleasedWhileWorkStops fails each renewal and lets the release through. Work takes a moment to stop:
 // the next holder may not begin before.
-func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
+func TestLostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
 	cfg := through(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
@@ -275,9 +275,9 @@ func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	all.Wait()
 }
 
-// TestAReleaseLeavesTheNextHolderAlone is about a release that comes after another process has taken the Lease. The elector
+// TestReleaseLeavesNextHolderAlone is about a release that comes after another process has taken the Lease. The elector
 // would overwrite the new holder.
-func TestAReleaseLeavesTheNextHolderAlone(t *testing.T) {
+func TestReleaseLeavesNextHolderAlone(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	l := leasesOf(t, o)

@@ -106,7 +106,7 @@ func (l Loop) work(ctx context.Context, ready *readiness) error {
 	return context.Cause(ctx)
 }
 
-// next reconciles the next key. It returns false when there is none any more.
+// next reconciles the next key. It returns false when the queue is shut down.
 func (l Loop) next(ctx context.Context, q queue, ready *readiness) bool {
 	key, over := q.Get()
 	if over {

@@ -136,7 +136,7 @@ func configMap(namespace, name string) string {
 
 var configMaps = kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: "default"}
 
-func TestLoop(t *testing.T) {
+func TestLoopRunsOnChanges(t *testing.T) {
 	s := newSite(t)
 	s.in("an object is reconciled when it comes, changes and goes", testChanges)
 	s.in("a watch outlasts an outage", testOutage)
@@ -294,7 +294,7 @@ func testLease(s *site) {
 	}
 }
 
-func TestReadiness(t *testing.T) {
+func TestReadyzReportsReadiness(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
 	urls := make(chan string, 1)

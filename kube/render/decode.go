@@ -58,7 +58,7 @@ func decodeJSON(data []byte) ([]*unstructured.Unstructured, error) {
 	return takeApart(&unstructured.Unstructured{Object: content})
 }
 
-// takeApart gives the objects of a List, of Lists in it too, or the object itself. As for the API's own clients, an item of a
+// takeApart returns the objects of a List, of Lists in it too, or the object itself. As for the API's own clients, an item of a
 // list such as RoleList may leave out its kind.
 func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	of, list := strings.CutSuffix(obj.GetKind(), "List")

@@ -48,7 +48,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesTheDocumentThatIsWrong(t *testing.T) {
+func TestDecodeNamesInvalidDocument(t *testing.T) {
 	tests := []struct{ name, doc, want string }{
 		{"no YAML", "a: [", "document 2"},
 		{"no kind", "apiVersion: v1\nmetadata: {name: a}", "kind is missing"},

@@ -69,7 +69,7 @@ func (p *plain) readDir(dir string) bool {
 	return true
 }
 
-// onlyLists says whether a kustomization does nothing but name resources.
+// onlyLists reports whether a kustomization does nothing but name resources.
 func onlyLists(k *types.Kustomization) bool {
 	return reflect.DeepEqual(*k, types.Kustomization{TypeMeta: k.TypeMeta, Resources: k.Resources}) && len(k.EnforceFields()) == 0 &&
 		k.Kind != types.ComponentKind

@@ -37,7 +37,7 @@ func sameAsKustomize(t *testing.T, dir string) (plain bool) {
 
 const plainObject = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
-func TestPlainKustomizationsAreReadAsKustomizeReadsThem(t *testing.T) {
+func TestPlainKustomizationsMatchKustomize(t *testing.T) {
 	list := "resources: [a.yaml]\n"
 	tests := []struct {
 		name  string

@@ -57,8 +57,8 @@ const barriers = `(() => {
   return JSON.stringify({ found, texts: document.body.innerText.length });
 })()`
 
-// TestThePagesKeepNobodyOut in light and in dark colours.
-func TestThePagesKeepNobodyOut(t *testing.T) {
+// TestPagesAreAccessible in light and in dark colours.
+func TestPagesAreAccessible(t *testing.T) {
 	s := serve(t)
 	ctx := browser.ForTest(t)
 	for _, scheme := range []string{"light", "dark"} {

@@ -29,8 +29,8 @@ func screenshot(name string) chromedp.Action {
 	})
 }
 
-// TestAPersonComposesAnInstaller chooses versions and options, sees the result change, stores it and reads the commands.
-func TestAPersonComposesAnInstaller(t *testing.T) {
+// TestBrowserComposesInstaller chooses versions and options, sees the result change, stores it and reads the commands.
+func TestBrowserComposesInstaller(t *testing.T) {
 	s := serve(t)
 	ctx := browser.ForTest(t)
 	var problem, yaml, address, command string
@@ -68,8 +68,8 @@ func TestAPersonComposesAnInstaller(t *testing.T) {
 // scriptsOff is what a careful reader sets.
 func scriptsOff() chromedp.Action { return emulation.SetScriptExecutionDisabled(true) }
 
-// TestThePagesNeedNoScript composes with scripts switched off.
-func TestThePagesNeedNoScript(t *testing.T) {
+// TestPagesWorkWithoutScript composes with scripts switched off.
+func TestPagesWorkWithoutScript(t *testing.T) {
 	s := serve(t)
 	ctx := browser.ForTest(t)
 	var yaml string

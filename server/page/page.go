@@ -26,7 +26,7 @@ import (
 
 // Source provides the data of the pages. Its errors are shown to clients, so they must contain no secrets.
 type Source interface {
-	// List returns the packages of the request's release.
+	// List returns the packages of the release that the request names.
 	List(r *http.Request) (release.Index, error)
 	// Open opens a package. If it does not exist, the error wraps fs.ErrNotExist.
 	Open(ctx context.Context, r *http.Request, name, version string) (Package, error)

@@ -125,7 +125,7 @@ func body(t *testing.T, response *http.Response) string {
 	return string(text)
 }
 
-func TestPagesTellOfPackages(t *testing.T) {
+func TestPagesDescribePackages(t *testing.T) {
 	s := serve(t)
 	for path, row := range map[string]struct {
 		status int
@@ -153,14 +153,14 @@ func TestPagesTellOfPackages(t *testing.T) {
 	}
 }
 
-func TestAPageMayLoadNothingOfOthers(t *testing.T) {
+func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	response, _ := get(t, serve(t).URL+"/compose")
 	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("policy %q", policy)
 	}
 }
 
-func TestTheFormMakesAnInstaller(t *testing.T) {
+func TestFormMakesInstaller(t *testing.T) {
 	s := serve(t)
 	for name, row := range map[string]struct {
 		query  string
@@ -204,7 +204,7 @@ func TestTheFormMakesAnInstaller(t *testing.T) {
 	}
 }
 
-func TestTheScriptGetsTheResultAlone(t *testing.T) {
+func TestScriptGetsResultOnly(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, serve(t).URL+"/compose?version.kubernetes=1.36.3", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestTheScriptGetsTheResultAlone(t *testing.T) {
 	}
 }
 
-func TestStoringGivesTheCommands(t *testing.T) {
+func TestStoredInstallerShowsCommands(t *testing.T) {
 	s := serve(t)
 	response, err := http.PostForm(s.URL+"/compose", url.Values{"version.kubernetes": {"1.36.3"}})
 	if err != nil {
@@ -240,7 +240,7 @@ func TestStoringGivesTheCommands(t *testing.T) {
 	}
 }
 
-func TestSizesAreAsDisksAreSold(t *testing.T) {
+func TestSizesAreDecimal(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 99_949: "99.9 kB", 99_951: "100 kB", 999_999: "1.0 MB", 1_500_000_000: "1.5 GB"} {
 		if got := page.Size(bytes); got != want {
 			t.Errorf("%d is %s, want %s", bytes, got, want)

@@ -33,14 +33,14 @@ func text(t testing.TB) string {
 	return string(data)
 }
 
-func TestARecordIsReadAsItWasWritten(t *testing.T) {
+func TestRecordSurvivesRoundTrip(t *testing.T) {
 	got, err := record.Parse([]byte(text(t)))
 	if err != nil || !reflect.DeepEqual(got, sample()) {
 		t.Errorf("%v\n%+v\n%+v", err, got, sample())
 	}
 }
 
-func TestWhatIsNoRecordIsRefused(t *testing.T) {
+func TestInvalidRecordIsRefused(t *testing.T) {
 	for _, row := range []struct{ from, to, want string }{
 		{`"sealift.dev/record/v1"`, `"sealift.dev/record/v2"`, "use the one that made the record"},
 		{`"format"`, `"Format"`, `unknown field "Format"`},

@@ -37,7 +37,7 @@ func (c *counting) Swap(ctx context.Context, key string, data []byte, old string
 	return c.Store.Swap(ctx, key, data, old)
 }
 
-func TestTheIndexIsNotWrittenForEachPackage(t *testing.T) {
+func TestIndexIsNotWrittenForEachPackage(t *testing.T) {
 	c := &counting{Store: open(t, t.TempDir())}
 	start := time.Now()
 	publish(t, release.In(c, ""), many(300)...)
@@ -53,14 +53,14 @@ const publishTo = "RELEASE_TEST_STORE"
 func TestPublishUntilKilled(t *testing.T) {
 	location := os.Getenv(publishTo)
 	if location == "" {
-		return // TestPublishThatIsKilledAtAnyMomentIsContinued runs this
+		return // TestKilledPublishIsResumedAtAnyMoment runs this
 	}
 	publish(t, release.In(open(t, location), ""), many(manyKilled)...)
 }
 
 const manyKilled = 400
 
-func TestPublishThatIsKilledAtAnyMomentIsContinued(t *testing.T) {
+func TestKilledPublishIsResumedAtAnyMoment(t *testing.T) {
 	server := objects.Start(t)
 	for name, location := range map[string]string{"in a folder": t.TempDir(), "in a bucket": server.URL("killed")} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func publish(t *testing.T, r release.Release, candidates ...release.Candidate) [
 	return fates
 }
 
-// listed gives what the index tells: the keys with the digests of the packages' indexes.
+// listed returns what the index tells: the keys with the digests of the packages' indexes.
 func listed(t *testing.T, r release.Release) map[string]string {
 	t.Helper()
 	index, err := r.Index(t.Context())
@@ -72,7 +72,7 @@ func want(t *testing.T, what string, got, want any) {
 
 type fates = []release.Status
 
-func TestPublish(t *testing.T) {
+func TestPublishListsPackages(t *testing.T) {
 	server := objects.Start(t)
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": server.URL("stable")} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func TestKURLsLayout(t *testing.T) {
+func TestKurlLayoutIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	folder, err := release.KURLFolder("staging", "v2026.11.21-0")
 	if err != nil {
@@ -106,7 +106,7 @@ func TestKURLsLayout(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceAllGetIntoTheIndex(t *testing.T) {
+func TestConcurrentPublishesAreAllIndexed(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	line.Plan(func(r *http.Request) objects.Fault {
@@ -136,7 +136,7 @@ func TestManyAtOnceAllGetIntoTheIndex(t *testing.T) {
 	}
 }
 
-func TestNothingIsListedBeforeItsBytesAreThere(t *testing.T) {
+func TestPackagesAreListedAfterTheirBytes(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	line.Plan(func(r *http.Request) objects.Fault {
@@ -156,7 +156,7 @@ func TestNothingIsListedBeforeItsBytesAreThere(t *testing.T) {
 		fates{release.Present, release.Uploaded, release.Uploaded})
 }
 
-func TestWhatAKilledPublishLeft(t *testing.T) {
+func TestLeftoversOfKilledPublishAreUsed(t *testing.T) {
 	server := objects.Start(t)
 	for name, place := range map[string]struct{ location, dir string }{
 		"in a bucket": {server.URL("a"), filepath.Join(server.Dir, "a")}, "in a folder": {},
@@ -184,7 +184,7 @@ func TestWhatAKilledPublishLeft(t *testing.T) {
 	}
 }
 
-func TestACopiedStoreIsContinued(t *testing.T) {
+func TestCopiedStoreIsPublishedTo(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	publish(t, release.In(open(t, from), ""), candidate("a", "1", "a1"), candidate("b", "1", "b1"))
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -212,7 +212,7 @@ func (o overtaken) Swap(ctx context.Context, key string, data []byte, old string
 	return o.Store.Swap(ctx, key, data, old)
 }
 
-func TestTheLoserOfTwoWhoPublishTheSameIsTold(t *testing.T) {
+func TestLoserOfPublishRaceIsTold(t *testing.T) {
 	r := release.In(overtaken{open(t, t.TempDir()), new(sync.Once)}, "")
 	if _, err := r.Publish(t.Context(), []release.Candidate{candidate("a", "1", "of one")}); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("got %v", err)

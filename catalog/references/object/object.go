@@ -18,7 +18,7 @@ type Image struct {
 	Ref          string
 	Where        string // such as: Deployment kube-system/metrics-server, container metrics-server
 	Line, Column int    // in the document; 0 inside of a text
-	// Certain says that a node will pull it. Otherwise it is a field that looks like it.
+	// Certain means that a node will pull it. Otherwise it is a field that looks like it.
 	Certain bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/testgrid/pki"
 )
 
-// TestStoreOfTheHostTakesCertificates lets Debian's own program rebuild a store, in a folder.
-func TestStoreOfTheHostTakesCertificates(t *testing.T) {
+// TestHostTrustStoreTakesCertificates lets Debian's own program rebuild a store, in a folder.
+func TestHostTrustStoreTakesCertificates(t *testing.T) {
 	dir := t.TempDir()
 	folder := func(name string) string {
 		path := filepath.Join(dir, name)

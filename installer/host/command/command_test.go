@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestCommandDoesNotWaitForWhatItLeftRunning(t *testing.T) {
+func TestCommandDoesNotWaitForItsDaemons(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		if pid, err := os.ReadFile(dir + "/pid"); err == nil {
@@ -28,9 +28,9 @@ func TestCommandDoesNotWaitForWhatItLeftRunning(t *testing.T) {
 	}
 }
 
-// TestUnitThatDoesNotStartTellsItsLastLines: systemctl says that a unit failed, and where to look (flannel-io/flannel#1437 is one of many
+// TestFailedUnitShowsItsLastLines: systemctl says that a unit failed, and where to look (flannel-io/flannel#1437 is one of many
 // reports that have nothing else).
-func TestUnitThatDoesNotStartTellsItsLastLines(t *testing.T) {
+func TestFailedUnitShowsItsLastLines(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"systemctl":  "echo 'Job for containerd.service failed.' >&2\nexit 1\n",
@@ -53,7 +53,7 @@ func TestUnitThatDoesNotStartTellsItsLastLines(t *testing.T) {
 	}
 }
 
-func TestOnlyUnitsOfTheHostAreRestarted(t *testing.T) {
+func TestOnlyUnitsOfHostAreRestarted(t *testing.T) {
 	dir := t.TempDir()
 	// systemd refuses to restart a unit that it does not find, also with try-restart
 	script := `#!/bin/sh

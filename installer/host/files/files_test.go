@@ -114,7 +114,7 @@ func TestLinkOfUserIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestLinkOfUserAtTheEndIsNotFollowed(t *testing.T) {
+func TestLinkOfUserAtEndIsNotFollowed(t *testing.T) {
 	for name, do := range operations("evil") {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)

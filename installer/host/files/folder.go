@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// ErrUnsafe says that somebody who is not root may have put what is there, and that it was not followed.
+// ErrUnsafe reports that somebody who is not root may have put what is there, and that it was not followed.
 var ErrUnsafe = errors.New("lies in a folder that others may write to, and is not followed")
 
 // Folder is an open folder. Names are single names in it, not paths; none of its methods follows a symbolic link. Close must be

@@ -13,7 +13,7 @@ func traffic() Traffic {
 	return Traffic{Ports: []string{"6443/tcp", "2379:2380/tcp", "10250/tcp", "8472/udp"}, Pods: []netip.Prefix{netip.MustParsePrefix("10.32.0.0/20")}, PodLink: "cni0"}
 }
 
-// TestDroppingRulesAreFoundAndOpened gives the kernel rules as nftables.service, iptables-persistent and administrators leave them, runs the
+// TestDroppingRulesAreFoundAndOpened returns the kernel rules as nftables.service, iptables-persistent and administrators leave them, runs the
 // commands that preflight names, and looks again.
 func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 	const open = "iifname lo accept\nct state established,related accept\ntcp dport { 22, 6443, 2379-2380, 10250 } accept\nudp dport 8472 accept\n"
@@ -106,7 +106,7 @@ func TestManagedFirewallsKeepTheirRules(t *testing.T) {
 	}
 }
 
-func TestIPv6RulesAreThoseOfAnIPv6Cluster(t *testing.T) {
+func TestIPv6ClusterGetsIPv6Rules(t *testing.T) {
 	netns.ForTest(t)
 	netns.Run(t, "table ip6 mine {\nchain in6 { type filter hook input priority 0; policy drop;\niifname lo accept\nct state established accept\nicmpv6 type nd-neighbor-solicit accept\n}\n}\n", "nft", "-f", "-")
 	six := traffic()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestFirewallsAreOpenedForGoodAndForThisAlone(t *testing.T) {
+func TestFirewallRulesPersistAndAreMinimal(t *testing.T) {
 	opening := Opening{Ports: []string{"2379:2380/tcp", "8472/udp"}, Networks: []string{"10.32.0.0/20"}}
 	for wall, want := range map[Firewall]string{
 		Firewalld: "firewall-cmd --permanent --add-port=2379-2380/tcp --zone=internal\nfirewall-cmd --permanent --add-port=8472/udp --zone=internal\n" +

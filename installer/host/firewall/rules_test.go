@@ -39,7 +39,7 @@ COMMIT
 COMMIT
 `
 
-func TestFirewallLosesTheClustersChainsAlone(t *testing.T) {
+func TestFirewallLosesClusterChainsOnly(t *testing.T) {
 	netns.ForTest(t)
 	netns.Run(t, rulesOfTheHost, "iptables-restore")
 	before := Rules(t.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// TestEmptyLeavesWhatOthersMounted has a volume that could not be unmounted, and links to what is elsewhere.
-func TestEmptyLeavesWhatOthersMounted(t *testing.T) {
+// TestEmptyLeavesForeignMounts has a volume that could not be unmounted, and links to what is elsewhere.
+func TestEmptyLeavesForeignMounts(t *testing.T) {
 	short.Root(t, "mounting")
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	volume := filepath.Join(dir, "pods", "a b", "volume")

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-func TestMountsGoTheDeepestFirst(t *testing.T) {
+func TestDeepestMountsAreUnmountedFirst(t *testing.T) {
 	short.Root(t, "mounting")
 	runtime.LockOSThread()
 	dir := t.TempDir()

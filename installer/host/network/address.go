@@ -247,7 +247,7 @@ func (l link) candidates(six bool) (found []Candidate) {
 	return found
 }
 
-// byInterfaces chooses where no route decides. Interfaces that other hosts are likely behind come first.
+// byInterfaces chooses an address if no route decides. Interfaces that likely lead to other hosts come first.
 func (v View) byInterfaces(six bool) (c Choice) {
 	var all []Candidate
 	rank := 0

@@ -15,10 +15,10 @@ func port(name, kind, address string) []string {
 	return []string{"link add " + name + " type " + kind, "link set " + name + " up", "address add " + address + " dev " + name}
 }
 
-// TestDefaultRouteDecidesWhateverItsInterfaceIsCalled has the names of https://github.com/k0sproject/k0s/issues/4775 and their siblings,
+// TestDefaultRouteInterfaceIsNeverVirtual has the names of https://github.com/k0sproject/k0s/issues/4775 and their siblings,
 // each beside a second network, and a host whose only interface it is. Virtual means nothing where the route decides
 // (https://github.com/kubernetes/kubernetes/issues/61170).
-func TestDefaultRouteDecidesWhateverItsInterfaceIsCalled(t *testing.T) {
+func TestDefaultRouteInterfaceIsNeverVirtual(t *testing.T) {
 	for _, name := range []string{"br-ex", "br-mgmt", "br-0123456789ab", "dummy0", "veth0", "virbr0", "docker0", "cni-uplink", "bond0", "team0", "wg0", "vlan7", "kube-net", "cilium_up", "lxdbr0"} {
 		t.Run(name, func(t *testing.T) {
 			netns.ForTest(t)
@@ -42,7 +42,7 @@ func TestDefaultRouteDecidesWhateverItsInterfaceIsCalled(t *testing.T) {
 	}
 }
 
-func TestRoutesDecideOnTheAddress(t *testing.T) {
+func TestRoutesSelectAddress(t *testing.T) {
 	eth0, eth1 := port("eth0", "bridge", "192.0.2.7/24"), port("eth1", "bridge", "198.51.100.7/24")
 	for name, row := range map[string]struct {
 		commands [][]string
@@ -86,8 +86,8 @@ func TestRoutesDecideOnTheAddress(t *testing.T) {
 	}
 }
 
-// TestDummyLeadsNowhere has the default route of https://docs.k3s.io/installation/airgap for hosts without one.
-func TestDummyLeadsNowhere(t *testing.T) {
+// TestDummyRouteDoesNotSelectAddress has the default route of https://docs.k3s.io/installation/airgap for hosts without one.
+func TestDummyRouteDoesNotSelectAddress(t *testing.T) {
 	at := func(name, kind, address string) link {
 		p := netip.MustParsePrefix(address)
 		return link{name: name, kind: kind, up: true, addresses: []netip.Prefix{p}, lasting: []netip.Prefix{p}}
@@ -106,8 +106,8 @@ func TestDummyLeadsNowhere(t *testing.T) {
 	}
 }
 
-// TestHardwareBehindAContainersNameIsNotVirtual names a real interface as Docker would.
-func TestHardwareBehindAContainersNameIsNotVirtual(t *testing.T) {
+// TestHardwareInterfaceWithContainerNameIsNotVirtual names a real interface as Docker would.
+func TestHardwareInterfaceWithContainerNameIsNotVirtual(t *testing.T) {
 	v := View{links: []link{{name: "docker7", kind: "device"}, {name: "kube-br", kind: "bridge", below: []string{"bond7"}}, {name: "bond7", kind: "bond", below: []string{"docker7"}},
 		{name: "docker0", kind: "bridge", below: []string{"veth1"}}, {name: "veth1", kind: "veth"}, {name: "cni0", kind: "bridge", below: []string{"cni0"}}}}
 	for name, want := range map[string]bool{"docker7": false, "kube-br": false, "docker0": true, "cni0": true, "eth0": false, "flannel.1": true} {
@@ -117,7 +117,7 @@ func TestHardwareBehindAContainersNameIsNotVirtual(t *testing.T) {
 	}
 }
 
-func TestRoutesToEverythingLeaveNetworksFree(t *testing.T) {
+func TestHalfDefaultRoutesLeaveNetworksFree(t *testing.T) {
 	netns.ForTest(t)
 	ip(t, port("tun7", "bridge", "10.8.0.2/24")...)
 	ip(t, "address add fd00:8::2/64 dev tun7 nodad")

@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/testgrid/netns"
 )
 
-// TestAnAddressOfAnotherHostIsClaimed asks through a pair of interfaces. The other end is in another network namespace.
-func TestAnAddressOfAnotherHostIsClaimed(t *testing.T) {
+// TestAddressOfOtherHostIsClaimed asks through a pair of interfaces. The other end is in another network namespace.
+func TestAddressOfOtherHostIsClaimed(t *testing.T) {
 	netns.ForTest(t)
 	for _, args := range [][]string{
 		{"link", "add", "here", "type", "veth", "peer", "name", "there"},

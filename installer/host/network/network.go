@@ -23,7 +23,7 @@ func InterfaceOf(address string) string {
 	return v.Addresses()[wanted]
 }
 
-// FreeSubnet gives the first network of the given size in the ranges that no network in use overlaps.
+// FreeSubnet returns the first network of the given size in the ranges that no network in use overlaps.
 func FreeSubnet(size int, ranges, used []netip.Prefix) (netip.Prefix, error) {
 	for _, r := range ranges {
 		if size < r.Bits() || size > r.Addr().BitLen()-2 {

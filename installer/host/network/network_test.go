@@ -76,7 +76,7 @@ func ip(t *testing.T, commands ...string) {
 	}
 }
 
-func TestAddressOfAHostWithSeveral(t *testing.T) {
+func TestHostWithSeveralAddressesGetsOne(t *testing.T) {
 	netns.ForTest(t)
 	for _, command := range []string{
 		"link set lo up",
@@ -114,7 +114,7 @@ func TestAddressOfAHostWithSeveral(t *testing.T) {
 	}
 }
 
-func TestRoutesReadAsIpTakesThem(t *testing.T) {
+func TestRoutesAreWrittenInIpSyntax(t *testing.T) {
 	netns.ForTest(t)
 	ip(t, "link add lan0 type bridge", "link set lan0 up", "address add 192.168.0.7/24 dev lan0", "route add 10.96.0.0/22 dev lan0", "route add default via 192.168.0.1",
 		"route add blackhole 10.40.0.0/16", "route add default via 192.168.0.2 table 9")
@@ -128,7 +128,7 @@ func TestRoutesReadAsIpTakesThem(t *testing.T) {
 	}
 }
 
-func TestAddressOfAHostWithIPv6Alone(t *testing.T) {
+func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 	netns.ForTest(t)
 	for _, command := range []string{
 		"link set lo up",
@@ -181,7 +181,7 @@ func TestAddressOfAHostWithIPv6Alone(t *testing.T) {
 	}
 }
 
-func TestNetworkLosesPodLinksAndRoutesAlone(t *testing.T) {
+func TestNetworkLosesPodLinksAndRoutesOnly(t *testing.T) {
 	netns.ForTest(t)
 	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine", "kube-net"} {
 		netns.Run(t, "", "ip", "link", "add", link, "type", "bridge")

@@ -17,7 +17,7 @@ func podLinks() []string {
 	return []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
 }
 
-// IsPodLink says whether an interface belongs to the pod network of a node.
+// IsPodLink reports whether an interface belongs to the pod network of a node.
 func IsPodLink(name string) bool {
 	return slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
@@ -41,7 +41,7 @@ func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveRoutes removes routes into the networks, given as prefixes, but those that keep has.
+// RemoveRoutes removes routes into the networks, given as prefixes, except those in keep.
 func RemoveRoutes(ctx context.Context, output io.Writer, keep, networks []string) error {
 	var errs []error
 	var into []netip.Prefix

@@ -20,7 +20,7 @@ type DNF struct {
 	// Repositories are folders with repodata and, in keys, the armored keys that signed the packages. dnf checks each
 	// package against both.
 	Repositories []string
-	// Unsigned says that the repositories come without keys: their files were verified by other means.
+	// Unsigned means that the repositories come without keys: their files were verified by other means.
 	Unsigned bool
 	// Root is the root of the system to change; empty means the host's own.
 	Root string

@@ -26,7 +26,7 @@ func deb(t *testing.T, dir, name, fields string) {
 	}
 }
 
-func TestFolderOfDebsIsARepositoryToApt(t *testing.T) {
+func TestAptInstallsFromFolderOfDebs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ubuntu-22.04", "archives")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestFolderOfDebsIsARepositoryToApt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDebIsNamed(t *testing.T) {
+func TestFileThatIsNotADebIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "x.deb"), []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)

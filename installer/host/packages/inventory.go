@@ -60,7 +60,7 @@ func Installed(ctx context.Context) (map[string]string, error) {
 	return map[string]string{}, nil
 }
 
-// Lacking gives those of the names that no package of the host has, whatever its architecture.
+// Lacking returns those of the names that no package of the host has, whatever its architecture.
 func Lacking(ctx context.Context, names []string) ([]string, error) {
 	there, err := Installed(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func listed(ctx context.Context, parse func(line string, found map[string]string
 	return found, nil
 }
 
-// dpkgDatabase is what dpkg knows of the system below root; "" is the host's own.
+// dpkgDatabase reads the database of dpkg below root; "" is the host itself.
 type dpkgDatabase struct{ root string }
 
 func (d dpkgDatabase) options() []string {

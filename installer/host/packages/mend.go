@@ -77,7 +77,7 @@ func (a APT) halfDone(list string) (again []string, err error) {
 // emptyMD5 is the digest of a setting that is meant to be empty.
 const emptyMD5 = "d41d8cd98f00b204e9800998ecf8427e"
 
-// removeEmpty removes a file without content, and says whether it was one.
+// removeEmpty removes a file without content, and reports whether it was one.
 func removeEmpty(name string) (bool, error) {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
@@ -150,7 +150,7 @@ func (d DNF) removeEmpty(ctx context.Context, database rpmDatabase, name string)
 	return found, ctx.Err()
 }
 
-// carried says whether the repositories have a package of a name.
+// carried reports whether the repositories have a package of a name.
 func (d DNF) carried(name string) bool {
 	for _, r := range d.Repositories {
 		if found, err := filepath.Glob(filepath.Join(r, name+"*.rpm")); err == nil && len(found) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-func TestPackagesThatLostTheirPowerAreUnpackedAgain(t *testing.T) {
+func TestPackagesInterruptedByPowerCutAreReinstalled(t *testing.T) {
 	repository, settings := t.TempDir(), t.TempDir()
 	for _, deb := range []string{"net_6.4_all.deb", "kmod_30+2-1_amd64.deb", "half_1_amd64.deb", "mine_1_amd64.deb", "other_2_amd64.deb", "well_1_amd64.deb"} {
 		write(t, filepath.Join(repository, deb), "")
@@ -71,7 +71,7 @@ func write(t *testing.T, name, content string) {
 	}
 }
 
-func TestDNFGivesFilesTheirContentBack(t *testing.T) {
+func TestDNFRestoresDamagedFiles(t *testing.T) {
 	short.Root(t, "installing packages")
 	var said bytes.Buffer
 	d := DNF{Dir: t.TempDir(), Repositories: []string{yumRepository(t)}, Root: t.TempDir(), Output: &said}

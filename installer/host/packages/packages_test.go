@@ -103,7 +103,7 @@ func installed(t *testing.T, root string) string {
 	return strings.Join(names, " ")
 }
 
-func TestDNFInstallsFromAFolder(t *testing.T) {
+func TestDNFInstallsFromFolder(t *testing.T) {
 	short.Root(t, "installing packages")
 	repository := yumRepository(t)
 	t.Run("what is named, and what that depends on, checked against the keys", func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestDNFInstallsFromAFolder(t *testing.T) {
 	})
 }
 
-func TestRepositoriesSayWhoseTheyAre(t *testing.T) {
+func TestRepositoriesNameTheirOwner(t *testing.T) {
 	folder := func(index string) string {
 		dir := t.TempDir()
 		file := filepath.Join(dir, index)
@@ -169,7 +169,7 @@ func TestRepositoriesSayWhoseTheyAre(t *testing.T) {
 	}
 }
 
-func TestLackedPackagesAreNamedWithoutTheirArchitecture(t *testing.T) {
+func TestMissingPackagesAreNamedWithoutArchitecture(t *testing.T) {
 	for _, row := range []struct {
 		database   database
 		name, want string

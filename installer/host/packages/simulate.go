@@ -79,7 +79,7 @@ func (a APT) Obstacles(ctx context.Context, names []string) ([]Obstacle, error) 
 	return obstacles(names, func(names []string) (*Obstacle, error) { return a.ask(ctx, names) })
 }
 
-// notInstalled names a dependency that has an obstacle of its own.
+// notInstalled names a dependency that cannot be installed for a reason of its own.
 var notInstalled = regexp.MustCompile(`(?:Pre)?Depends: (\S+).* but it is not going to be installed`)
 
 // ask simulates an installation. A dependency that apt-get does not explain is asked for by name, too: then it does.
@@ -125,7 +125,7 @@ func parseApt(out string) Obstacle {
 	return Obstacle{Reason: strings.Join(errs, "; "), Hint: otherVersions}
 }
 
-// aptSections returns the lists that apt-get prints, by their headings, and its errors.
+// aptSections returns the lists that apt-get prints, by heading, and its errors.
 func aptSections(out string) (sections map[string][]string, errs []string) {
 	sections = map[string][]string{}
 	heading, subject := "", ""

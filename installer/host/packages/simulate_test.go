@@ -24,8 +24,8 @@ func stanza(name, version, status string, fields ...string) string {
 	return text + "\n"
 }
 
-// TestAptNamesBothPackagesBeforeTheFirstChange has the index of a repository alone: the packages are not read.
-func TestAptNamesBothPackagesBeforeTheFirstChange(t *testing.T) {
+// TestAptNamesBothPackagesBeforeFirstChange has the index of a repository alone: the packages are not read.
+func TestAptNamesBothPackagesBeforeFirstChange(t *testing.T) {
 	const there = "install ok installed"
 	repository := t.TempDir()
 	write(t, filepath.Join(repository, "Packages"), stanza("chrony", "4.3", "", "Provides: time-daemon", "Conflicts: time-daemon")+
@@ -65,8 +65,8 @@ func TestAptNamesBothPackagesBeforeTheFirstChange(t *testing.T) {
 	}
 }
 
-// TestPinsOfTheSiteAreLeftOut gives apt the settings of a site that wants nothing from elsewhere.
-func TestPinsOfTheSiteAreLeftOut(t *testing.T) {
+// TestPinsOfSiteAreLeftOut returns apt the settings of a site that wants nothing from elsewhere.
+func TestPinsOfSiteAreLeftOut(t *testing.T) {
 	repository, site := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(repository, "Packages"), stanza("plain", "1.0", ""))
 	write(t, filepath.Join(site, "preferences"), "Package: *\nPin: origin \"\"\nPin-Priority: -1\n")
@@ -79,7 +79,7 @@ func TestPinsOfTheSiteAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestDNFNamesBothPackagesBeforeTheFirstChange(t *testing.T) {
+func TestDNFNamesBothPackagesBeforeFirstChange(t *testing.T) {
 	short.Root(t, "installing packages")
 	repository, root := yumRepository(t), t.TempDir()
 	d := DNF{Dir: t.TempDir(), Repositories: []string{repository}, Root: root, Output: t.Output()}
