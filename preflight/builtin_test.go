@@ -160,6 +160,21 @@ func TestBuiltin(t *testing.T) {
 			with(h, "proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n/swap.img file 1 0 -3\n")
 		}, []preflight.Result{warn("swap", "swap is on (/dev/sda2, /swap.img); memory limits of pods will not hold", "turn it off with swapoff -a, and remove it from /etc/fstab")}},
 
+		"swap that nothing in fstab turns on": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "proc/swaps", "Filename Type Size Used Priority\n/dev/vda3 partition 1 0 -2\n")
+			with(h, "etc/fstab", "# /dev/vda3 none swap sw 0 0\nUUID=1 / ext4 defaults 0 1\n")
+		}, []preflight.Result{warn("swap", "swap is on (/dev/vda3); memory limits of pods will not hold",
+			"turn it off with swapoff -a, and mask the units that 'systemctl list-units --type swap' lists, which systemd makes for swap partitions")}},
+		"swap in memory": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "proc/swaps", "Filename Type Size Used Priority\n/dev/zram0 partition 1 0 100\n")
+		}, []preflight.Result{warn("swap", "swap is on (/dev/zram0); memory limits of pods will not hold",
+			"turn it off with swapoff -a, and uninstall what sets up zram at boot (zram-generator, zram-tools or zramswap)")}},
+		"swap in memory and on a disk": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "proc/swaps", "Filename Type Size Used Priority\n/dev/zram0 partition 1 0 100\n/dev/vda3 partition 1 0 -2\n")
+			with(h, "etc/fstab", "/dev/vda3\tnone\tswap\tsw\t0\t0\n")
+		}, []preflight.Result{warn("swap", "swap is on (/dev/zram0, /dev/vda3); memory limits of pods will not hold",
+			"turn it off with swapoff -a, and uninstall what sets up zram at boot (zram-generator, zram-tools or zramswap), and remove it from /etc/fstab")}},
+
 		"a sane clock": {nil, []preflight.Result{pass("clock", "2026-11-20T12:00:00Z")}},
 		"a clock that lost its battery": {func(h *preflight.Host, _ *preflight.Needs) { h.Now = func() time.Time { return time.Unix(0, 0) } },
 			[]preflight.Result{warn("clock", "the clock says 1970-01-01; other machines would reject certificates made now", "set the clock, for instance with timedatectl set-time")}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,11 +65,32 @@ func (p probes) swap(_ context.Context, r *Reporter) {
 		}
 	}
 	if len(areas) > 0 {
-		r.Warnf("turn it off with swapoff -a, and remove it from /etc/fstab", "swap is on (%s); memory limits of pods will not hold", strings.Join(areas, ", "))
+		r.Warnf(p.swapHint(areas), "swap is on (%s); memory limits of pods will not hold", strings.Join(areas, ", "))
 		return
 	}
 	r.Passf("off")
 }
+
+// swapHint says how to turn swap off, and how to keep it off at the next boot: /etc/fstab is not the only place that turns it on.
+func (p probes) swapHint(areas []string) string {
+	var keep []string
+	disks := slices.DeleteFunc(slices.Clone(areas), func(area string) bool { return strings.HasPrefix(area, "/dev/zram") })
+	if len(disks) < len(areas) {
+		keep = append(keep, "uninstall what sets up zram at boot (zram-generator, zram-tools or zramswap)")
+	}
+	table, err := fs.ReadFile(p.host.Root, "etc/fstab")
+	switch {
+	case len(disks) == 0:
+	case err == nil && !swapEntry.Match(table):
+		keep = append(keep, "mask the units that 'systemctl list-units --type swap' lists, which systemd makes for swap partitions")
+	default:
+		keep = append(keep, "remove it from /etc/fstab")
+	}
+	return "turn it off with swapoff -a, and " + strings.Join(keep, ", and ")
+}
+
+// swapEntry is a line of fstab(5) whose third field is swap.
+var swapEntry = regexp.MustCompile(`(?m)^[ \t]*[^#\s]\S*[ \t]+\S+[ \t]+swap\b`)
 
 // requiredControllers are the cgroup controllers that the kubelet and runc need to start a pod (kubeadm's
 // SystemVerification). On cgroup v2, devices and freezer are always present and not listed as controllers.
