@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/manifest"
 )
@@ -116,7 +117,7 @@ type probes struct {
 
 func (p probes) root(_ context.Context, r *Reporter) {
 	if p.host.UID != 0 {
-		r.Refusef("run the command with sudo", "running as user %d; an install changes packages and services", p.host.UID)
+		r.Refusef(hostpath.WithSudo(), "running as user %d; an install changes packages and services", p.host.UID)
 		return
 	}
 	r.Passf("running as root")

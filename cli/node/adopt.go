@@ -100,7 +100,7 @@ func (a commands) runAdoption(ctx context.Context, in *adopt.Adoption, format st
 		events = a.Err
 	}
 	if _, err := in.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; continue with: %s", err, in.LogFile(), adopt.Resume)
+		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; continue with: %s", err, in.LogFile(), adopt.Resume())
 	}
 	fmt.Fprintf(a.Err, "this node is adopted, in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), in.LogFile())
 	if in.First() {

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -165,6 +166,9 @@ func (a commands) runInstall(ctx context.Context, in *install.Install) error {
 		return nil
 	}
 	fmt.Fprintln(a.Out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
+	if advice := hostpath.SudoAdvice(); advice != "" {
+		fmt.Fprintln(a.Out, advice)
+	}
 	if in.Joins() {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // resumeVariable is how a script that starts sealift tells the command that started the script.
@@ -53,7 +54,7 @@ func resumeCommand(args []string, script string) string {
 		return script
 	}
 	words := []string{"sudo"}
-	for _, arg := range args {
+	for _, arg := range hostpath.Rerun(args) {
 		word, err := syntax.Quote(arg, syntax.LangBash)
 		if err != nil { // a NUL byte, which no argument has
 			word = arg

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/status"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -96,7 +97,7 @@ func (a commands) status(ctx context.Context, root, format string) error {
 // forRoot adds to a refusal of the system what to do: what a node keeps is for root alone.
 func forRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; run the command with sudo", err)
+		return fmt.Errorf("%w; %s", err, hostpath.WithSudo())
 	}
 	return err
 }

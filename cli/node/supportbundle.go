@@ -3,7 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/support"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -51,7 +51,7 @@ review the archive before you send it. The command sends nothing itself.`,
 
 func (a commands) supportBundle(ctx context.Context, out, root, format string, files []string) error {
 	if os.Geteuid() != 0 {
-		return errors.New("logs and the state of services are for root to read; run the command with sudo")
+		return fmt.Errorf("logs and the state of services are for root to read; %s", hostpath.WithSudo())
 	}
 	binary, err := os.Executable()
 	if err != nil {

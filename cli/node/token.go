@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -66,7 +67,7 @@ The token is good for that node and for nothing else.`,
 			if renew != "" {
 				whole, err := admin.RenewToken(cmd.Context(), ttl, description, renew)
 				if err == nil {
-					fmt.Fprintln(a.Out, "sudo sealift certs renew --token "+whole)
+					fmt.Fprintln(a.Out, hostpath.Sudo("certs renew --token "+whole))
 				}
 				return err
 			}

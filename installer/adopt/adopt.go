@@ -20,11 +20,12 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 )
 
-// Resume is the command that goes on with an adoption, or begins one.
-const Resume = "sudo sealift adopt"
+// Resume returns the command that resumes an adoption, or begins one.
+func Resume() string { return hostpath.Sudo("adopt") }
 
 // Options says which node is adopted. The zero value of a folder is its default.
 type Options struct {
@@ -171,7 +172,7 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 // writeRun notes what this run is about.
 func (a *Adoption) writeRun() error {
 	c := a.Found.Cluster
-	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.Log.Name(), Resume: Resume, Began: time.Now().UTC(), Plan: a.plan,
+	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.Log.Name(), Resume: Resume(), Began: time.Now().UTC(), Plan: a.plan,
 		AddOns: append([]node.AddOn{{Name: "kubernetes", Version: c.Version}}, a.Found.AddOns()...), Networks: []string{c.Pods, c.Services}}
 	if c.Kurl != nil && c.Kurl.Installer != nil {
 		run.Installer = c.Kurl.Installer.Name

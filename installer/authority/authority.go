@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -152,9 +153,9 @@ func (s State) Rotated() (names []string) {
 // Next is the command that goes on.
 func (s State) Next() string {
 	if s.Signed != nil {
-		return "sudo sealift certs rotate-ca --finish"
+		return hostpath.Sudo("certs rotate-ca --finish")
 	}
-	return "sudo sealift certs rotate-ca"
+	return hostpath.Sudo("certs rotate-ca")
 }
 
 // Part finds a part by its name.

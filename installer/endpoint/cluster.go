@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )
@@ -80,9 +81,9 @@ func FindUnderway(ctx context.Context, c *kube.Cluster) (*Underway, error) {
 	if err != nil || r == nil {
 		return nil, err
 	}
-	u := &Underway{From: r.From, To: r.To, Next: "sudo sealift node load-balancer " + r.To}
+	u := &Underway{From: r.From, To: r.To, Next: hostpath.Sudo("node load-balancer " + r.To)}
 	if r.Moved && !r.Back {
-		u.Next = "sudo sealift node load-balancer --finish"
+		u.Next = hostpath.Sudo("node load-balancer --finish")
 	}
 	return u, nil
 }

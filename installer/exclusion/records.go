@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // Find lists what is half done in the cluster and on this host. client is as for Check.
@@ -97,7 +98,7 @@ func (h Host) interrupted() (found *HalfDone, err error) {
 				_, to, _ := strings.Cut(r.Inputs, " ")
 				to, _, _ = strings.Cut(to, " ")
 				if _, err := netip.ParseAddr(to); err == nil {
-					found = &HalfDone{Readdress, "this node is getting the address " + to, "'sudo sealift node readdress " + to + "'"}
+					found = &HalfDone{Readdress, "this node is getting the address " + to, "'" + hostpath.Sudo("node readdress "+to) + "'"}
 				}
 			} else if finished && (r.Step == ReaddressEnd || r.Step == ReaddressBackEnd) {
 				found = nil

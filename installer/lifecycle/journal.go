@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -184,7 +185,7 @@ func ReadJournal(dir string) ([]Record, error) {
 		return nil, nil
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("%w; it is for root alone, run the command with sudo", err)
+		return nil, fmt.Errorf("%w; it is for root alone, %s", err, hostpath.WithSudo())
 	}
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 	// DefaultLogDir is where each run leaves its log.
 	DefaultLogDir = "/var/log/sealift"
 	// Binary is the sealift that stays on the node; hooks call it.
-	Binary = "/usr/local/bin/sealift"
+	Binary = hostpath.Binary
 	// ContainerdDir is where containerd keeps images and containers.
 	ContainerdDir = "/var/lib/containerd"
 	// ProxySettings is the file in the install root with the proxy of containerd and kubelet.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -25,10 +26,12 @@ type Session struct {
 	Journal *lifecycle.Journal
 }
 
-// errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
-var errNotRoot = &preflight.RefusedError{Against: []preflight.Result{{
-	Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: "run the command with sudo",
-}}}
+// notRoot is the refusal that comes before everything else: without root, not even the journal can be read.
+func notRoot() error {
+	return &preflight.RefusedError{Against: []preflight.Result{{
+		Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: hostpath.WithSudo(),
+	}}}
+}
 
 // Complete gives folders without a value their defaults, and refuses whoever is not root. Hooks have other working folders: the
 // install root is absolute.
@@ -43,7 +46,7 @@ func (s *Scope) Complete() (err error) {
 		s.LogDir = DefaultLogDir
 	}
 	if os.Geteuid() != 0 {
-		return errNotRoot
+		return notRoot()
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/readdress"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
 // AddOn is how far an add-on came on this node, and how it is in the cluster.
@@ -222,15 +223,15 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	}
 	switch {
 	case renewing && !resetting && !busy:
-		s.Resume = "sudo sealift certs renew"
+		s.Resume = hostpath.Sudo("certs renew")
 	case restoring && !resetting && !busy:
-		s.Resume = "sudo sealift restore SNAPSHOT"
+		s.Resume = hostpath.Sudo("restore SNAPSHOT")
 	case readdressing != "" && !resetting && !busy:
-		s.Resume = "sudo sealift node readdress " + readdressing
+		s.Resume = hostpath.Sudo("node readdress " + readdressing)
 	case s.State == "failed" || s.State == "interrupted":
 		s.Resume = run.Resume
 	case resetting && !busy:
-		s.Resume = "sudo sealift reset"
+		s.Resume = hostpath.Sudo("reset")
 	}
 }
 
