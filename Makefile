@@ -61,6 +61,12 @@ test: build deps ## all tests, with real registries, hosts and clusters; needs r
 unit: ## the tests that need neither root nor the lab: on any machine with Go
 	set -o pipefail; go test -json -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES) | go run ./testgrid/skips
 
+# Race detection needs a C compiler, and takes memory: fewer packages run side by side.
+.PHONY: race
+race: export CGO_ENABLED := 1
+race: ## the tests of 'make unit' with the race detector; needs gcc
+	go test -race -short -p $(shell nproc) -timeout 20m $(PACKAGES)
+
 .PHONY: grid
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
 	bin/sealift-testgrid lab build

@@ -232,7 +232,8 @@ func (c *process) died(r Request, err error) error {
 }
 
 // outOfMemory matches the messages of Go's runtime when it gets no memory for the heap, a stack, or a thread.
-var outOfMemory = []string{"out of memory", "cannot allocate memory", "stack exceeds", "failed to create new OS thread", "pthread_create failed"}
+var outOfMemory = append([]string{"out of memory", "cannot allocate memory", "stack exceeds", "failed to create new OS thread", "pthread_create failed"},
+	outOfMemoryOfDetector...)
 
 // head keeps the beginning of what a child writes: Go's runtime says first why a process dies.
 type head []byte

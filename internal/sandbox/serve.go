@@ -69,7 +69,7 @@ func serve(w *wire, tasks []Served) error {
 			return fmt.Errorf("set the limits of a child process: %w", err)
 		}
 		result := w.work(request, tasks)
-		if has, err := mapped(); err != nil || has-base > request.Limits.Memory/2 {
+		if has, err := mapped(); err != nil || has-base > request.Limits.Memory/2*Overhead {
 			result.Used = true // mapped memory stays mapped, and the next task would have less
 		}
 		if err := w.send(result); err != nil {
@@ -123,8 +123,8 @@ func (l Limits) apply(base int64) error {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return err
 	}
-	cpu := time.Duration(used.Utime.Nano()+used.Stime.Nano()) + l.CPU
-	return errors.Join(limit(unix.RLIMIT_AS, uint64(base+l.Memory+maxBookkeeping)), limit(unix.RLIMIT_CPU, uint64(math.Ceil(cpu.Seconds()))))
+	cpu := time.Duration(used.Utime.Nano()+used.Stime.Nano()) + l.CPU*slowdown
+	return errors.Join(limit(unix.RLIMIT_AS, uint64(base+(l.Memory+maxBookkeeping)*Overhead)), limit(unix.RLIMIT_CPU, uint64(math.Ceil(cpu.Seconds()))))
 }
 
 func limit(resource int, value uint64) error {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,8 +103,9 @@ func TestATaskThatFailsStaysAtTheHead(t *testing.T) {
 func TestATaskThatFailsMayYield(t *testing.T) {
 	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
 	bubble(t, set, func(d *diary) {
-		fails, yields := 2, false
-		set.Add("main", &queue.Task{Name: "fails", Yields: func() bool { return yields }, Do: func(context.Context, *queue.Queue, *queue.Task) error {
+		var yields atomic.Bool
+		fails := 2
+		set.Add("main", &queue.Task{Name: "fails", Yields: yields.Load, Do: func(context.Context, *queue.Queue, *queue.Task) error {
 			d.note("fails")
 			if fails--; fails > 0 {
 				return errors.New("no")
@@ -111,13 +113,13 @@ func TestATaskThatFailsMayYield(t *testing.T) {
 			return nil
 		}}, takes(d, "behind", time.Second))
 		time.Sleep(5 * time.Second)
-		yields = true
+		yields.Store(true)
 		time.Sleep(time.Minute)
 		d.is(t, "0s fails", "11s behind", "11s fails")
-		fails = 2
+		left := 2
 		set.Add("main", &queue.Task{Name: "alone", Yields: func() bool { return true }, Do: func(context.Context, *queue.Queue, *queue.Task) error {
 			d.note("alone")
-			if fails--; fails > 0 {
+			if left--; left > 0 {
 				return errors.New("no")
 			}
 			return nil
