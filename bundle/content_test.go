@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// behindNetwork is a source that tells what it is asked for.
+// behindNetwork is a source that records its requests.
 type behindNetwork struct {
 	data  []byte
 	asked *[]int64 // the lengths of the requested ranges

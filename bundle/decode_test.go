@@ -21,7 +21,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// hostile makes an archive of nothing but an index.
+// hostile makes an archive that has only an index.
 func hostile(t *testing.T, index string, sign *signature.Key) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -13,7 +13,7 @@ const (
 	smallMember = 64 << 10
 	// maxTogether is the largest size of one request, in bytes.
 	maxTogether = 1 << 20
-	// maxKept is the most that is kept in memory.
+	// maxKept is the maximum number of bytes kept in memory.
 	maxKept = 16 << 20
 )
 

@@ -101,7 +101,7 @@ func placeOf(obj *unstructured.Unstructured, res resource) string {
 }
 
 // look finds the object in the cluster, or returns nil: at first among the members, which were all read with a few
-// requests. What the first look finds decides between created and configured, for a later one may find what a try made
+// requests. The first read decides between created and configured, because a later one may find the object that a try made
 // whose answer was lost.
 func (a *application) look(ctx context.Context, res resource) (*metav1.PartialObjectMetadata, error) {
 	if m := a.members[a.ref.identity()]; m != nil && !a.looked {

@@ -15,7 +15,7 @@ import (
 var podKind = schema.GroupKind{Kind: "Pod"}
 
 // explainLimit is how many pods and events are read to find a reason; of a thousand pods that do not start, the first
-// few tell why.
+// few are enough.
 const explainLimit = 50
 
 var (

@@ -22,8 +22,8 @@ func behind(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pa
 	return controlplane.Through(t, configFor(t), handle)
 }
 
-// flaky fails the first two requests of every method and path, each in another way, as a control plane does that comes
-// up, restarts or is out of breath.
+// flaky fails the first two requests of every method and path, each in another way, like a control plane that
+// starts, restarts or is overloaded.
 func flaky(t *testing.T) *rest.Config {
 	t.Helper()
 	var mu sync.Mutex

@@ -64,7 +64,7 @@ func without(content map[string]any, keys ...string) map[string]any {
 	return out
 }
 
-// self is the key under which a set of fields says that the object or the element around them is owned too.
+// self is the key in a set of fields that marks the object or element around them as owned, too.
 const self = "."
 
 // holds compares one value. A field without fields below it is owned as a whole, whatever it contains.
@@ -96,7 +96,7 @@ func holdsMap(fields, want, live map[string]any) bool {
 	return true
 }
 
-// holdsList compares lists whose elements are owned one by one: by value, or by the keys that tell them apart. Others
+// holdsList compares lists whose elements are owned one by one: by value, or by the keys that identify them. Others
 // may have elements of their own in between.
 func holdsList(fields map[string]any, want, live []any) bool {
 	if countFields(fields) != len(want) {

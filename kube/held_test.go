@@ -52,7 +52,7 @@ func (r *recorder) take(methods ...string) []string {
 	return out
 }
 
-// everyShape has the kinds of fields and lists that a server tells apart: maps, whole maps, lists by key, lists by value,
+// everyShape has the kinds of fields and lists that a server distinguishes: maps, whole maps, lists by key, lists by value,
 // keys with defaults, empty maps.
 func everyShape() []string {
 	return []string{

@@ -149,7 +149,7 @@ func (e *Engine) madeByKubectl(meta *metav1.PartialObjectMetadata) bool {
 	return annotated || slices.ContainsFunc(meta.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == clientSideApply })
 }
 
-// Unplaced lists the objects that need a namespace and name none. What kind lives in a namespace the cluster says, or a
+// Unplaced lists the objects that need a namespace and name none. The cluster knows which kinds have namespaces, or a
 // definition among objs; a kind that neither knows is not listed.
 func (e *Engine) Unplaced(ctx context.Context, objs []*unstructured.Unstructured) ([]Ref, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)

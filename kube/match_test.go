@@ -79,7 +79,7 @@ func TestPruneMatchingTakesMembersOnly(t *testing.T) {
 }
 
 // TestPruneMatchingTakesLeftoversOfKops has objects from a cluster that kOps has run for long: kOps up to 1.21 called kubectl apply, and charts
-// set the label managed-by. What a person, a Helm release, a controller or another add-on owns stays.
+// set the label managed-by. Objects of a person, a Helm release, a controller or another add-on stay.
 func TestPruneMatchingTakesLeftoversOfKops(t *testing.T) {
 	c := newCluster(t)
 	cfg := configFor(t)

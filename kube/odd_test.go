@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestEmptyStringDataIsEncoded holds a key without a value against what the API server itself makes of it.
+// TestEmptyStringDataIsEncoded compares a key without a value with the API server's own result.
 func TestEmptyStringDataIsEncoded(t *testing.T) {
 	c := newCluster(t)
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: NS}\nstringData: {k: null, l: x}"

@@ -12,8 +12,8 @@ type stage int
 const (
 	stageDefinitions stage = iota // namespaces and definitions, which others need
 	stageFoundations              // what workloads mount, run as, or are reached through
-	stageWorkloads                // what makes pods
-	stageGates                    // what makes the API server call pods: harmful while they do not run yet
+	stageWorkloads                // kinds that create pods
+	stageGates                    // webhooks and APIs that pods serve: they block the API server until the pods run
 	stageCustom                   // kinds that the workloads and gates above bring to life
 	stageCount
 )

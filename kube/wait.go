@@ -28,7 +28,7 @@ const (
 	explainEvery = 5 * time.Second
 )
 
-// WaitOptions says how long Wait waits. The zero value looks once a second for DefaultWaitTimeout.
+// WaitOptions configures Wait. The zero value polls once a second, for DefaultWaitTimeout.
 type WaitOptions struct {
 	Timeout time.Duration
 	// Interval is the pause between two looks at the objects that are not ready.

@@ -33,7 +33,7 @@ func bodyHeld(r *http.Request) int64 {
 	return min(r.ContentLength, maxBody)
 }
 
-// refuse answers a request beyond the bounds. Clients of this project retry it.
+// refuse rejects a request beyond the bounds. Clients of this project retry it.
 func (s *Server) refuse(w http.ResponseWriter, _ *http.Request) {
 	s.metrics.refused.Inc()
 	w.Header().Set("Retry-After", "1")

@@ -4,7 +4,7 @@ const (
 	// largeBuffer is the size of one copy in a transfer. It is large compared with the cost of each copy, and small enough
 	// for a slow connection to take within stallTime.
 	largeBuffer = 128 << 10
-	// maxLarge is the most transfers with a large buffer. Further transfers have a small one, so that their memory hardly
+	// maxLarge is the maximum number of transfers with a large buffer. Further transfers have a small one, so that their memory hardly
 	// grows.
 	maxLarge    = 32
 	smallBuffer = 8 << 10

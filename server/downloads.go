@@ -21,7 +21,7 @@ import (
 // packageSuffix is the suffix of package and bundle names.
 const packageSuffix = ".tar.gz"
 
-// maxNames is the most packages that one request may name, directly or in an Installer. Each costs requests to the store.
+// maxNames is the maximum number of packages that one request may name, directly or in an Installer. Each costs requests to the store.
 const maxNames = 64
 
 // packageForm matches the name of a package without its suffix.

@@ -254,7 +254,7 @@ func unpack(t *testing.T, data []byte, dir string) {
 	}
 }
 
-// tree tells of each file below the add-ons of a folder its mode and the digest of its content.
+// tree returns the mode and the digest of each file below the add-ons of a folder.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

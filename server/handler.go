@@ -119,7 +119,7 @@ func (s *Server) client(r *http.Request) string {
 	return host
 }
 
-// handler measures and logs a route, and answers with its errors.
+// handler measures and logs a route, and sends its errors as responses.
 func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()

@@ -241,7 +241,7 @@ func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 	return problem(status, "an Installer that runs programs, reads files or sends requests on hosts can only be stored with the token; "+way+"\n"+strings.Join(lines, "\n"))
 }
 
-// maxTold is the most executions that a refusal lists.
+// maxTold is the maximum number of executions that a refusal lists.
 const maxTold = 10
 
 // access reports whether a request has the token.

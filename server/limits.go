@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxClients is the most addresses that are remembered. A forgotten one starts with a full budget.
+	// maxClients is the maximum number of addresses that are remembered. A forgotten one starts with a full budget.
 	maxClients = 10_000
 	// burst is the short-term limit as a multiple of the rate.
 	burst = 4

@@ -79,7 +79,7 @@ func isUnknown(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-// writeProblem answers with an error.
+// writeProblem sends an error response.
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	h := w.Header()
 	for _, name := range []string{"ETag", "Content-Disposition", "Content-Length", "Last-Modified"} { // headers of the replaced response

@@ -86,7 +86,7 @@ func TestUnusedInstallersExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep(now) // a store of an earlier server, in which age tells nothing yet
+	sweep(now) // a store of an earlier server, in which ages mean nothing yet
 	if a := ask(t, "GET", url+"/bundle/"+used+".tar.gz", "", "Range", "bytes=0-9"); a.StatusCode != http.StatusPartialContent {
 		t.Fatalf("%s", a.Status)
 	}

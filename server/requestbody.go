@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxBody is the most that is read of a request body, in bytes. Installers have a few KiB.
+	// maxBody is the maximum size of a request body, in bytes. Installers have a few KiB.
 	maxBody = 128 << 10
 	// bodyShare is the number of body bytes that count as one more request.
 	bodyShare = 8 << 10

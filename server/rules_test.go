@@ -23,7 +23,7 @@ import (
 
 func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
 	s := open(t, t.TempDir())
-	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, and nothing more for a quarter of an hour
+	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, then none for a quarter of an hour
 	if a := ask(t, "GET", front.URL+"/openapi.json", ""); a.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s", a.Status, a.body)
 	}
@@ -373,7 +373,7 @@ func TestStalledUploadIsAudited(t *testing.T) {
 	}
 }
 
-// tell passes on what a log writes.
+// tell passes on the lines of a log.
 type tell chan string
 
 func (l tell) Write(p []byte) (int, error) {

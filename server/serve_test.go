@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// listen lets a server answer at an address of this machine. What it returns tells the server to end, and waits.
+// listen lets a server answer at an address of this machine. Call the returned function to stop the server and wait for it.
 func listen(t *testing.T, s *server.Server, certFile, keyFile string) (address string, end func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -54,15 +54,15 @@ type Options struct {
 	// Rate is the number of requests per second that a client may send on average; 0 means 50. For a short time it may send
 	// four times as many. A range of a bundle counts a tenth.
 	Rate float64
-	// MaxPerClient is the most unnamed Installers that a client may store per day without the token; 0 means 100.
+	// MaxPerClient is the maximum number of unnamed Installers that a client may store per day without the token; 0 means 100.
 	MaxPerClient int
-	// MaxInstallers is the most unnamed Installers that can be stored without the token; 0 means 10,000.
+	// MaxInstallers is the maximum number of unnamed Installers that can be stored without the token; 0 means 10,000.
 	MaxInstallers int
 	// Expire is the time after which unused, unnamed Installers are removed; 0 keeps them.
 	Expire time.Duration
-	// MaxConnections is the most connections that all clients may hold, each with a request; 0 means 320. Each takes up to 112 KiB.
+	// MaxConnections is the maximum number of connections that all clients may hold, each with a request; 0 means 320. Each takes up to 112 KiB.
 	MaxConnections int
-	// MaxConnectionsPerClient is the most that one client may hold; 0 means 128.
+	// MaxConnectionsPerClient is the maximum for one client; 0 means 128.
 	MaxConnectionsPerClient int
 	// BehindProxy takes the last address of X-Forwarded-For as the client's. Connections then belong to the proxy, and
 	// MaxConnectionsPerClient bounds the requests in progress of each client.
@@ -278,7 +278,7 @@ func (s *Server) Metrics() http.Handler {
 	return mux
 }
 
-// ServeMetrics serves Metrics. What clients of the server hold does not count there. Call stop to end it.
+// ServeMetrics serves Metrics. Its connections do not count as those of clients. Call stop to end it.
 func (s *Server) ServeMetrics(l net.Listener) (stop func() error) {
 	bounds := connlimit.New(connlimit.Options{PerClient: 16, All: 32, Log: s.log})
 	h := &http.Server{Handler: bounds.Handler(s.Metrics()), ReadHeaderTimeout: headerTime, WriteTimeout: time.Minute, IdleTimeout: proxyTime, MaxHeaderBytes: maxHeader}

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// maxTexts is the most bytes of Installers and forms that are processed at a time: one of the largest, or many of the
+	// maxTexts is the maximum number of bytes of Installers and forms that are processed at a time: one of the largest, or many of the
 	// usual size. Processing takes up to about a hundred times as much memory.
 	maxTexts = maxBody
 	// minText is the least that a text counts, because a small text can still lead to a plan or a page with many packages.
 	minText = 8 << 10
-	// maxWaiting is the most requests of one client that wait for a turn. Each holds its body in memory.
+	// maxWaiting is the maximum number of requests of one client that wait for a turn. Each holds its body in memory.
 	maxWaiting = 100
 )
 

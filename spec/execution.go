@@ -89,7 +89,7 @@ func readOnlyCollectors() []string {
 }
 
 // Collectors lists what a HostPreflight document runs. field names the document's place in the Installer. Parts with an
-// unexpected form are listed too, because nobody can tell how Troubleshoot will read them.
+// unexpected form are listed too, because it is unknown how Troubleshoot reads them.
 func Collectors(field string, document any) []Execution {
 	unclear := func(what string, value any) Execution {
 		return Execution{field, what + " that cannot be predicted: " + oneLine(value)}

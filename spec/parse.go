@@ -14,7 +14,7 @@ import (
 // MaxSize is the largest document that is read, in bytes. A Kubernetes object in etcd has at most 1.5 MiB.
 const MaxSize = 1 << 20
 
-// maxMistakes is the most mistakes that are reported. A server reads documents from anybody, so the list must be bounded.
+// maxMistakes is the maximum number of mistakes that are reported. A server reads documents from anybody, so the list must be bounded.
 const maxMistakes = 100
 
 // Load reads the Installer at path.
@@ -82,7 +82,7 @@ func (p *parser) read(name string, r io.Reader) (*Installer, error) {
 	return p.installer(root), nil
 }
 
-// maxValues is the most values that an Installer has. A value takes about 1 KiB while an Installer is read and written again, and a server
+// maxValues is the maximum number of values that an Installer has. A value takes about 1 KiB while an Installer is read and written again, and a server
 // does that for anyone. Large Installers have some thousand.
 const maxValues = 20_000
 

@@ -19,7 +19,7 @@ import (
 // with a list "packages", each with "key" and "size".
 const ListingName = "index.json"
 
-// maxListing is the most that is read of a listing, in bytes: about 100,000 packages.
+// maxListing is the maximum size of a listing, in bytes: about 100,000 packages.
 const maxListing = 64 << 20
 
 // web is a read-only store on a web server that supports ranges.

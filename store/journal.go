@@ -45,7 +45,7 @@ type journalPart struct {
 	ETag   string `json:"etag"`
 }
 
-// maxJournal is the most that is read of a journal, in bytes: 10,000 lines of at most 400 bytes.
+// maxJournal is the maximum size of a journal, in bytes: 10,000 lines of at most 400 bytes.
 const maxJournal = 4 << 20
 
 // openJournal opens the journal for a key in a store. It returns nil if folder is empty, or if another process on this

@@ -42,7 +42,7 @@ func TestReturningServerIsWaitedFor(t *testing.T) {
 	}
 }
 
-// dying dies once, after some bytes.
+// dying breaks one response, after some bytes.
 type dying struct {
 	http.ResponseWriter
 	served *atomic.Int64

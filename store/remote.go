@@ -40,9 +40,9 @@ const (
 	firstWindow = 256 << 10
 	// maxWindow is requested ahead after a long sequential read. It is streamed, not held in memory.
 	maxWindow = 32 << 20
-	// maxGap is the most that is read and dropped to move forward within a response, instead of sending a new request.
+	// maxGap is the maximum number of bytes that are read and dropped to move forward within a response, instead of sending a new request.
 	maxGap = 128 << 10
-	// maxStreams is the most sequential reads that go on side by side: the image layers that a node loads at once.
+	// maxStreams is the maximum number of sequential reads that go on side by side: the image layers that a node loads at once.
 	maxStreams = 16
 )
 

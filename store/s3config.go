@@ -19,7 +19,7 @@ const (
 // defaultRegion is the region in signatures for servers without regions.
 const defaultRegion = "us-east-1"
 
-// maxParallel is the most parts of one value that are uploaded at once.
+// maxParallel is the maximum number of parts of one value that are uploaded at once.
 const maxParallel = 16
 
 // S3Config is a store in a bucket. Its URL is s3://bucket/prefix. These query parameters take precedence over the

@@ -25,7 +25,7 @@ const (
 	// minPart is the smallest part that S3 accepts, except for the last one. It is the default size, because an
 	// interruption loses one part.
 	minPart = 5 << 20
-	// maxParts is the most parts that S3 accepts.
+	// maxParts is the maximum number of parts that S3 accepts.
 	maxParts = 10_000
 )
 

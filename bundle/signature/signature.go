@@ -22,7 +22,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
 
-// MaxSize is the most that is read as a signature or key, in bytes. Real ones have a few hundred.
+// MaxSize is the maximum size of a signature or key, in bytes. Real ones have a few hundred.
 const MaxSize = 16 << 10
 
 // The types of PEM blocks with keys. The first two are cosign's present and former types.

@@ -22,7 +22,7 @@ const (
 	kurlTests = "testgrid"
 )
 
-// GridTest is what counts of a test of the test grid, which this package does not know.
+// GridTest has the fields of a grid test that lint checks. This package does not import the test grid.
 type GridTest struct {
 	Install *spec.Installer
 	Upgrade *spec.Installer // nil if the test upgrades nothing

@@ -39,7 +39,7 @@ func BundleURL(from string) (*url.URL, error) {
 	}
 	dir, id := path.Split(strings.TrimSuffix(u.Path, "/install.sh"))
 	if id == "" {
-		return nil, fmt.Errorf("%q names no Installer; its URL is such as https://host/abc1234", u.Redacted())
+		return nil, fmt.Errorf("%q is not the URL of an Installer, such as https://host/abc1234", u.Redacted())
 	}
 	root, release := path.Split(strings.TrimSuffix(dir, "/"))
 	if base, ok := strings.CutSuffix(root, "/version/"); ok && release != "" {

@@ -220,7 +220,7 @@ func (s *replicas) judge() {
 	}
 }
 
-// registered are the webhooks that the API server asks.
+// registered lists the webhooks that the API server calls.
 func (s *replicas) registered() (names []string) {
 	s.Helper()
 	all, err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(s.Context(), metav1.ListOptions{})

@@ -79,7 +79,7 @@ func collectOnce(ctx context.Context, c *v1beta2.HostCollect, seen map[string]co
 	return found, true, nil
 }
 
-// bounded waits for work that takes no context. What does not end in time is left behind; it ends with the process.
+// bounded waits for work that takes no context. Work that does not end in time continues in the background, and ends with the process.
 func bounded(ctx context.Context, what string, work func(progress chan<- any) (map[string][]byte, error)) (map[string][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, collectorTime)
 	defer cancel()

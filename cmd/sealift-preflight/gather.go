@@ -29,7 +29,7 @@ import (
 const requestTime = 30 * time.Second
 
 // gather collects into dir what the specifications name, analyzes it, and redacts every file in dir, those that were there
-// before too. What cannot be collected leaves a file in collector-errors. afterCollection is not heeded: it sends the
+// before too. A failed collector leaves a file in collector-errors. afterCollection is not heeded: it sends the
 // bundle away.
 func gather(ctx context.Context, dir, kubeconfig string, specs []v1beta2.SupportBundle) ([]preflight.Result, error) {
 	if dir == "" {

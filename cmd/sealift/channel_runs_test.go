@@ -230,7 +230,7 @@ func testChannelLoop(c *channelCluster) {
 	c.clear()
 }
 
-// testChannelSize tells how long a large index takes; how fast the machine is decides nothing.
+// testChannelSize logs how long a large index takes. The speed of the machine does not fail it.
 func testChannelSize(c *channelCluster) {
 	var entries []string
 	for i := range 300 {

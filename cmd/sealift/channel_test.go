@@ -42,7 +42,7 @@ type channelCluster struct {
 	gitVersion *atomic.Pointer[string] // what the API server says that it is, when it is not what it is
 }
 
-// newChannelCluster runs a control plane behind a proxy that can tell another version.
+// newChannelCluster runs a control plane behind a proxy that can report another version.
 func newChannelCluster(t *testing.T) *channelCluster {
 	t.Helper()
 	c := &channelCluster{T: t, dir: t.TempDir(), gitVersion: &atomic.Pointer[string]{}}
@@ -309,7 +309,7 @@ func testChannelOutput(c *channelCluster) {
 	c.clear()
 }
 
-// testChannelDowngrade plays what the documentation of kOps tells of the id: 1.5, 1.6, back to 1.5, and 1.6 again.
+// testChannelDowngrade plays the example of the id in the documentation of kOps: 1.5, 1.6, back to 1.5, and 1.6 again.
 func testChannelDowngrade(c *channelCluster) {
 	for id := range map[string]bool{"pre-k8s-16": true, "k8s-16": true} {
 		c.write(id+".yaml", configMap("kube-dns", id))

@@ -47,7 +47,7 @@ func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 
 	for _, look := range [][]string{{"install", "--plan"}, {"preflight"}} {
 		code, out, errOut := command(t, append(look, "--from", url, "--root", t.TempDir())...)
-		if code != app.ExitDone && code != app.ExitRefused { // whatever this machine lacks
+		if code != app.ExitDone && code != app.ExitRefused { // checks of the host may refuse
 			t.Fatalf("%v: exit %d\n%s%s", look, code, out, errOut)
 		}
 		if sent := line.sent.Swap(0); sent == 0 || sent > 1<<20 {

@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-// writePackage makes a package with a file of so many bytes that cannot be compressed.
+// writePackage makes a package with an incompressible file of the given size.
 func writePackage(t *testing.T, dir, name string, size int) string {
 	t.Helper()
 	data := make([]byte, size)

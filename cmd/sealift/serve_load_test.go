@@ -160,7 +160,7 @@ func TestMemoryDoesNotGrowWithTransfers(t *testing.T) {
 	}
 }
 
-// peak is the most memory that the server has had, in bytes.
+// peak returns the peak memory of the server, in bytes.
 func (s *runningServer) peak(t *testing.T) int64 {
 	t.Helper()
 	peak, err := daemon.PeakMemory(s.Pid)

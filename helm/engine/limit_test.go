@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/testgrid/charts"
 )
 
-// attacks are files of charts that want too much, and the limit that each exceeds.
+// attacks are files of hostile charts, and the limit that each exceeds.
 func attacks(t *testing.T) map[string]attack {
 	return map[string]attack{
 		"a large text":         {template(`a: {{ repeat 300000000 "x" }}`), "512 MiB of memory"},
@@ -38,7 +38,7 @@ type attack struct {
 
 const endless = `{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}`
 
-// bomb has charts that it depends on, with files that are small only in archives.
+// bomb depends on charts whose files are small only while they are compressed.
 func bomb(t *testing.T) map[string]string {
 	files := make(map[string]string)
 	for i := range 12 {

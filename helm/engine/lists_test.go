@@ -58,7 +58,7 @@ func TestListsAreTakenApart(t *testing.T) {
 	}
 }
 
-// decoded checks that a node reads what is rendered, and as the same objects.
+// decoded checks that a node reads the rendered text as the same objects.
 func decoded(t *testing.T, r helm.Rendered) {
 	t.Helper()
 	objects, err := kuberender.Decode(strings.NewReader(string(r.Document())))

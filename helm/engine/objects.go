@@ -206,7 +206,7 @@ func quoted(s string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// scalar is a text as quoted writes it.
+// scalar returns a node for a text, in quotes if it would be read as another type.
 func scalar(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	if quoted(s) != s {

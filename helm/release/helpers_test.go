@@ -87,7 +87,7 @@ func upgradeUntilKilled(text string) error {
 	return err
 }
 
-// world is a namespace of the API server, and who asks it.
+// world is a namespace of the API server, with its clients.
 type world struct {
 	*release.Client
 	t         *testing.T

@@ -45,7 +45,7 @@ func TestMisbehavingRegistryIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestPlusInVersionIsNotASpace reads a chart of a version as Rancher's have it from a server that reads a + as a space.
+// TestPlusInVersionIsNotASpace reads a chart whose version has a +, as Rancher's have, from a server that takes + for a space.
 func TestPlusInVersionIsNotASpace(t *testing.T) {
 	content := archive(t, "1.0.0+up4.5")
 	host, access := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -86,7 +86,7 @@ func TestThisHostsStateIsRead(t *testing.T) {
 	}
 }
 
-// TestStoppedListsDeadUnits asks a systemctl that tells what the name of a unit says.
+// TestStoppedListsDeadUnits asks a systemctl that reports the state in the name of a unit.
 func TestStoppedListsDeadUnits(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nIFS=_; for u; do :; done; set -- ${u%.service}; printf 'Type=%s\\nUnitFileState=%s\\nActiveState=%s\\n' $1 $2 $3\n"

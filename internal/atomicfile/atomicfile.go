@@ -260,7 +260,7 @@ func removeAbandoned(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// SyncDir syncs a directory, so that files created, renamed or removed in it stay so after a power failure.
+// SyncDir syncs a directory, so that creations, renames and removals in it survive a power failure.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -179,7 +179,7 @@ func TestWriteSweepsFilesOfKilledWrites(t *testing.T) {
 	}
 }
 
-// killedDir names the variable that tells a child where to write until it is killed.
+// killedDir is the variable with the folder in which a child writes until it is killed.
 const killedDir = "ATOMICFILE_TEST_DIR"
 
 func TestWriteUntilKilled(t *testing.T) {

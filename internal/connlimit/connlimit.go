@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	// idleTime is Options.Idle if it is 0.
+	// idleTime is the default of Options.Idle.
 	idleTime = 10 * time.Second
 	// maxReserve is the number of connections beyond the bounds that are kept for health checks. The oldest one is closed first.
 	maxReserve = 64

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// piece is the most that one write deadline is for.
+	// piece is the maximum number of bytes for one write deadline.
 	piece = 64 << 10
 	// unsentSize is how many bytes the kernel keeps for a client that does not read them. Bytes under way do not count, so it slows
 	// down no transfer. Otherwise a client that reads nothing holds up to 4 MiB.
@@ -88,7 +88,7 @@ func (l *Limiter) admit(inner net.Conn) *conn {
 	return c
 }
 
-// refuse closes a connection without a word: with TLS, an answer would cost a handshake.
+// refuse closes a connection without a response: with TLS, that would cost a handshake.
 func (l *Limiter) refuse(inner net.Conn) {
 	_ = inner.Close()
 	l.mu.Lock()

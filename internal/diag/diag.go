@@ -65,7 +65,7 @@ func (e Errors) Error() string {
 
 // List collects findings. Its zero value is ready for use.
 type List struct {
-	// Most is the most findings that are kept, for files from untrusted sources. 0 means no limit.
+	// Most is the maximum number of findings that are kept, for files from untrusted sources. 0 means no limit.
 	Most     int
 	findings []Finding
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Parse reads os/architecture or os/architecture/variant, such as linux/amd64 or linux/arm/v7. It refuses a variant that no
-// node asks for: containerd tells the variants of 32-bit ARM apart, and looks for linux/amd64 and linux/arm64 on every CPU
+// node asks for: containerd distinguishes the variants of 32-bit ARM, and looks for linux/amd64 and linux/arm64 on every CPU
 // of these architectures.
 func Parse(s string) (ocispec.Platform, error) {
 	parts := strings.Split(s, "/")

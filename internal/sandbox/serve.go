@@ -40,7 +40,7 @@ func Main(tasks ...Served) {
 	log.SetOutput(io.Discard)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	debug.SetMaxStack(maxStack)
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // where memory ends, the child goes first
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // without memory, the kernel kills the child first
 	exceeded := make(chan os.Signal, 1)
 	signal.Notify(exceeded, syscall.SIGXCPU)
 	go func() {
@@ -115,7 +115,7 @@ func (w *wire) ask(size int64) Ask {
 
 // apply limits this process from now on. The kernel enforces the limits: allocations fail, and SIGXCPU comes. base is what the process had
 // mapped at first, in bytes. Go reserves address space for its heap, 64 MiB at a time, before it uses it, so RLIMIT_AS above what was
-// there at first bounds the heap. What is left of the first 64 MiB comes on top. RLIMIT_DATA bounds nothing: the kernel does not count pages
+// there at first bounds the heap. The rest of the first 64 MiB comes on top. RLIMIT_DATA bounds nothing: the kernel does not count pages
 // that are mapped over reserved ones.
 func (l Limits) apply(base int64) error {
 	debug.SetMemoryLimit(l.Memory * 3 / 4) // of Go's own memory: collect garbage harder before allocations fail

@@ -44,7 +44,7 @@ func NotePause(ctx context.Context, answer *http.Response) {
 	}
 }
 
-// retryAfter reads seconds or a date. What is neither means no pause.
+// retryAfter reads seconds or a date. Anything else means no pause.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, MaxPause)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// MaxRedirects is the most redirects that are followed for one request.
+// MaxRedirects is the maximum number of redirects that are followed for one request.
 const MaxRedirects = 10
 
 // ErrStalled reports that a transfer made no progress for too long.
@@ -68,7 +68,7 @@ type Bounds struct {
 	Limit func(*http.Request) int64
 }
 
-// maxDocument is the most that a registry may answer with when it is not asked for a blob, in bytes: the 4 MiB for a
+// maxDocument is the maximum size of a response of a registry that is not a blob, in bytes: the 4 MiB for a
 // manifest that the distribution specification asks registries to accept.
 const maxDocument = 4 << 20
 

@@ -1,4 +1,4 @@
-// Package ensure makes what has to exist, with typed clients, which the engine does not link.
+// Package ensure creates objects that have to exist, with typed clients, which the engine does not link.
 package ensure
 
 import (

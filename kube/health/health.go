@@ -88,7 +88,7 @@ func generalHealth(obj *unstructured.Unstructured) (State, string) {
 	return Ready, ""
 }
 
-// jobHealth differs from kstatus, to which a Job that has started is as good as done.
+// jobHealth differs from kstatus, which takes a started Job for done.
 func jobHealth(obj *unstructured.Unstructured) (State, string) {
 	for _, c := range Conditions(obj) {
 		if c.Status != "True" {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Creating is the problem of a pod that is starting normally.
+// Creating is the reason of a pod that is starting normally.
 const Creating = "its containers are being created"
 
 // Pod says what keeps a pod from being ready, or "" when it is ready or done.

@@ -251,7 +251,7 @@ func asList(arguments any) (any, error) {
 	return list, nil
 }
 
-var errVolumes = errors.New(`is no list of volumes, each with a "name" of its own`)
+var errVolumes = errors.New(`is not a list of volumes, each with its own "name"`)
 
 // volumesAsMap makes a map of a list of volumes by their names.
 func volumesAsMap(volumes any) (any, error) {

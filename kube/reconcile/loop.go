@@ -37,7 +37,7 @@ type Loop struct {
 	FirstRetry, LongestRetry time.Duration
 	// Failed is told each error of a key, and those of a watch that client-go reports. again is the pause that Reconcile returned. Nil is silence.
 	Failed func(ctx context.Context, key kube.Ref, again time.Duration, err error)
-	// Listen is where /readyz is served. Empty serves it nowhere.
+	// Listen is the address of /readyz. If empty, it is not served.
 	Listen string
 	// Listening is told the URL of /readyz once it is served.
 	Listening func(url string)

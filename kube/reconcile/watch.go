@@ -67,7 +67,7 @@ func (l Loop) find(ctx context.Context, kind kube.Ref) (objects metadata.Resourc
 	return objects, err
 }
 
-// withoutManagedFields drops what is larger than the rest of the metadata and tells a loop nothing.
+// withoutManagedFields drops managedFields, which are larger than the other metadata and which no loop reads.
 func withoutManagedFields(obj any) (any, error) {
 	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		o.ManagedFields = nil

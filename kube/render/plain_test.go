@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/tree"
 )
 
-// sameAsKustomize checks that what is read as a plain kustomization is what kustomize makes of it.
+// sameAsKustomize checks that a plain kustomization has the objects that kustomize itself renders.
 func sameAsKustomize(t *testing.T, dir string) (plain bool) {
 	t.Helper()
 	got, plain := readPlain(dir)

@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// maxMetas is the most addon.yaml files in the cache. Each has a few hundred bytes.
+// maxMetas is the maximum number of addon.yaml files in the cache. Each has a few hundred bytes.
 const maxMetas = 4096
 
 // metas caches the addon.yaml of packages. A replaced package is another stored value, and so another key.

@@ -123,7 +123,7 @@ func (s *Site) open(r *http.Request) (Package, error) {
 	return p, nil
 }
 
-// absent answers 404 if err says that the package does not exist.
+// absent returns a 404 if err says that the package does not exist.
 func (s *Site) absent(w http.ResponseWriter, r *http.Request, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -60,7 +60,7 @@ type Release struct {
 // recordsDir is the folder with a record for each package.
 const recordsDir = ".sealift"
 
-// maxDocument is the most that is read of an index or a record, in bytes: about 200,000 packages.
+// maxDocument is the maximum size of an index or a record, in bytes: about 200,000 packages.
 const maxDocument = 64 << 20
 
 // In returns the release in a folder of a store; "" is the store itself.

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// trustStore is where a distribution has certificates that an administrator adds, and what makes programs see them.
+// trustStore names the folder for certificates that an administrator adds, and the command that makes programs see them.
 type trustStore struct {
 	folder, extension string
 	update            []string

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// CheckOwn refuses a path whose content others than root can decide, or lead elsewhere. It may be missing.
+// CheckOwn refuses a path that users other than root can write or redirect. It may be missing.
 func CheckOwn(path string) error {
 	f, err := OpenFolder(path)
 	for ; errors.Is(err, fs.ErrNotExist); f, err = OpenFolder(path) {

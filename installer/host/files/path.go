@@ -44,7 +44,7 @@ func Resolve(path string) (string, error) {
 	return filepath.Join(f.Path(), name), f.Close()
 }
 
-// SyncDir syncs a folder, so that files created, renamed or removed in it stay so after a power failure.
+// SyncDir syncs a folder, so that creations, renames and removals in it survive a power failure.
 func SyncDir(path string) error { return within(path, atomicfile.SyncIn) }
 
 // Sweep removes abandoned temporary files and folders in a folder, as atomicfile.Sweep does.

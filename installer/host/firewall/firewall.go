@@ -91,7 +91,7 @@ func (w Firewall) reload() []string {
 	return []string{"ufw", "reload"}
 }
 
-// Open lets something through a firewall, now and after a restart. What is open already stays so.
+// Open opens a firewall for traffic, now and after a restart. It closes nothing.
 func (w Firewall) Open(ctx context.Context, output io.Writer, o Opening) error {
 	in := ""
 	if w == Firewalld {

@@ -227,8 +227,8 @@ func outside(six bool) string {
 	return "192.0.2.1:9"
 }
 
-// candidates are the addresses of an interface that could be meant, at most one of each network. One that is its own network is a
-// service's that moves between hosts, where there are others.
+// candidates are the addresses of an interface that could be meant, at most one of each network. If there
+// are others, an address with a full-length prefix is left out: it is that of a service that moves between hosts.
 func (l link) candidates(six bool) (found []Candidate) {
 	var networks []netip.Prefix
 	single := func(p netip.Prefix) bool { return p.IsSingleIP() }

@@ -18,7 +18,7 @@ func databases() []string {
 	return []string{"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages"}
 }
 
-// Stamp changes when packages do. It is empty when that cannot be told cheaply.
+// Stamp changes when packages do. It is empty if there is no cheap way to know.
 func Stamp() string {
 	var stamp strings.Builder
 	for _, name := range databases() {

@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// mend completes what an install left half done that was killed or lost its power, without which apt-get refuses to work:
-// packages that were being unpacked, or whose settings never reached the disk, are unpacked again from the repositories.
+// mend repairs packages after a killed install or a power cut, because apt-get refuses to work before. It unpacks those again
+// from the repositories that were being unpacked, or whose settings never reached the disk.
 // dpkg syncs the files of a package, but not its settings (the conffiles of deb-conffiles(5)).
 func (a APT) mend(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\t${Version}\n${Conffiles}\n").Output()
@@ -65,7 +65,7 @@ func (a APT) halfDone(list string) (again []string, err error) {
 		if len(f) != 3 || len(f[0]) < 2 || a.Before[f[1]] == f[2] && f[0] == "ii " {
 			continue
 		}
-		// want, state and error, see dpkg-query(1): i, n and c for state are whole, not there, and settings alone
+		// want, state and error, see dpkg-query(1): state i is installed, n not installed, c configuration files only
 		file = a.carried(dpkgDatabase{}.bare(f[1]), f[2])
 		if !strings.ContainsAny(f[0][1:2], "inc") || len(strings.TrimSpace(f[0])) > 2 {
 			take()

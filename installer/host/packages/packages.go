@@ -84,7 +84,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// endDelay is how long a package manager may go on when it should have ended.
+// endDelay is the time that a package manager gets to finish after it was asked to end.
 const endDelay = 3 * time.Minute
 
 // run calls a package manager once. When ctx ends, the package manager may finish its work, because stopping it would leave

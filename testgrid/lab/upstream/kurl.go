@@ -2,7 +2,7 @@ package upstream
 
 import "slices"
 
-// What kURL's own add-ons name, at the versions of shared/cases/kurl. `lab build` without --kubernetes makes it; a selection of
+// What kURL's own add-ons name, at the versions of the upstream cases. `lab build` without --kubernetes makes it; a selection of
 // releases, such as the demo's, leaves it out.
 
 // KurlContainerd and KurlRunc are the container runtime of kURL's add-on containerd 2.2.6.
