@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, own.Remove()) }()
-	if err := o.furnish(own); err != nil {
+	if err := o.prepareWorkdir(own); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -135,8 +135,8 @@ func (o *Options) servePublic(ctx context.Context, e *work, us *replica) (stop f
 	return func() { public.Close() }, nil
 }
 
-// furnish prepares the folder for the files of hooks, and the library that they read.
-func (o *Options) furnish(own *scratch.Dir) error {
+// prepareWorkdir prepares the folder for the files of hooks, and the library that they read.
+func (o *Options) prepareWorkdir(own *scratch.Dir) error {
 	if err := os.Chmod(own.Path(), 0o711); err != nil { // hooks may run as another user
 		return err
 	}

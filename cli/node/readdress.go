@@ -102,7 +102,7 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 		return errors.New("not confirmed; nothing was changed")
 	}
 	if o.Before {
-		if err := r.Expect(); err != nil {
+		if err := r.Schedule(); err != nil {
 			return err
 		}
 		return a.printReaddressed(address, fmt.Sprintf("node %s changes its address to %s by itself when an interface has it; to forget that, run 'sealift node readdress %s'", r.Node, r.To, r.From), o.format)

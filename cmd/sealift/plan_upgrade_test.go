@@ -189,13 +189,13 @@ func planOfUndo(t *testing.T) {
 	own, err := host.Name()
 	h.made(err)
 	sum := sha256.Sum256(text)
-	o := undo.Order{ID: "fedcba9876543210", Upgrade: set.Upgrade, Leader: own, Server: kubeadm.Address + ":6445", Snapshot: hex.EncodeToString(sum[:]), Stage: undo.Going,
+	o := undo.JointUndo{ID: "fedcba9876543210", Upgrade: set.Upgrade, Leader: own, Server: kubeadm.Address + ":6445", Snapshot: hex.EncodeToString(sum[:]), Stage: undo.Committed,
 		Members: []cluster.EtcdMember{{Name: kubeadm.Node, Peers: []string{"https://" + kubeadm.Address + ":2380"}}, {Name: own, Peers: []string{"https://10.10.0.2:2380"}}}}
 	h.made(set.WriteOrder(o))
 	if out := h.planned("", plan); !strings.Contains(out, "control planes go back together") || !strings.Contains(out, kubeadm.Node+", "+own) {
 		t.Errorf("the plan says:\n%s", out)
 	}
-	refused := func(o undo.Order, want string) {
+	refused := func(o undo.JointUndo, want string) {
 		t.Helper()
 		h.made(set.WriteOrder(o))
 		if code, out := h.sealift("", plan...); code == 0 || !strings.Contains(out, want) {

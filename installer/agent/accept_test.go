@@ -56,7 +56,7 @@ func TestAgentRefusesWhatNoControlPlaneAskedOfIt(t *testing.T) {
 			return c.signed(c.ca, in)
 		}},
 		{"an operation of a worker", `a control plane does not carry out "undo"`, func(in intent.Intent) string {
-			in.Operation, in.Whole = intent.Undo, "0123456789abcdef"
+			in.Operation, in.UpgradeID = intent.Undo, "0123456789abcdef"
 			return c.signed(c.ca, in)
 		}},
 		{"used before", "it was used before", func(in intent.Intent) string {
@@ -113,7 +113,7 @@ func TestWorkerRefusesWhatControlPlanesDo(t *testing.T) {
 		{intent.Worker, intent.Undo, ""},
 	} {
 		in := ask(row.operation, n+1)
-		in.Whole = "0123456789abcdef"
+		in.UpgradeID = "0123456789abcdef"
 		c.sign(&in)
 		in.Role = row.role
 		c.annotate(c.signed(c.ca, in))

@@ -65,7 +65,7 @@ type Agent struct {
 	// Connect reaches the control plane that leads an undo. Revert takes this one back with its set, and PutBack then Sealift's own
 	// state. Nil are those of a node.
 	Connect func(server string) (*share.Client, error)
-	Revert  func(ctx context.Context, set undo.Set, o undo.Order) error
+	Revert  func(ctx context.Context, set undo.Set, o undo.JointUndo) error
 	PutBack func(set undo.Set) error
 
 	last    intent.Report // the last answer: what the watch brings may be older
@@ -114,7 +114,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var follows sync.WaitGroup
 	follows.Go(func() {
 		defer stop()
-		followed = a.follow(work)
+		followed = a.watchOrders(work)
 	})
 	err := a.watch(work)
 	stop()

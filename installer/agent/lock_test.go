@@ -42,7 +42,7 @@ func TestAgentRefusesWorkOnABusyNode(t *testing.T) {
 		intent.Prepare, intent.Upgrade, intent.Kubelet, intent.Undo, intent.Arm, intent.Encrypt, intent.Rotate, intent.Balance, intent.Images,
 	} {
 		in := intent.Intent{
-			Upgrade: "0123456789abcdef", Whole: "0123456789abcdef", Operation: o, Attempt: 1, Server: "127.0.0.1:1",
+			Upgrade: "0123456789abcdef", UpgradeID: "0123456789abcdef", Operation: o, Attempt: 1, Server: "127.0.0.1:1",
 			Move: &intent.Move{From: "10.0.0.1:6443", To: "10.0.0.2:6443", Stage: "check"},
 		}
 		if _, err := a.work(t.Context(), in, func(step string) { t.Errorf("%s: %s begins", o, step) }); !errors.Is(err, lifecycle.ErrBusy) {
@@ -71,7 +71,7 @@ func TestAgentHoldsTheLockWhileItUndoes(t *testing.T) {
 		}
 	}
 	locked := false
-	in := intent.Intent{Upgrade: set.Upgrade, Whole: set.Upgrade, Operation: intent.Undo, Attempt: 1, From: set.From}
+	in := intent.Intent{Upgrade: set.Upgrade, UpgradeID: set.Upgrade, Operation: intent.Undo, Attempt: 1, From: set.From}
 	_, err = (&Agent{Root: root, Node: "host-1"}).work(t.Context(), in, func(string) { locked = locked || lifecycle.Busy(node.StateDir(root)) })
 	if err == nil || !strings.Contains(err.Error(), "damaged") || !locked {
 		t.Errorf("%v; locked: %v", err, locked)

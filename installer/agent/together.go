@@ -74,18 +74,18 @@ func (a *Agent) arm(ctx context.Context, in intent.Intent, step func(string)) (l
 	if err := errors.Join(r.Restore.Arm(ctx, func(lifecycle.Event) {}), r.Close()); err != nil {
 		return log, err
 	}
-	return log, a.follows(set, o)
+	return log, a.acceptOrder(set, o)
 }
 
 // orderOf fetches the order that an intent is about, and finds what this node goes back to.
-func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Intent) (set undo.Set, o undo.Order, err error) {
+func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Intent) (set undo.Set, o undo.JointUndo, err error) {
 	text, err := client.Order(ctx)
 	if err == nil {
 		o, err = undo.ParseOrder(text)
 	}
 	switch {
 	case err != nil:
-	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.Whole || o.Server != in.Server || o.Stage != undo.Armed:
+	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.UpgradeID || o.Server != in.Server || o.Stage != undo.Prepared:
 		err = fmt.Errorf("%s gives out another order than the one that this node was asked to follow", in.Server)
 	case !o.Has(a.Node):
 		err = fmt.Errorf("the order is not about %s", a.Node)
@@ -93,18 +93,18 @@ func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Int
 	if err != nil {
 		return set, o, err
 	}
-	if set, err = (undo.Store{Root: a.Root}).Newest(); err == nil && set.Upgrade != in.Whole {
+	if set, err = (undo.Store{Root: a.Root}).Newest(); err == nil && set.Upgrade != in.UpgradeID {
 		err = undo.ErrNone
 	}
 	return set, o, err
 }
 
-// follows has the agent follow an order from now on. An order of before is dropped.
-func (a *Agent) follows(set undo.Set, o undo.Order) error {
+// acceptOrder has the agent follow an order from now on. An order of before is dropped.
+func (a *Agent) acceptOrder(set undo.Set, o undo.JointUndo) error {
 	a.orders.Lock()
 	defer a.orders.Unlock()
 	if before, ok, err := set.Order(); err == nil && ok && before.ID != o.ID {
-		if err := restore.Disarm(before.ID); err != nil {
+		if err := restore.Abort(before.ID); err != nil {
 			return err
 		}
 	}
@@ -134,8 +134,8 @@ func fetchEtcd(ctx context.Context, client *share.Client, set undo.Set, digest s
 	})
 }
 
-// follow follows orders, until this control plane has gone back or ctx ends. It needs no API: when it is time, etcd is away.
-func (a *Agent) follow(ctx context.Context) error {
+// watchOrders follows orders, until this control plane has gone back or ctx ends. It needs no API: when it is time, etcd is away.
+func (a *Agent) watchOrders(ctx context.Context) error {
 	said := ""
 	var leads connection
 	for ctx.Err() == nil {
@@ -150,10 +150,10 @@ func (a *Agent) follow(ctx context.Context) error {
 			}
 			continue
 		}
-		if err == nil && o.Stage == undo.Armed {
+		if err == nil && o.Stage == undo.Prepared {
 			o, err = a.isTime(ctx, &leads, set, o)
 		}
-		if err == nil && o.Stage != undo.Armed {
+		if err == nil && o.Stage != undo.Prepared {
 			if err = a.goBack(ctx, set, o); err == nil {
 				return ErrReplaced
 			}
@@ -188,20 +188,20 @@ func (c *connection) to(server string, connect func(string) (*share.Client, erro
 }
 
 // isTime asks the control plane that leads. It returns the order in its stage, and drops an order that there is not any more.
-func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o undo.Order) (undo.Order, error) {
+func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o undo.JointUndo) (undo.JointUndo, error) {
 	bounded, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	client, err := leads.to(o.Server, a.Connect)
 	if err != nil {
 		return o, err
 	}
-	var now undo.Order
+	var now undo.JointUndo
 	text, err := client.Order(bounded)
 	if err == nil {
 		now, err = undo.ParseOrder(text)
 	}
 	dropped := errors.Is(err, fs.ErrNotExist) || err == nil && now.Digest() != o.Digest()
-	if !dropped && (err != nil || now.Stage == undo.Armed) {
+	if !dropped && (err != nil || now.Stage == undo.Prepared) {
 		return o, err
 	}
 	a.orders.Lock()
@@ -211,14 +211,14 @@ func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o u
 	}
 	if dropped {
 		a.Log.Info("the undo was given up before it began", "leader", o.Leader)
-		return o, errors.Join(restore.Disarm(o.ID), set.DropOrder())
+		return o, errors.Join(restore.Abort(o.ID), set.DropOrder())
 	}
-	o = o.In(undo.Going)
+	o = o.In(undo.Committed)
 	return o, set.WriteOrder(o)
 }
 
 // goBack takes this control plane back, and tells of it when the API answers again. It may be repeated.
-func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.Order) error {
+func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) error {
 	report := intent.Report{Upgrade: o.ID, Operation: intent.Undo, Attempt: 1, State: intent.Working, Began: time.Now().UTC()}
 	a.Log.Info("goes back", "upgrade", o.Upgrade, "undo", o.ID)
 	err := a.Revert(ctx, set, o)
@@ -256,17 +256,17 @@ func (a *Agent) putBackState(set undo.Set) error {
 }
 
 // revertNode takes the control plane of this host back, but for Sealift's own state.
-func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.Order) (err error) {
+func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.JointUndo) (err error) {
 	r, err := revert.Open(ctx, revert.Options{Root: a.Root, Node: a.Node, Set: set, Order: &o})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.Stage != undo.Gone {
+	if o.Stage != undo.Restored {
 		if err := r.Restore.Run(ctx, func(lifecycle.Event) {}); err != nil {
 			return err
 		}
-		return set.WriteOrder(o.In(undo.Gone))
+		return set.WriteOrder(o.In(undo.Restored))
 	}
 	return nil
 }

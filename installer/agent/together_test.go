@@ -29,7 +29,7 @@ type leading struct {
 	connect func(server string) (*share.Client, error)
 
 	mu        sync.Mutex
-	order     *undo.Order // nil after the undo was given up
+	order     *undo.JointUndo // nil after the undo was given up
 	asked     int
 	connected int
 }
@@ -80,7 +80,7 @@ func (l *leading) undo(name string) (share.Undo, error) {
 	return share.Undo{Order: l.order.Encode()}, nil
 }
 
-func (l *leading) says(o *undo.Order) {
+func (l *leading) says(o *undo.JointUndo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.order, l.asked = o, 0
@@ -112,8 +112,8 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := undo.Order{
-		ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-9", Server: address, Snapshot: strings.Repeat("a", 64), Stage: undo.Armed,
+	o := undo.JointUndo{
+		ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-9", Server: address, Snapshot: strings.Repeat("a", 64), Stage: undo.Prepared,
 		Members: []etcd.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-9", Peers: []string{"https://10.0.0.9:2380"}}},
 	}
 	var reverted []undo.Stage
@@ -125,7 +125,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 		a.Work = func(context.Context, intent.Intent, func(string)) (string, error) {
 			return "", nil
 		}
-		a.Revert = func(ctx context.Context, _ undo.Set, o undo.Order) error {
+		a.Revert = func(ctx context.Context, _ undo.Set, o undo.JointUndo) error {
 			l.mu.Lock()
 			reverted = append(reverted, o.Stage)
 			l.mu.Unlock()
@@ -146,7 +146,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 		go func() { done <- a.Run(ctx) }()
 		return done, cancel
 	}
-	follow := func(armed undo.Order) {
+	follow := func(armed undo.JointUndo) {
 		t.Helper()
 		if err := set.WriteOrder(armed); err != nil {
 			t.Fatal(err)
@@ -194,14 +194,14 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 		t.Errorf("it goes back before the time (%v), or connects each time (%d)", reverted, l.connected)
 	}
 	l.mu.Unlock()
-	going := o.In(undo.Going)
+	going := o.In(undo.Committed)
 	l.says(&going)
 	<-began
 	stop() // killed
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if kept, ok, err := set.Order(); !ok || err != nil || kept.Stage != undo.Going {
+	if kept, ok, err := set.Order(); !ok || err != nil || kept.Stage != undo.Committed {
 		t.Errorf("a killed agent keeps %+v, %t, %v", kept, ok, err)
 	}
 	l.says(nil)
@@ -211,7 +211,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	if err := <-done; !errors.Is(err, agent.ErrReplaced) {
 		t.Errorf("the agent ended with %v", err)
 	}
-	if len(reverted) != 2 || reverted[1] != undo.Going {
+	if len(reverted) != 2 || reverted[1] != undo.Committed {
 		t.Errorf("it went back as %v", reverted)
 	}
 	if putBack != 1 {

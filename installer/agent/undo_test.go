@@ -37,7 +37,7 @@ func TestANodeThatKeepsNothingHasGoneBackOrIsRefused(t *testing.T) {
 		if made, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Undo, From: "1.35.4", Whole: "0123456789abcdef"}
+		in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Undo, From: "1.35.4", UpgradeID: "0123456789abcdef"}
 		_, err := a.undo(t.Context(), in, func(string) { t.Error(name + ": something begins") })
 		if (err != nil) != row.refused || err != nil && !strings.Contains(err.Error(), "take it out with 'sealift node remove host-1'") {
 			t.Errorf("%s: %v", name, err)

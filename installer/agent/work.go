@@ -82,7 +82,7 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 	}
 	if in.Operation == intent.Encrypt {
 		step("take the keys for Secrets")
-		return "", encryption.Take(of.Encryption)
+		return "", encryption.FetchKeys(of.Encryption)
 	}
 	if in.Operation == intent.Rotate {
 		return a.rotate(ctx, in, of.Rotation, step)
@@ -101,9 +101,9 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		if err := checkHost(ctx, prepared); err != nil {
 			return prepared.LogFile(), err
 		}
-		if in.Whole != "" {
+		if in.UpgradeID != "" {
 			step("keep what is replaced")
-			if _, err := (undo.Store{Root: a.Root}).Keep(in.Whole, in.From, time.Now()); err != nil {
+			if _, err := (undo.Store{Root: a.Root}).Keep(in.UpgradeID, in.From, time.Now()); err != nil {
 				return prepared.LogFile(), err
 			}
 		}
@@ -162,7 +162,7 @@ func (a *Agent) balance(ctx context.Context, m intent.Move, step func(string)) (
 // undo puts back what the upgrade replaced on this host. Its pods go on running.
 func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
 	store := undo.Store{Root: a.Root}
-	set, err := store.Of(in.Whole)
+	set, err := store.Of(in.UpgradeID)
 	if errors.Is(err, undo.ErrNone) {
 		return "", a.isBack(ctx, in.From)
 	}

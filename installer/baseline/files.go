@@ -66,8 +66,8 @@ func watched() []string {
 	return []string{"/etc", "/usr/lib/systemd/system", "/usr/local", "/opt", "/root/.bashrc", "/root/.bash_profile", "/root/.profile", "/root/.kube"}
 }
 
-// restless are files that programs write again by themselves.
-func restless() []string {
+// volatileFiles are files that programs write again by themselves.
+func volatileFiles() []string {
 	return []string{"/etc/.pwd.lock", "/etc/mtab", "/etc/ld.so.cache", "/etc/adjtime", "/etc/machine-id"}
 }
 
@@ -75,7 +75,7 @@ func restless() []string {
 // are taken from there. Folders that are too large come back as skipped.
 func scan(root string, skip []string, known Files) (all Files, skipped []string, err error) {
 	all = make(Files)
-	skip = append(restless(), skip...)
+	skip = append(volatileFiles(), skip...)
 	for _, folder := range watched() {
 		found, err := scanFolder(root, folder, skip, known)
 		if errors.Is(err, errTooMany) {

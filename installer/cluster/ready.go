@@ -170,7 +170,7 @@ func WaitReport(ctx context.Context, node string, output io.Writer) error {
 		return err
 	}
 	for {
-		reports, err := (&Remains{Node: node, client: client}).reports(ctx)
+		reports, err := (&NodeLeftovers{Node: node, client: client}).reports(ctx)
 		if err == nil && reports {
 			return WaitNode(ctx, node, output)
 		}

@@ -26,8 +26,8 @@ const (
 	forgetTime = time.Minute
 )
 
-// Remains are what a cluster has of a node that is to be taken out from another one, since its host is gone for good.
-type Remains struct {
+// NodeLeftovers are what a cluster has of a node that is to be taken out from another one, since its host is gone for good.
+type NodeLeftovers struct {
 	Node      string   `json:"node"`
 	Known     bool     `json:"known"`               // among the nodes
 	Ready     bool     `json:"ready"`               // as the cluster believes, which takes a while to notice
@@ -42,9 +42,9 @@ type Remains struct {
 	address string
 }
 
-// FindRemains looks for what the cluster has of a node. The caller's host is a control plane.
-func FindRemains(ctx context.Context, client kubernetes.Interface, node string) (*Remains, error) {
-	r := &Remains{Node: node, Pods: []string{}, client: client}
+// FindLeftovers looks for what the cluster has of a node. The caller's host is a control plane.
+func FindLeftovers(ctx context.Context, client kubernetes.Interface, node string) (*NodeLeftovers, error) {
+	r := &NodeLeftovers{Node: node, Pods: []string{}, client: client}
 	members, err := ownMembers(ctx)
 	var majority *MajorityError
 	if errors.As(err, &majority) { // the API would say nothing of use, late
@@ -86,7 +86,7 @@ func ownMembers(ctx context.Context) ([]etcdMember, error) {
 	return e.members(ctx)
 }
 
-func (r *Remains) findNode(ctx context.Context) error {
+func (r *NodeLeftovers) findNode(ctx context.Context) error {
 	found, err := r.client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -108,7 +108,7 @@ func (r *Remains) findNode(ctx context.Context) error {
 	return err
 }
 
-func (r *Remains) pods(ctx context.Context) ([]corev1.Pod, error) {
+func (r *NodeLeftovers) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + r.Node})
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", r.Node, err)
@@ -119,7 +119,7 @@ func (r *Remains) pods(ctx context.Context) ([]corev1.Pod, error) {
 // ErrUnknownNode says that a cluster has nothing of a node.
 var ErrUnknownNode = errors.New("the cluster knows no node")
 
-func (r *Remains) unknown(ctx context.Context) error {
+func (r *NodeLeftovers) unknown(ctx context.Context) error {
 	var names []string
 	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err == nil {
@@ -160,7 +160,7 @@ func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address str
 
 // Check refuses to take out a node that is there, and one without which etcd could decide nothing. It may have to wait: a host that
 // went down some moments ago counts as Ready, too.
-func (r *Remains) Check(ctx context.Context, force bool) error {
+func (r *NodeLeftovers) Check(ctx context.Context, force bool) error {
 	if r.Broken != "" {
 		return fmt.Errorf("without node %s the cluster would stop: %s; start one of these hosts first", r.Node, r.Broken)
 	}
@@ -186,7 +186,7 @@ func (r *Remains) Check(ctx context.Context, force bool) error {
 }
 
 // reports says whether the kubelet renews the node's lease.
-func (r *Remains) reports(ctx context.Context) (bool, error) {
+func (r *NodeLeftovers) reports(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()
 	for first := ""; ctx.Err() == nil; {
@@ -212,7 +212,7 @@ func (r *Remains) reports(ctx context.Context) (bool, error) {
 
 // Remove removes the node from the cluster, its member of etcd first: while that member counts, the loss of another one could
 // stop the cluster. It prints each step. If it is repeated, it does what is left. The node's certificate is not good any more.
-func (r *Remains) Remove(ctx context.Context, say func(string)) error {
+func (r *NodeLeftovers) Remove(ctx context.Context, say func(string)) error {
 	if r.Member != "" {
 		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd()); err != nil {
 			return err
@@ -243,7 +243,7 @@ func (r *Remains) Remove(ctx context.Context, say func(string)) error {
 
 // deletePods ends the waiting for pods whose kubelet will never tell that they ended. Those that it makes itself come back as long
 // as it is there.
-func (r *Remains) deletePods(ctx context.Context, say func(string)) error {
+func (r *NodeLeftovers) deletePods(ctx context.Context, say func(string)) error {
 	pods, err := r.pods(ctx)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (r *Remains) deletePods(ctx context.Context, say func(string)) error {
 }
 
 // Lines say what there is, as a person reads it.
-func (r *Remains) Lines() []string {
+func (r *NodeLeftovers) Lines() []string {
 	var lines []string
 	if r.Member != "" {
 		lines = append(lines, "member of etcd at "+r.Member+": "+either(r.Answers, "answers", "does not answer"))

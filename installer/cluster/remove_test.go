@@ -75,7 +75,7 @@ func whenGone(ctx context.Context, client kubernetes.Interface, node string) err
 
 func TestWhatALostNodeLeftIsRemoved(t *testing.T) {
 	client := clusterWith(t)
-	r, err := FindRemains(t.Context(), client, "lost")
+	r, err := FindLeftovers(t.Context(), client, "lost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestWhatALostNodeLeftIsRemoved(t *testing.T) {
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "of-worker" {
 		t.Errorf("pods are %v, %v", pods.Items, err)
 	}
-	if _, err := FindRemains(t.Context(), client, "lost"); err == nil || !strings.Contains(err.Error(), "knows no node lost; its nodes are: worker") {
+	if _, err := FindLeftovers(t.Context(), client, "lost"); err == nil || !strings.Contains(err.Error(), "knows no node lost; its nodes are: worker") {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestANodeThatReportsIsNotRemoved(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	r, err := FindRemains(t.Context(), client, "worker")
+	r, err := FindLeftovers(t.Context(), client, "worker")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,9 +196,9 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 }
 
 // Remains are what the cluster has of another node.
-func (a Administrator) Remains(ctx context.Context, node string) (*cluster.Remains, error) {
+func (a Administrator) Remains(ctx context.Context, node string) (*cluster.NodeLeftovers, error) {
 	if own, err := host.Name(); err != nil || own == node {
 		return nil, errors.Join(fmt.Errorf("node %s is this host; it leaves the cluster with 'sealift reset'", node), err)
 	}
-	return cluster.FindRemains(ctx, a.Client, node)
+	return cluster.FindLeftovers(ctx, a.Client, node)
 }

@@ -20,11 +20,11 @@ const (
 	leaseDeadline = 4 * time.Minute
 )
 
-// Alone runs work that restarts control planes, or that asks the agents of nodes, while no other host of the cluster does such work: an
+// WithClusterLock runs work that restarts control planes, or that asks the agents of nodes, while no other host of the cluster does such work: an
 // upgrade, a renewal of certificates, or a delivery of images. waiting is told the holder of the Lease if there is one. The context of work ends when the Lease is lost.
 //
 // work does not begin while another operation is half done that it would harm: see package exclusion.
-func Alone(ctx context.Context, c *kube.Cluster, on exclusion.Host, begins exclusion.Operation, waiting func(holder string), work func(context.Context) error) error {
+func WithClusterLock(ctx context.Context, c *kube.Cluster, on exclusion.Host, begins exclusion.Operation, waiting func(holder string), work func(context.Context) error) error {
 	client, err := kubernetes.NewForConfigAndClient(c.Config())
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func Alone(ctx context.Context, c *kube.Cluster, on exclusion.Host, begins exclu
 	return lease.Run(ctx, c, lease.Options{
 		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1, Waiting: waiting,
 	}, func(ctx context.Context) error {
-		if err := leader.Insist(ctx, func(ctx context.Context) error { return on.Check(ctx, client, begins) }); err != nil {
+		if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return on.Check(ctx, client, begins) }); err != nil {
 			return err
 		}
 		return work(ctx)

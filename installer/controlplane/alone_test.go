@@ -30,7 +30,7 @@ func TestWorkDoesNotBeginWhileItWouldHarm(t *testing.T) {
 	}
 	on := exclusion.Host{Root: t.TempDir(), Rootfs: t.TempDir()}
 	begin := func(o exclusion.Operation) (worked bool, err error) {
-		err = controlplane.Alone(t.Context(), c, on, o, nil, func(context.Context) error {
+		err = controlplane.WithClusterLock(t.Context(), c, on, o, nil, func(context.Context) error {
 			worked = true
 			return nil
 		})

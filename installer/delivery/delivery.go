@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		}
 	}
 	waiting := func(holder string) { o.Say("waiting for " + holder + ", which works on nodes of this cluster") }
-	err = controlplane.Alone(ctx, view.Cluster(), exclusion.Host{Root: o.Root}, exclusion.Images, waiting, func(ctx context.Context) (err error) {
+	err = controlplane.WithClusterLock(ctx, view.Cluster(), exclusion.Host{Root: o.Root}, exclusion.Images, waiting, func(ctx context.Context) (err error) {
 		if out, err = targets(ctx, view); err != nil {
 			return err
 		}

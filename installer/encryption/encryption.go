@@ -183,8 +183,8 @@ func (h host) make() error {
 	return h.write(Config{Keys: []Key{newKey(Config{})}})
 }
 
-// Keep writes the configuration of another control plane of the cluster to a host that becomes one. It must have a key.
-func Keep(text []byte) error { return host{}.keep(text) }
+// ImportKeys writes the configuration of another control plane of the cluster to a host that becomes one. It must have a key.
+func ImportKeys(text []byte) error { return host{}.keep(text) }
 
 func (h host) keep(text []byte) error {
 	c, err := Parse(text)

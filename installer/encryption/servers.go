@@ -85,7 +85,7 @@ const usePause = 2 * time.Second
 
 // Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
+	return controlplane.WithClusterLock(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
 }
 
 // controlPlanes are the API servers of this host's cluster.
@@ -121,7 +121,7 @@ func (c *controlPlanes) check(ctx context.Context) error {
 
 // List implements Servers.
 func (c *controlPlanes) List(ctx context.Context) (names []string, err error) {
-	err = leader.Insist(ctx, func(ctx context.Context) error {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 		nodes, err := c.view.Nodes(ctx)
 		names = []string{c.own}
 		for _, n := range nodes {
@@ -202,7 +202,7 @@ func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer)
 			return fmt.Errorf("list Secrets: %w", err)
 		}
 		for _, s := range page.Items {
-			err := leader.Insist(ctx, func(ctx context.Context) error {
+			err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 				_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{})
 				if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has written it just now, or removed it
 					return nil
@@ -223,7 +223,7 @@ func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer)
 
 // listSecrets asks for one page. If the list has become too old, it goes on in a newer one, as the API server offers it.
 func listSecrets(ctx context.Context, client kubernetes.Interface, next string) (page *corev1.SecretList, err error) {
-	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
 		page, err = client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: rewritePage, Continue: next})
 		var status apierrors.APIStatus
 		if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
@@ -242,12 +242,12 @@ func (c *controlPlanes) Values(ctx context.Context, see func(key, value []byte) 
 
 // Remember implements Servers.
 func (c *controlPlanes) Remember(ctx context.Context) error {
-	return leader.Insist(ctx, func(ctx context.Context) error { return remember(ctx, c.admin.Client) })
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return remember(ctx, c.admin.Client) })
 }
 
 // Note implements Servers.
 func (c *controlPlanes) Note(ctx context.Context, key string) error {
-	return leader.Insist(ctx, func(ctx context.Context) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 		if key == "" {
 			return leader.KeysRecord.Forget(ctx, c.admin.Client)
 		}
@@ -255,8 +255,8 @@ func (c *controlPlanes) Note(ctx context.Context, key string) error {
 	})
 }
 
-// Take has the API server of this control plane use the keys of another one.
-func Take(text string) error {
+// FetchKeys has the API server of this control plane use the keys of another one.
+func FetchKeys(text string) error {
 	if text == "" {
 		return errors.New("the control plane that asks has no keys for Secrets")
 	}

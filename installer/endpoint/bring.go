@@ -27,12 +27,12 @@ import (
 
 // The stages of a change, in their order.
 const (
-	// Beside: the API servers have certificates for the old load balancer and the new one, and each node reaches the new one.
-	Beside = "beside"
+	// Both: the API servers have certificates for the old load balancer and the new one, and each node reaches the new one.
+	Both = "beside"
 	// Switch: each node uses the new one.
 	Switch = "switch"
-	// Alone: the certificates have the new one alone.
-	Alone = "alone"
+	// NewOnly: the certificates have the new one alone.
+	NewOnly = "alone"
 )
 
 // workTime is how long a node may take to work through the new load balancer, and again through the old one.
@@ -82,7 +82,7 @@ func (n Node) step(text string) {
 // Bring brings this host to the stage of a change, and returns when it works with it. It may be interrupted and run again.
 func (n Node) Bring(ctx context.Context, m intent.Move) error {
 	switch m.Stage {
-	case Beside:
+	case Both:
 		if err := n.certify(ctx, cluster.HostOf(m.To), ""); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (n Node) Bring(ctx context.Context, m intent.Move) error {
 		return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error { return n.reach(ctx, m.To, anyServer) })
 	case Switch:
 		return n.move(ctx, m)
-	case Alone:
+	case NewOnly:
 		edits, err := n.host().edits(m)
 		if err == nil && len(edits) > 0 {
 			err = fmt.Errorf("%s still names %s; run 'sealift node load-balancer %s --here' on this node", strings.Join(slices.Sorted(maps.Keys(edits)), ", "), m.From, m.To)

@@ -166,7 +166,7 @@ func (c *Change) Plan() (plan lifecycle.Plan) {
 	}
 	if !c.options.Finish {
 		add(recordStep, "note the change in the cluster", shortTime, c.note)
-		add(besideStep, "certificates for both, and a try on every node", stageTime, func(ctx context.Context) error { return c.spread(ctx, Beside) })
+		add(besideStep, "certificates for both, and a try on every node", stageTime, func(ctx context.Context) error { return c.spread(ctx, Both) })
 		add(switchStep, "let every node use "+c.To(), stageTime, func(ctx context.Context) error { return c.spread(ctx, Switch) })
 		add(clusterStep, "write "+c.To()+" to the cluster's configuration", stageTime, c.configure)
 		add(movedStep, "look for nodes that joined meanwhile", stageTime, c.late)
@@ -180,7 +180,7 @@ func (c *Change) Plan() (plan lifecycle.Plan) {
 
 // insist repeats a request while the API is away.
 func (c *Change) insist(ctx context.Context, request func(context.Context, kubernetes.Interface) error) error {
-	return leader.Insist(ctx, func(ctx context.Context) error { return request(ctx, c.client) })
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, c.client) })
 }
 
 // note writes the record. Control planes that join from now on get a certificate for both.
@@ -206,7 +206,7 @@ func (c *Change) spread(ctx context.Context, stage string) error {
 			return err
 		}
 		at := slices.IndexFunc(all, func(one cluster.Node) bool {
-			return !done[one.Name] && (one.Ready || one.ControlPlane() || stage == Alone)
+			return !done[one.Name] && (one.Ready || one.ControlPlane() || stage == NewOnly)
 		})
 		if at < 0 {
 			return nil
@@ -224,7 +224,7 @@ func (c *Change) spread(ctx context.Context, stage string) error {
 func (c *Change) left(stage string) string {
 	moved := slices.Sorted(maps.Keys(c.moved))
 	switch {
-	case stage == Beside:
+	case stage == Both:
 		return "\nno node uses " + c.To() + " yet"
 	case stage == Switch && len(moved) > 0:
 		return fmt.Sprintf("\nthese nodes use %s: %s; to take that back, run 'sealift node load-balancer %s'", c.To(), strings.Join(moved, ", "), c.From())
@@ -239,7 +239,7 @@ func (c *Change) configure(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := leader.Insist(ctx, func(ctx context.Context) error { return configureInstallers(ctx, c.objects, c.From(), c.To()) }); err != nil {
+	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return configureInstallers(ctx, c.objects, c.From(), c.To()) }); err != nil {
 		return err
 	}
 	if c.record.Configured == nil {
@@ -269,7 +269,7 @@ func (c *Change) late(ctx context.Context) error {
 
 // alone takes the old load balancer out of the certificates.
 func (c *Change) alone(ctx context.Context) error {
-	if err := c.spread(ctx, Alone); err != nil {
+	if err := c.spread(ctx, NewOnly); err != nil {
 		return err
 	}
 	if cluster.HostOf(c.From()) == cluster.HostOf(c.To()) {

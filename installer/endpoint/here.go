@@ -71,7 +71,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		defer cancel()
 		return restartDaemons(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
 	}
-	for _, stage := range []string{Beside, Switch} {
+	for _, stage := range []string{Both, Switch} {
 		m.Stage = stage
 		if err := n.Bring(ctx, m); err != nil {
 			return err

@@ -97,7 +97,7 @@ func (c *Change) on() exclusion.Host { return exclusion.Host{Root: c.options.Roo
 
 // Run makes the change, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (c *Change) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, c.objects, c.on(), exclusion.LoadBalancer, waiting, func(ctx context.Context) error {
+	return controlplane.WithClusterLock(ctx, c.objects, c.on(), exclusion.LoadBalancer, waiting, func(ctx context.Context) error {
 		return c.runSteps(ctx, c.Log.Narrate(observe))
 	})
 }
@@ -109,7 +109,7 @@ type realNodes struct {
 }
 
 func (n realNodes) list(ctx context.Context) (all []cluster.Node, err error) {
-	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
 		all, err = n.view.Nodes(ctx)
 		return err
 	})

@@ -232,14 +232,14 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
 	ctx := t.Context()
-	if err := worker.Bring(ctx, r.move(Beside)); err != nil { // the name does not matter yet
+	if err := worker.Bring(ctx, r.move(Both)); err != nil { // the name does not matter yet
 		t.Error(err)
 	}
 	if err := worker.reach(ctx, r.new.address, ""); err == nil || !strings.Contains(err.Error(), "does not lead to an API server of this cluster") {
 		t.Errorf("a certificate without the name: %v", err)
 	}
 	for range 2 {
-		r.made(plane.Bring(ctx, r.move(Beside)))
+		r.made(plane.Bring(ctx, r.move(Both)))
 	}
 	for _, b := range []*passer{r.old, r.new} {
 		r.made(worker.reach(ctx, b.address, ""))
@@ -281,14 +281,14 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 		t.Errorf("restarts: %v", r.restarts)
 	}
 
-	if err := plane.Bring(ctx, r.move(Alone)); err == nil || !strings.Contains(err.Error(), "still names "+r.old.address) {
+	if err := plane.Bring(ctx, r.move(NewOnly)); err == nil || !strings.Contains(err.Error(), "still names "+r.old.address) {
 		t.Errorf("the end before the node has moved: %v", err)
 	}
 	r.made(plane.Bring(ctx, r.move(Switch)))
 	for range 2 {
-		r.made(plane.Bring(ctx, r.move(Alone)))
+		r.made(plane.Bring(ctx, r.move(NewOnly)))
 	}
-	r.made(worker.Bring(ctx, r.move(Alone)))
+	r.made(worker.Bring(ctx, r.move(NewOnly)))
 	r.uses(plane, newHost)
 	if err := worker.reach(ctx, r.old.address, ""); err == nil || worker.reach(ctx, r.old.address, anyServer) != nil {
 		t.Errorf("the old name is left: %v", err)
@@ -299,7 +299,7 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 func TestTheWayBackNeedsTheOldLoadBalancer(t *testing.T) {
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
-	r.made(plane.Bring(t.Context(), r.move(Beside)))
+	r.made(plane.Bring(t.Context(), r.move(Both)))
 	r.old.stop()
 	r.deaf = "worker"
 	if err := worker.Bring(t.Context(), r.move(Switch)); err == nil || !strings.Contains(err.Error(), "this node keeps the settings for "+r.new.address) {

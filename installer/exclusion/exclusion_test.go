@@ -64,7 +64,7 @@ func (p place) order(stage undo.Stage) {
 	p.t.Helper()
 	set, err := undo.Store{Root: p.host.Root, Rootfs: p.host.Rootfs}.Keep("fedcba9876543210", "1.35.4", time.Now())
 	if err == nil {
-		err = set.WriteOrder(undo.Order{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: stage,
+		err = set.WriteOrder(undo.JointUndo{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: stage,
 			Members: []etcd.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}}})
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func TestHalfDoneOperationsExcludeWhatWouldHarmThem(t *testing.T) {
 		next  string // the refusal has it
 	}{
 		"upgrade":                  {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
-		"undo":                     {func(p place) { p.order(undo.Going) }, "run 'sealift upgrade undo' on host-1"},
+		"undo":                     {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
 		"CAs-on-this-host":         {place.rotation, "sealift certs rotate-ca"},
 		"CAs-on-another-host":      {func(p place) { p.record(leader.CARecord, "", map[string]string{"id": "20260101", "leader": "host-3"}) }, "run 'sealift certs rotate-ca' on host-3"},
 		"keys":                     {func(p place) { p.record(leader.KeysRecord, "", map[string]string{"key": "key-2", "leader": "host-1"}) }, "sealift certs rotate-encryption"},
@@ -169,7 +169,7 @@ func TestHalfDoneOperationsExcludeWhatWouldHarmThem(t *testing.T) {
 		"restore":                  {func(p place) { p.restore(time.Now(), "restore/data", "restore/stop") }, "sealift restore"},
 		"upgrade-without-changes":  {func(p place) { p.upgrade("preparing", "") }, ""},
 		"upgrade-finished":         {func(p place) { p.upgrade("finished", "/var/lib/snapshot") }, ""},
-		"undo-that-may-be-dropped": {func(p place) { p.order(undo.Armed) }, ""},
+		"undo-that-may-be-dropped": {func(p place) { p.order(undo.Prepared) }, ""},
 		"load-balancer-moved":      {func(p place) { p.loadBalancer(true) }, ""},
 		"readdress-ended":          {func(p place) { p.readdress("readdress/keep", "readdress/ready") }, ""},
 		"readdress-taken-back":     {func(p place) { p.readdress("readdress/keep", "readdress/back") }, ""},

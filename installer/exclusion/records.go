@@ -59,7 +59,7 @@ func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []Half
 // undo finds the order of an undo that nobody can stop any more.
 func (h Host) undo() (*HalfDone, error) {
 	_, o, ok, err := undo.Store{Root: cmp.Or(h.Root, node.DefaultRoot)}.Ordered()
-	if err != nil || !ok || o.Stage == undo.Armed {
+	if err != nil || !ok || o.Stage == undo.Prepared {
 		return nil, err
 	}
 	return &HalfDone{Undo, "the control planes are going back to where they were before an upgrade", "run 'sealift upgrade undo' on " + o.Leader}, nil

@@ -36,7 +36,7 @@ type addOn struct {
 	layout   *runtime.Layout
 	options  string         // digest of its options in the Installer
 	needed   bool           // by an add-on that installs later
-	kurls    bool           // may be one of kURL's: it has no addon.yaml
+	fromKURL    bool           // may be one of kURL's: it has no addon.yaml
 	hooks    []string       // the functions that its install.sh declares
 	calls    commands.Calls // of its install.sh
 	texts    [][]byte       // its scripts and templates
@@ -115,7 +115,7 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	}
 	one := addOn{info: info, options: optionsDigest(wanted.Options)}
 	_, declared := a.Entry(path.Join(info.Dir(), "addon.yaml"))
-	one.kurls = !declared
+	one.fromKURL = !declared
 	var err error
 	if one.meta, err = catalog.Read(a.FS(), info.Name, info.Version); err != nil {
 		return addOn{}, err

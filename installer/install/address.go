@@ -19,15 +19,15 @@ func (i *Install) asksForBoth() bool { return isTrue(i.spec.Section("kurl").Opti
 
 // dualStack says whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
 func (i *Install) dualStack() bool {
-	networks := i.networksThatAre()
+	networks := i.currentNetworks()
 	if networks[node.PodNetwork] == "" {
 		return i.asksForBoth()
 	}
 	return networks[node.PodNetwork6] != ""
 }
 
-// networksThatAre are those of the cluster, or of the one that a seed continues, and empty before there is one.
-func (i *Install) networksThatAre() lifecycle.State {
+// currentNetworks are those of the cluster, or of the one that a seed continues, and empty before there is one.
+func (i *Install) currentNetworks() lifecycle.State {
 	if i.Joins() {
 		return node.NetworkState(i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR)
 	}
@@ -40,22 +40,22 @@ func (i *Install) networksThatAre() lifecycle.State {
 	return nil
 }
 
-// kindOfCluster says whether the cluster that there is has IPv6 first. known is false before there is one.
-func (i *Install) kindOfCluster() (six, known bool) {
-	p, err := netip.ParsePrefix(i.networksThatAre()[node.PodNetwork])
+// ipFamily says whether the cluster that there is has IPv6 first. known is false before there is one.
+func (i *Install) ipFamily() (v6, known bool) {
+	p, err := netip.ParsePrefix(i.currentNetworks()[node.PodNetwork])
 	return err == nil && p.Addr().Is6(), err == nil
 }
 
 // chooseAddress chooses the addresses of this host by which other nodes reach it, unless the Installer names the first one. It has the
 // family of the cluster that there is, or the one that the Installer asks for. It also finds out whether the cluster is dual-stack.
 func (i *Install) chooseAddress() (err error) {
-	six, known := i.kindOfCluster()
+	v6, known := i.ipFamily()
 	if !known {
-		six = i.asksForIPv6()
+		v6 = i.asksForIPv6()
 	}
 	i.dual = i.dualStack()
 	i.address = i.facts.Address
-	if six {
+	if v6 {
 		i.address = i.facts.Address6
 	}
 	if i.Joins() {
@@ -63,11 +63,11 @@ func (i *Install) chooseAddress() (err error) {
 		if err != nil {
 			return err
 		}
-		if towards := view.AddressTowards(i.options.Join.Server, six); towards.Address.IsValid() {
+		if towards := view.AddressTowards(i.options.Join.Server, v6); towards.Address.IsValid() {
 			i.address = towards
 		}
 	}
-	if kept := i.keptAddress(six); kept.Address.IsValid() {
+	if kept := i.keptAddress(v6); kept.Address.IsValid() {
 		i.address = kept
 	}
 	if u := i.options.Upgrade; u != nil && u.Address.IsValid() {
@@ -83,7 +83,7 @@ func (i *Install) chooseAddress() (err error) {
 
 // keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet is told, or the
 // one that the last run began with. It is not valid on a host without an earlier run.
-func (i *Install) keptAddress(six bool) (c network.Choice) {
+func (i *Install) keptAddress(v6 bool) (c network.Choice) {
 	if len(i.Journal.Records()) == 0 {
 		return c
 	}
@@ -97,7 +97,7 @@ func (i *Install) keptAddress(six bool) (c network.Choice) {
 		text = cmp.Or(text, run.Address)
 	}
 	address, err := netip.ParseAddr(text)
-	if err != nil || address.Is6() != six {
+	if err != nil || address.Is6() != v6 {
 		return c
 	}
 	if link := network.InterfaceOf(text); link != "" {
@@ -109,7 +109,7 @@ func (i *Install) keptAddress(six bool) (c network.Choice) {
 // checkAddress refuses an address of a kind that the cluster does not have, or that the Installer does not ask for.
 func (i *Install) checkAddress() error {
 	asked := i.asksForIPv6()
-	six, known := i.kindOfCluster()
+	v6, known := i.ipFamily()
 	_, makes := kubernetes(i.addOns)
 	switch s := i.settings; {
 	case i.options.Upgrade != nil || !makes:
@@ -117,29 +117,29 @@ func (i *Install) checkAddress() error {
 	case asked && i.asksForBoth():
 		return errors.New("the Installer has kurl.ipv6, which is IPv6 alone, and kurl.dualStack, which is IPv4 and IPv6; leave out one of them")
 	case known && i.asksForBoth() && !i.dual && !i.Joins():
-		return fmt.Errorf("the cluster has %s addresses alone, and the Installer asks for kurl.dualStack; a cluster keeps its kind of addresses, so leave out kurl.dualStack", kindName(six))
+		return fmt.Errorf("the cluster has %s addresses alone, and the Installer asks for kurl.dualStack; a cluster keeps its kind of addresses, so leave out kurl.dualStack", kindName(v6))
 	case i.dual && !s.dual():
 		return errors.New("nodes of a dual-stack cluster have an address of each kind, and no interface of this host has an IPv6 address that other hosts can reach; give it one")
-	case known && !six && asked && !i.Joins():
+	case known && !v6 && asked && !i.Joins():
 		return errors.New("the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6; a cluster keeps its kind of addresses, so leave out kurl.ipv6")
-	case known && s.address != "" && s.six != six:
-		return fmt.Errorf("the cluster has %s addresses, and %s of this host is none; name another one as kurl.privateAddress", kindName(six), s.address)
+	case known && s.address != "" && s.ipv6 != v6:
+		return fmt.Errorf("the cluster has %s addresses, and %s of this host is none; name another one as kurl.privateAddress", kindName(v6), s.address)
 	case known || s.address == "" && !asked && !i.facts.Address6.Address.IsValid():
 		return nil
 	case s.address == "" && !asked:
 		return fmt.Errorf("this host has no IPv4 address, only IPv6 such as %s; set kurl.ipv6 in the Installer, or add the word ipv6 to the command", i.facts.Address6.Address)
 	case s.address == "":
 		return errors.New("the Installer has kurl.ipv6, and no interface of this host has an IPv6 address that other hosts can reach; give it one, or name it as kurl.privateAddress")
-	case asked && !s.six:
+	case asked && !s.ipv6:
 		return fmt.Errorf("the Installer has kurl.ipv6, and kurl.privateAddress %s is not an IPv6 address; name one, or leave out kurl.ipv6", s.address)
-	case s.six && !asked:
+	case s.ipv6 && !asked:
 		return fmt.Errorf("kurl.privateAddress %s is an IPv6 address; set kurl.ipv6, too", s.address)
 	}
 	return nil
 }
 
-func kindName(six bool) string {
-	if six {
+func kindName(v6 bool) string {
+	if v6 {
 		return "IPv6"
 	}
 	return "IPv4"

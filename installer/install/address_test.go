@@ -16,7 +16,7 @@ import (
 
 func TestNetworksOfAClusterWithIPv6(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
-	i.settings.six = true
+	i.settings.ipv6 = true
 	for name, row := range map[string]networksRow{
 		"chosen":                {"", "", "", "10.0.0.0/8", "fd00:c00b:1::/56", "fd00:c00b:2::/112", ""},
 		"in use":                {"", "", "", "fd00:c00b::/32", "fd00::/56", "fd00:0:0:100::/112", ""},
@@ -123,7 +123,7 @@ func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.spec, i.facts.Address6, i.settings = s, chosen(row.address6), settings{address: row.address, six: strings.Contains(row.address, ":")}
+			i.spec, i.facts.Address6, i.settings = s, chosen(row.address6), settings{address: row.address, ipv6: strings.Contains(row.address, ":")}
 			if row.pods != "" {
 				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, lifecycle.State{node.PodNetwork: row.pods})
 				finished(t, i, lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)

@@ -32,23 +32,23 @@ func (c containerdConfig) config() string { return filepath.Join(c.dir, "config.
 // dropIn comes after what add-ons write (kURL's is 50-replicated.toml), and before what the Installer says.
 func (c containerdConfig) dropIn() string { return filepath.Join(c.dir, "conf.d", "60-sealift.toml") }
 
-// withdraw removes what settle wrote, before an add-on configures containerd again: kURL's looks whether its own settings hold.
-func (c containerdConfig) withdraw() error {
+// removeDropIn removes what ensureSettings wrote, before an add-on configures containerd again: kURL's looks whether its own settings hold.
+func (c containerdConfig) removeDropIn() error {
 	if err := files.Remove(c.dropIn()); err != nil {
 		return err
 	}
 	return nil
 }
 
-// wishes are the settings of containerd that Kubernetes and this host need, whichever package installed containerd.
-type wishes struct {
+// requiredSettings are the settings of containerd that Kubernetes and this host need, whichever package installed containerd.
+type requiredSettings struct {
 	sandbox           string // image of pods' sandboxes
 	systemdCgroup     bool
 	restrictOOMScores bool // the host cannot lower them
 }
 
-// tables has the wishes as a config file of a version has them, containerd's docs/cri/config.md.
-func (w wishes) tables(version int64) map[string]any {
+// tables returns the settings as a config file of a version has them, containerd's docs/cri/config.md.
+func (w requiredSettings) tables(version int64) map[string]any {
 	runtime := map[string]any{"containerd": map[string]any{"runtimes": map[string]any{"runc": map[string]any{
 		"options": map[string]any{"SystemdCgroup": w.systemdCgroup}}}}}
 	if w.restrictOOMScores {
@@ -95,9 +95,9 @@ func has(config, settings map[string]any) bool {
 	return true
 }
 
-// settle gives containerd the settings that it lacks, and says whether any were missing, and whether they hold now: what the
+// ensureSettings gives containerd the settings that it lacks, and says whether any were missing, and whether they hold now: what the
 // Installer says of containerd goes over them.
-func (c containerdConfig) settle(ctx context.Context, w wishes) (changed, hold bool, err error) {
+func (c containerdConfig) ensureSettings(ctx context.Context, w requiredSettings) (changed, hold bool, err error) {
 	config, err := c.effective(ctx)
 	if err != nil {
 		return false, false, err
@@ -168,7 +168,7 @@ func writeConfig(name string, config map[string]any) error {
 func (i *Install) settled(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
 	c := systemContainerd()
 	return func(ctx context.Context) (lifecycle.State, error) {
-		if err := c.withdraw(); err != nil {
+		if err := c.removeDropIn(); err != nil {
 			return nil, err
 		}
 		state, err := run(ctx)
@@ -181,7 +181,7 @@ func (i *Install) settled(run func(context.Context) (lifecycle.State, error)) fu
 
 func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) error {
 	k, ok := kubernetes(i.addOns)
-	w := wishes{k.sandboxImage(), i.facts.CgroupDriver == "systemd", !i.facts.CanLowerOOMScore}
+	w := requiredSettings{k.sandboxImage(), i.facts.CgroupDriver == "systemd", !i.facts.CanLowerOOMScore}
 	if !ok || w.sandbox == "" {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 		}
 		return nil
 	}
-	changed, hold, err := c.settle(ctx, w)
+	changed, hold, err := c.ensureSettings(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ const (
 )
 
 func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
-	wished := wishes{"registry.k8s.io/pause:3.10.2", false, true}
+	wished := requiredSettings{"registry.k8s.io/pause:3.10.2", false, true}
 	for name, row := range map[string]struct {
 		files         map[string]string
 		changed, hold bool
@@ -54,7 +54,7 @@ func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := configured(t, row.files)
-			changed, hold, err := c.settle(t.Context(), wished)
+			changed, hold, err := c.ensureSettings(t.Context(), wished)
 			if err != nil || changed != row.changed || hold != row.hold {
 				t.Fatalf("changed %t, hold %t, %v", changed, hold, err)
 			}
@@ -68,13 +68,13 @@ func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
 			if name == "an older schema" && !has(config, map[string]any{"plugins": map[string]any{"io.containerd.cri.v1.runtime": map[string]any{"enable_selinux": true}}}) {
 				t.Error("a setting of the owner is gone")
 			}
-			if changed, hold, err := c.settle(t.Context(), wished); err != nil || changed != !row.hold || hold != row.hold {
+			if changed, hold, err := c.ensureSettings(t.Context(), wished); err != nil || changed != !row.hold || hold != row.hold {
 				t.Errorf("a second time: changed %t, hold %t, %v", changed, hold, err)
 			}
-			if err := c.withdraw(); err != nil {
+			if err := c.removeDropIn(); err != nil {
 				t.Error(err)
 			}
-			if err := c.withdraw(); err != nil {
+			if err := c.removeDropIn(); err != nil {
 				t.Errorf("a second time: %v", err)
 			}
 		})
@@ -83,7 +83,7 @@ func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
 
 func TestConfigurationThatContainerdRefusesIsTold(t *testing.T) {
 	c := configured(t, map[string]string{"config.toml": third, "conf.d/99-user.toml": "[["})
-	if _, _, err := c.settle(t.Context(), wishes{sandbox: "a"}); err == nil || !strings.Contains(err.Error(), "does not take its configuration in "+c.dir) {
+	if _, _, err := c.ensureSettings(t.Context(), requiredSettings{sandbox: "a"}); err == nil || !strings.Contains(err.Error(), "does not take its configuration in "+c.dir) {
 		t.Error(err)
 	}
 }

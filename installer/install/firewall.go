@@ -37,7 +37,7 @@ func controlPlanePorts() []string { return []string{"6443/tcp", "6445/tcp", "237
 func (i *Install) firewallRules(role preflight.Role, resumed bool) func(context.Context, *preflight.Reporter) {
 	return func(ctx context.Context, r *preflight.Reporter) {
 		var t firewall.Traffic
-		networks := i.networksThatAre()
+		networks := i.currentNetworks()
 		if networks[node.PodNetwork] == "" {
 			networks, _ = i.settleNetworks() // another check tells why not
 		}

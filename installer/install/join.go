@@ -189,7 +189,7 @@ func (i *Install) takeKeys(ctx context.Context) error {
 	if err != nil || keys == "" {
 		return err
 	}
-	return encryption.Keep([]byte(keys))
+	return encryption.ImportKeys([]byte(keys))
 }
 
 func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {

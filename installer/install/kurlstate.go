@@ -46,7 +46,7 @@ const kurlInstallers = "installers.cluster.kurl.sh"
 // hasKurl says whether the install is one of kURL's, or has an add-on that may be.
 func (i *Install) hasKurl() bool {
 	for _, a := range i.addOns {
-		if a.kurls {
+		if a.fromKURL {
 			return true
 		}
 	}

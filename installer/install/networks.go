@@ -48,7 +48,7 @@ func (s settings) networks() []clusterNetwork {
 		{node.ServiceNetwork, services6, serviceOption, true, 112, 108, 124, []string{"fd00:c00b:2::/48", "fd00::/8"}},
 	}
 	switch {
-	case s.six:
+	case s.ipv6:
 		return six
 	case s.dual():
 		six[0].variable, six[1].variable = node.PodNetwork6, node.ServiceNetwork6
@@ -74,8 +74,8 @@ func (i *Install) networkInputs() string {
 		return rec.Inputs
 	}
 	inputs := []any{i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size}
-	if i.settings.six {
-		inputs = append(inputs, i.settings.six)
+	if i.settings.ipv6 {
+		inputs = append(inputs, i.settings.ipv6)
 	}
 	if i.settings.dual() {
 		inputs = append(inputs, "dual-stack")
@@ -166,7 +166,7 @@ func (i *Install) networksCheck(_ context.Context, r *preflight.Reporter) {
 		r.Warnf("see why", "%v", err)
 		return
 	}
-	chosen := i.networksThatAre()
+	chosen := i.currentNetworks()
 	if chosen[node.PodNetwork] == "" {
 		if chosen, err = i.settleNetworks(); err != nil {
 			r.Failf("name another one", "%v", err)

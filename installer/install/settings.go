@@ -16,7 +16,7 @@ import (
 // an output of it; nothing is read back from them.
 type settings struct {
 	address       string // by which other nodes reach this one; "" on a host that has none
-	six           bool   // that address and the networks of the cluster are IPv6
+	ipv6           bool   // that address and the networks of the cluster are IPv6
 	address6      string // the second address, with IPv6, in a dual-stack cluster; else ""
 	publicAddress string
 	loadBalancer  string // of the API; "" for the balancer on each node
@@ -72,9 +72,9 @@ func (i *Install) newSettings() settings {
 		s.address = i.address.Address.String()
 	}
 	if address, err := netip.ParseAddr(s.address); err == nil {
-		s.six = address.Is6()
+		s.ipv6 = address.Is6()
 	}
-	if i.dual && !s.six && i.facts.Address6.Address.IsValid() {
+	if i.dual && !s.ipv6 && i.facts.Address6.Address.IsValid() {
 		s.address6 = i.facts.Address6.Address.String()
 	}
 	if s.clusterName == "" {
@@ -124,7 +124,7 @@ func (s settings) loadBalancerHost() string {
 
 // variables are those of the settings that hooks see under kURL's names for them.
 func (s settings) variables() map[string]string {
-	return map[string]string{"PRIVATE_ADDRESS": s.address, "PRIVATE_ADDRESS6": s.address6, "IPV6_ONLY": flag(s.six), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
+	return map[string]string{"PRIVATE_ADDRESS": s.address, "PRIVATE_ADDRESS6": s.address6, "IPV6_ONLY": flag(s.ipv6), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
 }
 
 // selinux returns the requested mode of SELinux, or "" to leave it unchanged.

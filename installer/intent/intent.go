@@ -104,8 +104,8 @@ type Intent struct {
 	Sealift string `json:"sealift"`
 	// From is the version of Kubernetes that the cluster ran before, such as 1.35.4.
 	From string `json:"from"`
-	// Whole identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
-	Whole string `json:"whole,omitempty"`
+	// UpgradeID identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
+	UpgradeID string `json:"whole,omitempty"`
 	// Move is what Balance asks for.
 	Move *Move `json:"move,omitempty"`
 }
@@ -146,8 +146,8 @@ func Parse(text string) (in Intent, err error) {
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
 	case !slices.Contains(slices.Concat(operations(Worker), operations(ControlPlane)), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
-	case in.Whole != "" && !identifier.MatchString(in.Whole), (in.Operation == Undo || in.Operation == Arm) && in.Whole == "":
-		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
+	case in.UpgradeID != "" && !identifier.MatchString(in.UpgradeID), (in.Operation == Undo || in.Operation == Arm) && in.UpgradeID == "":
+		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.UpgradeID)
 	case in.Operation == Undo:
 	case in.Operation == Balance:
 		err = in.Move.check()

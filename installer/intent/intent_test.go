@@ -31,21 +31,21 @@ func TestIntentsAndReportsAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 func TestUndoNeedsNoBundle(t *testing.T) {
-	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Undo, Attempt: 1, From: "1.35.4", Whole: "0123456789abcdef"}
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Undo, Attempt: 1, From: "1.35.4", UpgradeID: "0123456789abcdef"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestAnOrderHasADigestAndAServer(t *testing.T) {
-	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Arm, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", Whole: "0123456789abcdef"}
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Arm, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", UpgradeID: "0123456789abcdef"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, spoil := range map[string]func(*intent.Intent){
 		"no digest":  func(in *intent.Intent) { in.Index = "" },
 		"no server":  func(in *intent.Intent) { in.Server = "" },
-		"no upgrade": func(in *intent.Intent) { in.Whole = "" },
+		"no upgrade": func(in *intent.Intent) { in.UpgradeID = "" },
 	} {
 		in := in
 		spoil(&in)
@@ -110,8 +110,8 @@ func TestIntentsThatANodeDoesNotTake(t *testing.T) {
 		"no digest of sealift": func(in *intent.Intent) { in.Sealift = "../../etc/passwd" },
 		"no port":              func(in *intent.Intent) { in.Server = "10.0.0.1" },
 		"an undo of nothing":   func(in *intent.Intent) { in.Operation = intent.Undo },
-		"an undo of a path":    func(in *intent.Intent) { in.Operation, in.Whole = intent.Undo, "../../../../etc" },
-		"a path to keep":       func(in *intent.Intent) { in.Whole = "../0123456789abc" },
+		"an undo of a path":    func(in *intent.Intent) { in.Operation, in.UpgradeID = intent.Undo, "../../../../etc" },
+		"a path to keep":       func(in *intent.Intent) { in.UpgradeID = "../0123456789abc" },
 		"a long text":          func(in *intent.Intent) { in.From = strings.Repeat("x", 20<<10) },
 		"no load balancer":     func(in *intent.Intent) { in.Operation = intent.Balance },
 		"no port of one": func(in *intent.Intent) {

@@ -128,7 +128,7 @@ func failure(name string, r intent.Report) error {
 
 // request signs the intent and writes it, as a new attempt that may begin until the bound.
 func (l Leader) request(ctx context.Context, name string, bound time.Duration, in *intent.Intent) error {
-	return Insist(ctx, func(ctx context.Context) error {
+	return RetryDuringOutage(ctx, func(ctx context.Context) error {
 		n, err := l.nodes.OwnNode(ctx, name)
 		if err != nil {
 			return err
@@ -182,9 +182,9 @@ const (
 	outagePause = time.Second
 )
 
-// Insist repeats a request until it succeeds, or the API has been away for six minutes. An error that does not pass by itself ends it
+// RetryDuringOutage repeats a request until it succeeds, or the API has been away for six minutes. An error that does not pass by itself ends it
 // at once: see kube.Poll.
-func Insist(ctx context.Context, request func(context.Context) error) error {
+func RetryDuringOutage(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, outage)
 	defer cancel()
 	return kube.Poll(bounded, outagePause, request)

@@ -124,11 +124,11 @@ func TestLeaderWaitsForAnswersOfAgents(t *testing.T) {
 func TestInsistEndsWithErrorsThatDoNotPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, broken := time.Now(), errors.New("ConfigMap kube-system/sealift-upgrade: invalid character")
-		err := Insist(t.Context(), func(context.Context) error { return broken })
+		err := RetryDuringOutage(t.Context(), func(context.Context) error { return broken })
 		if !errors.Is(err, broken) || time.Since(began) != 0 {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		err = Insist(t.Context(), func(context.Context) error { return syscall.ECONNREFUSED })
+		err = RetryDuringOutage(t.Context(), func(context.Context) error { return syscall.ECONNREFUSED })
 		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) != outage {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}

@@ -28,17 +28,17 @@ const comingName = "coming.json"
 // watchPause is the time between two looks for it.
 const watchPause = 2 * time.Second
 
-// coming is an address that the host is about to get.
-type coming struct {
+// pendingAddress is an address that the host is about to get.
+type pendingAddress struct {
 	Change
 	Timeout time.Duration `json:"timeout"`
 }
 
 func comingFile(root string) string { return filepath.Join(node.ReaddressDir(root), comingName) }
 
-// Expect notes the address for the agent of this node, which changes the node's address when an interface has the new one.
-func (r *Readdress) Expect() error {
-	text, err := json.Marshal(coming{Change: r.Change, Timeout: r.options.Timeout})
+// Schedule notes the address for the agent of this node, which changes the node's address when an interface has the new one.
+func (r *Readdress) Schedule() error {
+	text, err := json.Marshal(pendingAddress{Change: r.Change, Timeout: r.options.Timeout})
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (r *Readdress) Expect() error {
 }
 
 // expected reads the address that a host is about to get. The error is fs.ErrNotExist if there is none.
-func expected(root string) (c coming, err error) {
+func expected(root string) (c pendingAddress, err error) {
 	text, err := regularfile.ReadFile(comingFile(root))
 	if err != nil {
 		return c, err
@@ -81,7 +81,7 @@ func Forget(root string) error { return files.Remove(comingFile(root)) }
 func Watch(ctx context.Context, root string, log *slog.Logger) {
 	said := ""
 	for {
-		switch err := arrive(ctx, root, log); {
+		switch err := applyPending(ctx, root, log); {
 		case err == nil:
 			said = ""
 		case ctx.Err() == nil && err.Error() != said: // one that the host still waits for comes again at once
@@ -96,8 +96,8 @@ func Watch(ctx context.Context, root string, log *slog.Logger) {
 	}
 }
 
-// arrive changes the address of the node if the host has the expected one.
-func arrive(ctx context.Context, root string, log *slog.Logger) (err error) {
+// applyPending changes the address of the node if the host has the expected one.
+func applyPending(ctx context.Context, root string, log *slog.Logger) (err error) {
 	c, err := expected(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

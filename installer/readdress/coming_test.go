@@ -25,16 +25,16 @@ func TestAnAddressIsExpected(t *testing.T) {
 		t.Errorf("nothing is expected: %v", err)
 	}
 	for range 2 {
-		if err := r.Expect(); err != nil {
+		if err := r.Schedule(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := expected(root)
-	if err != nil || cmp.Diff(coming{change, time.Minute}, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) != "" {
+	if err != nil || cmp.Diff(pendingAddress{change, time.Minute}, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := arrive(t.Context(), root, log); err != nil { // the host does not have it
+	if err := applyPending(t.Context(), root, log); err != nil { // the host does not have it
 		t.Error(err)
 	}
 	if _, err := expected(root); err != nil {
@@ -43,7 +43,7 @@ func TestAnAddressIsExpected(t *testing.T) {
 	if err := os.WriteFile(comingFile(root), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := arrive(t.Context(), root, log); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if err := applyPending(t.Context(), root, log); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("a damaged note: %v", err)
 	}
 	if _, err := expected(root); !errors.Is(err, fs.ErrNotExist) {

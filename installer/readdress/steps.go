@@ -132,7 +132,7 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 		return err
 	}
 	waiting := func(holder string) { fmt.Fprintf(r.Log, "waiting for %s, which restarts control planes\n", holder) }
-	return controlplane.Alone(ctx, view.Cluster(), exclusion.Host{Root: r.options.Root}, r.begins(), waiting, run)
+	return controlplane.WithClusterLock(ctx, view.Cluster(), exclusion.Host{Root: r.options.Root}, r.begins(), waiting, run)
 }
 
 func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) error {

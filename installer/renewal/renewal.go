@@ -149,7 +149,7 @@ func (k *Keeper) Pass(ctx context.Context) error {
 	waiting := func(holder string) {
 		k.Log.Info("certificates are renewed when another control plane has done its work", "holder", holder)
 	}
-	return controlplane.Alone(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, func(ctx context.Context) error {
+	return controlplane.WithClusterLock(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, func(ctx context.Context) error {
 		due, err := k.due() // the other one may have been an upgrade of this node
 		if err != nil || len(due.Due) == 0 {
 			return err
@@ -175,7 +175,7 @@ func (k *Keeper) InTurn(ctx context.Context, waiting func(holder string), work f
 	if err != nil {
 		return err
 	}
-	return controlplane.Alone(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, work)
+	return controlplane.WithClusterLock(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, work)
 }
 
 func (k *Keeper) due() (pki.Schedule, error) {

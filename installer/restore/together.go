@@ -71,8 +71,8 @@ func (r *Restore) Arm(ctx context.Context, observe func(lifecycle.Event)) error 
 	return err
 }
 
-// Disarm removes the data that Arm has made on this host for a token.
-func Disarm(token string) error {
+// Abort removes the data that Arm has made on this host for a token.
+func Abort(token string) error {
 	var h host
 	manifest, err := h.manifest(cluster.EtcdManifest, nil)
 	if err != nil {

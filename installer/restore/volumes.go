@@ -42,7 +42,7 @@ func FindVolumes(index snapshot.Index, read ReadVolumes) (Volumes, error) {
 func (h host) volumes(index snapshot.Index, read ReadVolumes) (v Volumes, err error) {
 	v = Volumes{host: h, read: read}
 	for _, one := range index.Volumes {
-		lacks, err := volume.Lacks(h.path(one.Path))
+		lacks, err := volume.IsEmpty(h.path(one.Path))
 		if err != nil {
 			return v, fmt.Errorf("volume %s: %w", one.Name, err)
 		}

@@ -33,7 +33,7 @@ type Options struct {
 	Node string   // the name of this node
 	Set  undo.Set // what this node goes back to
 	// Order is set if other control planes go back, too.
-	Order  *undo.Order
+	Order  *undo.JointUndo
 	Output io.Writer // receives what programs print, besides the log file
 }
 
@@ -82,12 +82,12 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 	return r, err
 }
 
-func together(o undo.Order) *restore.Together {
+func together(o undo.JointUndo) *restore.Together {
 	return &restore.Together{Token: o.ID, Members: o.Members}
 }
 
 // Join has this control plane go back as one of several.
-func (r *Revert) Join(o undo.Order) error { return r.Restore.Join(*together(o)) }
+func (r *Revert) Join(o undo.JointUndo) error { return r.Restore.Join(*together(o)) }
 
 // Snapshot is the sha256 of the snapshot of etcd, in hex.
 func (r *Revert) Snapshot() (string, error) {

@@ -92,7 +92,7 @@ func (r *Rotation) on() exclusion.Host { return exclusion.Host{Root: r.options.R
 
 // Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
+	return controlplane.WithClusterLock(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
 }
 
 // nodes are those of this host's cluster.
@@ -135,7 +135,7 @@ func (n *nodes) check(ctx context.Context, wait time.Duration) error {
 
 // nodes are those that the API has. It is asked until it answers: a run that was killed may have left it restarting.
 func (n *nodes) nodes(ctx context.Context) (all []cluster.Node, err error) {
-	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
 		all, err = n.view.Nodes(ctx)
 		return err
 	})
@@ -161,7 +161,7 @@ func (n *nodes) List(ctx context.Context) (controlPlanes, workers []string, err 
 // Bring implements Nodes. Before anything restarts, etcd and the control planes have to be well.
 func (n *nodes) Bring(ctx context.Context, name string, s authority.State) error {
 	settled := func(ctx context.Context) error { return kube.NotYet(renewal.Settled(ctx)) } // etcd and nodes come back by themselves
-	if err := leader.Insist(ctx, settled); err != nil {
+	if err := leader.RetryDuringOutage(ctx, settled); err != nil {
 		return fmt.Errorf("the cluster has to settle before: %w", err)
 	}
 	say := func(line string) { fmt.Fprintln(n.output, line) }

@@ -27,7 +27,7 @@ const ownRecord = leader.CARecord
 
 // insist repeats a request while the API is away.
 func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {
-	return leader.Insist(ctx, func(ctx context.Context) error { return request(ctx, client) })
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, client) })
 }
 
 // tell writes the record, or takes over that of a rotation of this host that was killed before it had keys.

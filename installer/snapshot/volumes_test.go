@@ -80,7 +80,7 @@ func withVolumes(t *testing.T, s *Source) {
 func restored(t *testing.T, r Reader, snapshot []byte, of Index, dir string) error {
 	t.Helper()
 	return r.Volumes(bytes.NewReader(snapshot), of, func(name string) (*volume.Writer, error) {
-		if lacks, err := volume.Lacks(filepath.Join(dir, name)); err != nil || !lacks || name == "empty" {
+		if lacks, err := volume.IsEmpty(filepath.Join(dir, name)); err != nil || !lacks || name == "empty" {
 			return nil, err
 		}
 		return volume.Write(t.Context(), filepath.Join(dir, name))

@@ -165,7 +165,7 @@ func rotation(rootfs string) (*Rotation, error) {
 // ordered reads the undo that this control plane goes through. One that may still be given up has changed nothing.
 func ordered(root string) (*Undo, error) {
 	_, o, ok, err := undo.Store{Root: root}.Ordered()
-	if err != nil || !ok || o.Stage == undo.Armed {
+	if err != nil || !ok || o.Stage == undo.Prepared {
 		return nil, err
 	}
 	return &Undo{o.Leader}, nil

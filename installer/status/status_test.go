@@ -233,13 +233,13 @@ func TestAnUndoWithOtherControlPlanesIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := undo.Order{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64),
+	o := undo.JointUndo{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64),
 		Members: []cluster.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}}}
-	for _, stage := range []undo.Stage{undo.Armed, undo.Going, undo.Gone} {
+	for _, stage := range []undo.Stage{undo.Prepared, undo.Committed, undo.Restored} {
 		if err := set.WriteOrder(o.In(stage)); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := ordered(store.Root); err != nil || (u != nil) != (stage != undo.Armed) || u != nil && u.Leader != "host-1" {
+		if u, err := ordered(store.Root); err != nil || (u != nil) != (stage != undo.Prepared) || u != nil && u.Leader != "host-1" {
 			t.Errorf("%s: %+v, %v", stage, u, err)
 		}
 	}

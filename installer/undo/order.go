@@ -22,17 +22,17 @@ type Stage string
 
 // The stages, in their order.
 const (
-	// Armed: everything is ready, and nothing that runs has changed. The order may still be dropped.
-	Armed Stage = "armed"
-	// Going: every control plane goes back. Nobody can stop it any more.
-	Going Stage = "going"
-	// Gone: the cluster answers with the data of before. Sealift's own state goes back next.
-	Gone Stage = "gone"
+	// Prepared: everything is ready, and nothing that runs has changed. The order may still be dropped.
+	Prepared Stage = "armed"
+	// Committed: every control plane goes back. Nobody can stop it any more.
+	Committed Stage = "going"
+	// Restored: the cluster answers with the data of before. Sealift's own state goes back next.
+	Restored Stage = "gone"
 )
 
-// Order has several control planes undo one upgrade together. The control plane that leads writes it, and the others fetch it. It
+// JointUndo has several control planes undo one upgrade together. The control plane that leads writes it, and the others fetch it. It
 // lies beside the set that it is about, and is removed with the set.
-type Order struct {
+type JointUndo struct {
 	// ID identifies this undo. It is also the token of etcd's new cluster: members with the data of before and of after the upgrade
 	// do not talk to each other.
 	ID      string `json:"id"`
@@ -57,27 +57,27 @@ const (
 var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // ParseOrder reads an Order.
-func ParseOrder(text []byte) (o Order, err error) {
+func ParseOrder(text []byte) (o JointUndo, err error) {
 	if len(text) > maxOrder {
-		return Order{}, fmt.Errorf("the order of an undo has %d bytes, more than %d", len(text), maxOrder)
+		return JointUndo{}, fmt.Errorf("the order of an undo has %d bytes, more than %d", len(text), maxOrder)
 	}
 	if err := json.Unmarshal(text, &o); err != nil {
-		return Order{}, fmt.Errorf("the order of an undo: %w", err)
+		return JointUndo{}, fmt.Errorf("the order of an undo: %w", err)
 	}
 	if err := o.check(); err != nil {
-		return Order{}, fmt.Errorf("the order of an undo: %w", err)
+		return JointUndo{}, fmt.Errorf("the order of an undo: %w", err)
 	}
 	return o, nil
 }
 
-func (o Order) check() error {
+func (o JointUndo) check() error {
 	sum, err := hex.DecodeString(o.Snapshot)
 	switch {
 	case !identifier.MatchString(o.ID) || !identifier.MatchString(o.Upgrade):
 		return fmt.Errorf("it has no ID, or names no upgrade: %q, %q", o.ID, o.Upgrade)
 	case err != nil || len(sum) != 32:
 		return errors.New("it has no sha256 of the snapshot")
-	case !slices.Contains([]Stage{Armed, Going, Gone}, o.Stage):
+	case !slices.Contains([]Stage{Prepared, Committed, Restored}, o.Stage):
 		return fmt.Errorf("this sealift does not know the stage %q", o.Stage)
 	case len(o.Members) < 2 || len(o.Members) > maxMembers || !o.Has(o.Leader):
 		return fmt.Errorf("it has %d members, or not the one that leads", len(o.Members))
@@ -94,30 +94,30 @@ func (o Order) check() error {
 }
 
 // Has says whether a node is one of the control planes.
-func (o Order) Has(node string) bool {
+func (o JointUndo) Has(node string) bool {
 	return slices.ContainsFunc(o.Members, func(m cluster.EtcdMember) bool { return m.Name == node })
 }
 
 // Digest identifies what is ordered, in every stage: sha256 in hex.
-func (o Order) Digest() string {
+func (o JointUndo) Digest() string {
 	o.Stage = ""
 	return lifecycle.Digest(o)
 }
 
 // In is the order in a stage.
-func (o Order) In(stage Stage) Order {
+func (o JointUndo) In(stage Stage) JointUndo {
 	o.Stage = stage
 	return o
 }
 
 // Encode writes an order as ParseOrder reads it.
-func (o Order) Encode() []byte {
+func (o JointUndo) Encode() []byte {
 	text, _ := json.MarshalIndent(o, "", "  ") // structs of strings: cannot fail
 	return append(text, '\n')
 }
 
 // Order reads the order about this set; ok is false if there is none.
-func (s Set) Order() (o Order, ok bool, err error) {
+func (s Set) Order() (o JointUndo, ok bool, err error) {
 	text, err := regularfile.ReadFile(s.order())
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, false, nil
@@ -129,15 +129,15 @@ func (s Set) Order() (o Order, ok bool, err error) {
 		err = errors.New("it is about another upgrade")
 	}
 	if err != nil {
-		return Order{}, false, fmt.Errorf("%s: %w", s.order(), err)
+		return JointUndo{}, false, fmt.Errorf("%s: %w", s.order(), err)
 	}
 	return o, true, nil
 }
 
 // WriteOrder keeps an order about this set.
-func (s Set) WriteOrder(o Order) error { return files.WriteMode(s.order(), 0o600, o.Encode()) }
+func (s Set) WriteOrder(o JointUndo) error { return files.WriteMode(s.order(), 0o600, o.Encode()) }
 
-// DropOrder removes the order about this set. It must not be Going or later.
+// DropOrder removes the order about this set. It must not be Committed or later.
 func (s Set) DropOrder() error {
 	if err := files.Remove(s.order()); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s Set) DropOrder() error {
 func (s Set) order() string { return filepath.Join(s.dir, orderName) }
 
 // Ordered finds the set that an order is about, with the order. ok is false if there is no order.
-func (s Store) Ordered() (set Set, o Order, ok bool, err error) {
+func (s Store) Ordered() (set Set, o JointUndo, ok bool, err error) {
 	set, err = s.Newest()
 	if errors.Is(err, ErrNone) {
 		return set, o, false, nil

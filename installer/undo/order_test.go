@@ -17,9 +17,9 @@ import (
 	"github.com/sealift/sealift/installer/undo"
 )
 
-func order() undo.Order {
-	return undo.Order{
-		ID: "0123456789abcdef", Upgrade: "fedcba9876543210", Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: undo.Armed,
+func order() undo.JointUndo {
+	return undo.JointUndo{
+		ID: "0123456789abcdef", Upgrade: "fedcba9876543210", Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: undo.Prepared,
 		Members: []cluster.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}},
 	}
 }
@@ -27,7 +27,7 @@ func order() undo.Order {
 func TestAnOrderIsTheSameInEveryStage(t *testing.T) {
 	t.Parallel()
 	o := order()
-	for _, stage := range []undo.Stage{undo.Armed, undo.Going, undo.Gone} {
+	for _, stage := range []undo.Stage{undo.Prepared, undo.Committed, undo.Restored} {
 		got, err := undo.ParseOrder(o.In(stage).Encode())
 		if diff := cmp.Diff(o.In(stage), got); err != nil || diff != "" || got.Digest() != o.Digest() {
 			t.Errorf("%s: %v\n%s", stage, err, diff)
@@ -42,20 +42,20 @@ func TestAnOrderIsTheSameInEveryStage(t *testing.T) {
 
 func TestOrdersThatNobodyFollows(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*undo.Order){
-		"no ID":                  func(o *undo.Order) { o.ID = "" },
-		"an ID that is a path":   func(o *undo.Order) { o.ID = "../../etc/passwd" },
-		"no upgrade":             func(o *undo.Order) { o.Upgrade = "" },
-		"no snapshot":            func(o *undo.Order) { o.Snapshot = "abcd" },
-		"no stage":               func(o *undo.Order) { o.Stage = "" },
-		"an unknown stage":       func(o *undo.Order) { o.Stage = "later" },
-		"a leader from outside":  func(o *undo.Order) { o.Leader = "host-3" },
-		"a single member":        func(o *undo.Order) { o.Members = o.Members[:1] },
-		"a member twice":         func(o *undo.Order) { o.Members[1].Name = "host-1" },
-		"a member without URLs":  func(o *undo.Order) { o.Members[1].Peers = nil },
-		"a member without name":  func(o *undo.Order) { o.Members[1].Name = "" },
-		"a server without port":  func(o *undo.Order) { o.Server = "10.0.0.1" },
-		"more than one could be": func(o *undo.Order) { o.Server = strings.Repeat("x", 100<<10) + ":1" },
+	for name, spoil := range map[string]func(*undo.JointUndo){
+		"no ID":                  func(o *undo.JointUndo) { o.ID = "" },
+		"an ID that is a path":   func(o *undo.JointUndo) { o.ID = "../../etc/passwd" },
+		"no upgrade":             func(o *undo.JointUndo) { o.Upgrade = "" },
+		"no snapshot":            func(o *undo.JointUndo) { o.Snapshot = "abcd" },
+		"no stage":               func(o *undo.JointUndo) { o.Stage = "" },
+		"an unknown stage":       func(o *undo.JointUndo) { o.Stage = "later" },
+		"a leader from outside":  func(o *undo.JointUndo) { o.Leader = "host-3" },
+		"a single member":        func(o *undo.JointUndo) { o.Members = o.Members[:1] },
+		"a member twice":         func(o *undo.JointUndo) { o.Members[1].Name = "host-1" },
+		"a member without URLs":  func(o *undo.JointUndo) { o.Members[1].Peers = nil },
+		"a member without name":  func(o *undo.JointUndo) { o.Members[1].Name = "" },
+		"a server without port":  func(o *undo.JointUndo) { o.Server = "10.0.0.1" },
+		"more than one could be": func(o *undo.JointUndo) { o.Server = strings.Repeat("x", 100<<10) + ":1" },
 	} {
 		o := order()
 		spoil(&o)
@@ -79,7 +79,7 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := func(o undo.Order) {
+	keep := func(o undo.JointUndo) {
 		t.Helper()
 		if err := set.WriteOrder(o); err != nil {
 			t.Fatal(err)
@@ -94,9 +94,9 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	wait(false)
 	keep(order())
 	wait(false)
-	keep(order().In(undo.Going))
+	keep(order().In(undo.Committed))
 	wait(true)
-	if found, o, ok, err := h.Ordered(); !ok || err != nil || found.Upgrade != set.Upgrade || o.Stage != undo.Going {
+	if found, o, ok, err := h.Ordered(); !ok || err != nil || found.Upgrade != set.Upgrade || o.Stage != undo.Committed {
 		t.Errorf("%+v, %+v, %t, %v", found, o, ok, err)
 	}
 	other := order()
@@ -109,7 +109,7 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 		t.Error(err)
 	}
 	wait(false)
-	keep(order().In(undo.Gone))
+	keep(order().In(undo.Restored))
 	if err := set.Remove(); err != nil {
 		t.Fatal(err)
 	}

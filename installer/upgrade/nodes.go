@@ -128,7 +128,7 @@ func (r *run) paused(ctx context.Context) (paused bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil //nolint:nilerr // nodes at work end by themselves
 	}
-	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
 		_, paused, err = r.store.read(ctx)
 		return err
 	})
@@ -143,7 +143,7 @@ func (r *run) upgradeNode(ctx context.Context, name string) error {
 		if err := r.do(ctx, name, intent.Upgrade); err != nil {
 			return err
 		}
-		if err := r.reach(ctx, name, Upgraded); err != nil {
+		if err := r.advance(ctx, name, Upgraded); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (r *run) upgradeNode(ctx context.Context, name string) error {
 	if err := r.do(ctx, name, intent.Kubelet); err != nil {
 		return err
 	}
-	if err := leader.Insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	away := time.Since(left)
@@ -179,10 +179,10 @@ func (r *run) do(ctx context.Context, name string, operation intent.Operation) e
 
 // drain lets pods leave a node, unless they stay.
 func (r *run) drain(ctx context.Context, name string) error {
-	if r.state.Stay {
+	if r.state.KeepPods {
 		return nil
 	}
-	if err := leader.Insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	if err := r.view.Evict(ctx, name, r.DrainTimeout, r.Output); err != nil {
@@ -232,6 +232,6 @@ func (r *run) settle(ctx context.Context, name string) error {
 func (r *run) ask(ctx context.Context, name string, operation intent.Operation) error {
 	return leader.Of(r.view).Ask(ctx, r.Say, name, intent.Intent{
 		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
-		Whole: r.in.WholeUpgrade(),
+		UpgradeID: r.in.WholeUpgrade(),
 	})
 }

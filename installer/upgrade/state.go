@@ -63,8 +63,8 @@ type State struct {
 	Phase   Phase            `json:"phase"`
 	Error   string           `json:"error,omitempty"` // that ended the last run
 	Changes []install.Change `json:"changes"`
-	// Stay says that pods stay on their nodes: nothing changes that they run on.
-	Stay     bool   `json:"stay,omitempty"`
+	// KeepPods says that pods stay on their nodes: nothing changes that they run on.
+	KeepPods     bool   `json:"stay,omitempty"`
 	Snapshot string `json:"snapshot,omitempty"` // of etcd, taken before the first change: a file on SnapshotOn
 	// SnapshotOn is the node that has the file.
 	SnapshotOn string           `json:"snapshotOn,omitempty"`

@@ -58,7 +58,7 @@ func TestAnUpgradeThatChangedNothingIsLeftForAnother(t *testing.T) {
 		if from, err := c.from(); err != nil || from != row.from {
 			t.Errorf("%s: from %s, %v", name, from, err)
 		}
-		if c.leave("whole", "stop-2"); (c.begun == nil) != row.left {
+		if c.abandonUnstarted("whole", "stop-2"); (c.begun == nil) != row.left {
 			t.Errorf("%s: left %v", name, c.begun == nil)
 		}
 	}

@@ -63,8 +63,8 @@ func (u *Undo) gather(ctx context.Context) error {
 	}
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // it never fails
-	u.order = &undo.Order{ID: hex.EncodeToString(id), Upgrade: u.Set.Upgrade, Leader: u.own, Server: share.Address(u.cluster.admin.Address),
-		Snapshot: digest, Members: now, Stage: undo.Armed}
+	u.order = &undo.JointUndo{ID: hex.EncodeToString(id), Upgrade: u.Set.Upgrade, Leader: u.own, Server: share.Address(u.cluster.admin.Address),
+		Snapshot: digest, Members: now, Stage: undo.Prepared}
 	return u.revert.Join(*u.order)
 }
 
@@ -105,26 +105,26 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 	return nil
 }
 
-// lead takes all control planes back. Until the order says Going, each gets ready, and nothing that runs changes; whoever fails ends
+// lead takes all control planes back. Until the order says Committed, each gets ready, and nothing that runs changes; whoever fails ends
 // the undo for all. From then on each goes back by itself. The API answers as soon as most of them have.
 func (u *Undo) lead(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
-	if u.order.Stage == undo.Armed {
+	if u.order.Stage == undo.Prepared {
 		waiting := func(holder string) { say("waiting for " + holder + ", which restarts control planes") }
-		if err := controlplane.Alone(ctx, u.cluster.view.Cluster(), exclusion.Host{Root: u.root}, exclusion.Undo, waiting, func(ctx context.Context) error {
+		if err := controlplane.WithClusterLock(ctx, u.cluster.view.Cluster(), exclusion.Host{Root: u.root}, exclusion.Undo, waiting, func(ctx context.Context) error {
 			return u.arm(ctx, observe, say)
 		}); err != nil {
-			return errors.Join(err, restore.Disarm(u.order.ID), u.Set.DropOrder()) // the others see that there is none
+			return errors.Join(err, restore.Abort(u.order.ID), u.Set.DropOrder()) // the others see that there is none
 		}
-		if err := u.enter(undo.Going); err != nil {
+		if err := u.enter(undo.Committed); err != nil {
 			return err
 		}
 		say("all control planes go back now: " + strings.Join(u.ControlPlanes(), ", "))
 	}
-	if u.order.Stage == undo.Going {
+	if u.order.Stage == undo.Committed {
 		if err := u.revert.Restore.Run(ctx, observe); err != nil {
 			return err
 		}
-		if err := u.enter(undo.Gone); err != nil {
+		if err := u.enter(undo.Restored); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (u *Undo) arm(ctx context.Context, observe func(lifecycle.Event), say func(
 	for _, name := range u.others() {
 		group.Go(func() error {
 			return leader.Of(u.cluster.view).Ask(armed, say, name, intent.Intent{Upgrade: u.order.ID, Operation: intent.Arm,
-				Index: u.order.Digest(), Server: u.order.Server, From: u.Set.From, Whole: u.Set.Upgrade})
+				Index: u.order.Digest(), Server: u.order.Server, From: u.Set.From, UpgradeID: u.Set.Upgrade})
 		})
 	}
 	if err := group.Wait(); err != nil {

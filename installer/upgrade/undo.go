@@ -40,7 +40,7 @@ type Undo struct {
 	root    string   // install root
 	cluster *Cluster // nil while the API is away
 	revert  *revert.Revert
-	order   *undo.Order // nil if this is the only control plane
+	order   *undo.JointUndo // nil if this is the only control plane
 }
 
 // PrepareUndo looks at what going back would do, and changes nothing.
@@ -56,7 +56,7 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 	if ordered && o.Leader != name {
 		return nil, fmt.Errorf("%s leads the undo of this upgrade; run the command there", o.Leader)
 	}
-	if ordered && o.Stage != undo.Armed { // a run that was killed before that begins again
+	if ordered && o.Stage != undo.Prepared { // a run that was killed before that begins again
 		u.order = &o
 	}
 	u.findNodes(ctx, name)
@@ -242,7 +242,7 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 // workers has the workers go back, one after the other.
 func (u *Undo) workers(ctx context.Context, say func(string)) error {
 	for _, name := range u.Nodes {
-		in := intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, Whole: u.Set.Upgrade}
+		in := intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade}
 		if err := leader.Of(u.cluster.view).Ask(ctx, say, name, in); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func forget(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	return leader.Insist(ctx, func(ctx context.Context) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 		err := admin.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, stateName, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err

@@ -133,12 +133,12 @@ func (c *Cluster) Prepare(ctx context.Context, o install.Options, stop string) (
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	c.leave(in.WholeUpgrade(), id)
+	c.abandonUnstarted(in.WholeUpgrade(), id)
 	return in, nil
 }
 
-// leave forgets the upgrade that was begun if this is another one, and may take its place.
-func (c *Cluster) leave(whole, id string) {
+// abandonUnstarted forgets the upgrade that was begun if this is another one, and may take its place.
+func (c *Cluster) abandonUnstarted(whole, id string) {
 	if c.begun != nil && c.begun.untouched() && c.begun.Whole != whole && c.begun.Upgrade != id {
 		c.begun = nil
 	}
@@ -207,7 +207,7 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 		return fmt.Errorf("read the running sealift: %w", err)
 	}
 	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
-	return controlplane.Alone(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root}, exclusion.Upgrade, func(holder string) {
+	return controlplane.WithClusterLock(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root}, exclusion.Upgrade, func(holder string) {
 		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
 	}, r.lead)
 }
@@ -232,10 +232,10 @@ func (r *run) lead(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Install, lifecycle.PostInit, lifecycle.Outro); err != nil {
-		return r.goBack(ctx, err)
+		return r.rollBack(ctx, err)
 	}
 	for _, n := range r.nodes {
-		if err := leader.Insist(ctx, func(ctx context.Context) error {
+		if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 			return r.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
 		}); err != nil {
 			return err
@@ -244,8 +244,8 @@ func (r *run) lead(ctx context.Context) (err error) {
 	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
 }
 
-// goBack rolls back the add-ons that are not healthy. An interrupted upgrade leaves them as they are, because it will be resumed.
-func (r *run) goBack(ctx context.Context, cause error) error {
+// rollBack rolls back the add-ons that are not healthy. An interrupted upgrade leaves them as they are, because it will be resumed.
+func (r *run) rollBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause
 	}
@@ -268,7 +268,7 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	state, err := State{Upgrade: id, Whole: r.in.WholeUpgrade(), From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing,
-		Changes: r.in.Changes(), Stay: r.podsStay(r.in), Nodes: map[string]*Node{}}.after(last)
+		Changes: r.in.Changes(), KeepPods: r.podsStay(r.in), Nodes: map[string]*Node{}}.after(last)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (r *run) begin(ctx context.Context) error {
 // podsStay says that no pod has to leave its node: nothing changes that pods run on, or they have nowhere to go.
 func (c *Cluster) podsStay(in *install.Install) bool {
 	if c.begun != nil {
-		return c.begun.Stay
+		return c.begun.KeepPods
 	}
 	older := func(n cluster.Node) bool { return n.Version != "v"+in.Version() }
 	return len(c.nodes) == 1 || !in.Replaces() && !slices.ContainsFunc(c.nodes, older)
@@ -301,7 +301,7 @@ func (r *run) change(ctx context.Context, change func(*State)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.state)
-	return leader.Insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
 }
 
 // stage tells how far a node is.
@@ -320,7 +320,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Prepare); err != nil {
 		return err
 	}
-	if err := r.reach(ctx, r.own, Prepared); err != nil {
+	if err := r.advance(ctx, r.own, Prepared); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -333,7 +333,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			if err := r.prepareNode(ctx, n, r.described[n.Name].Signed); err != nil {
 				return err
 			}
-			return r.reach(ctx, n.Name, Prepared)
+			return r.advance(ctx, n.Name, Prepared)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -342,8 +342,8 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// reach notes that a node has come to a stage, if it was not there before.
-func (r *run) reach(ctx context.Context, name string, stage Stage) error {
+// advance notes that a node has come to a stage, if it was not there before.
+func (r *run) advance(ctx context.Context, name string, stage Stage) error {
 	order := []Stage{Waiting, Prepared, Upgraded, Done}
 	if slices.Index(order, r.stage(name)) >= slices.Index(order, stage) {
 		return nil

@@ -71,8 +71,8 @@ func Pack(ctx context.Context, dir string, w io.Writer) (changed bool, err error
 	return false, nil
 }
 
-// Lacks says whether a host lacks the content of a folder: it is not there, or empty, or was not written to its end.
-func Lacks(dir string) (bool, error) {
+// IsEmpty reports whether a folder has no complete content: it does not exist, is empty, or was not written to its end.
+func IsEmpty(dir string) (bool, error) {
 	folder, err := files.OpenFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
@@ -100,10 +100,10 @@ type Writer struct {
 	said   tail.Buffer
 }
 
-// Write opens a folder that Lacks says the host lacks. What a writer before left unfinished is removed. Until Close, Lacks says so again.
+// Write opens a folder for which IsEmpty is true. It removes what an earlier writer left unfinished. Until Close, IsEmpty is true again.
 // While it is being written nobody but root can enter the folder: its owner could have a link lead root elsewhere.
 func Write(ctx context.Context, dir string) (_ *Writer, err error) {
-	if lacks, err := Lacks(dir); err != nil || !lacks {
+	if lacks, err := IsEmpty(dir); err != nil || !lacks {
 		return nil, errors.Join(err, fmt.Errorf("%s has content, which is not replaced", dir))
 	}
 	w := &Writer{}

@@ -125,7 +125,7 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 		if err := unix.Stat(filepath.Join(dir, "holes"), &holes); err != nil || holes.Blocks > 1<<10 {
 			t.Errorf("%s: a file with holes takes %d blocks, %v", name, holes.Blocks, err)
 		}
-		if lacks, err := Lacks(dir); err != nil || lacks {
+		if lacks, err := IsEmpty(dir); err != nil || lacks {
 			t.Errorf("%s: the host still lacks it: %v, %v", name, lacks, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestAnArchiveThatEndsEarlyStaysUnfinished(t *testing.T) {
 	if err = errors.Join(err, w.Close()); err == nil {
 		t.Error("half an archive is a folder")
 	}
-	if lacks, err := Lacks(dir); err != nil || !lacks {
+	if lacks, err := IsEmpty(dir); err != nil || !lacks {
 		t.Errorf("the host does not lack it: %v, %v", lacks, err)
 	}
 }

@@ -57,7 +57,7 @@ func TestVolumeBelowLinkOfUserIsNeitherReadNorWritten(t *testing.T) {
 	dir := filepath.Join(root, "app/link/volume")
 	_, write := Write(t.Context(), dir)
 	_, read := Pack(t.Context(), dir, nil)
-	_, lacks := Lacks(dir)
+	_, lacks := IsEmpty(dir)
 	for _, err := range []error{write, read, lacks} {
 		if !errors.Is(err, files.ErrUnsafe) {
 			t.Errorf("got %v", err)

@@ -20,7 +20,7 @@ func newBudget(cpu int, memory int64) *budget {
 }
 
 // take waits until the machines of a test fit. A test that is larger than the whole computer waits until it is alone.
-func (b *budget) take(ctx context.Context, w Wish) (*share, error) {
+func (b *budget) take(ctx context.Context, w Request) (*share, error) {
 	s := &share{budget: b, cpu: w.CPU * w.Count, memory: w.Memory * int64(w.Count)}
 	for {
 		b.mu.Lock()

@@ -39,7 +39,7 @@ func (k commandKind) Clean(ctx context.Context, owner string) error {
 // makeTime is how long a program may wait until there are enough machines.
 const makeTime = 24 * time.Hour
 
-func (k commandKind) Make(ctx context.Context, w Wish) ([]Machine, error) {
+func (k commandKind) Make(ctx context.Context, w Request) ([]Machine, error) {
 	wish, err := json.Marshal(map[string]any{"system": w.System, "count": w.Count, "cpu": w.CPU, "memory": w.Memory, "airgap": w.Airgap, "owner": w.Owner})
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (k commandKind) Make(ctx context.Context, w Wish) ([]Machine, error) {
 }
 
 // Adopt asks each machine whether it is still there. They can do what their test needs, since it has begun on them.
-func (k commandKind) Adopt(ctx context.Context, _ Wish, kept []Kept) (machines []Machine, err error) {
+func (k commandKind) Adopt(ctx context.Context, _ Request, kept []Kept) (machines []Machine, err error) {
 	for _, m := range kept {
 		one := &commandMachine{ID: m.Name, IP: m.Address, Can: []string{canPowerCycle, canEgress, canClock}, program: k.program}
 		if _, err := Output(ctx, one, "true"); err != nil {

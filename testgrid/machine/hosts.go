@@ -25,7 +25,7 @@ const maxMistakes = 100
 
 // Hosts says which kind of machine serves which system: the content of HOSTS.yaml.
 type Hosts struct {
-	kinds    map[string]Kind
+	kinds    map[string]Provider
 	prepared map[string]preparation
 }
 
@@ -33,7 +33,7 @@ type Hosts struct {
 func (h *Hosts) Systems() []string { return slices.Sorted(maps.Keys(h.kinds)) }
 
 // Kind returns the kind that serves a system, or nil.
-func (h *Hosts) Kind(system string) Kind { return h.kinds[system] }
+func (h *Hosts) Kind(system string) Provider { return h.kinds[system] }
 
 // CheckPods refuses systems whose machines pods of a cluster cannot use.
 func (h *Hosts) CheckPods(systems []string) error {
@@ -72,7 +72,7 @@ func Load(path string, o Options) (*Hosts, error) {
 // Parse is Load for a file that has been read. Relative paths belong to the folder of name.
 func Parse(name string, data []byte, o Options) (*Hosts, error) {
 	r := &reader{Reader: strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}, dir: filepath.Dir(name)}
-	hosts := &Hosts{kinds: map[string]Kind{}, prepared: map[string]preparation{}}
+	hosts := &Hosts{kinds: map[string]Provider{}, prepared: map[string]preparation{}}
 	if root := r.Mapping(data); root != nil {
 		r.hosts(hosts, root, o)
 	}
@@ -175,7 +175,7 @@ func (r *reader) number(n *yaml.Node, what string, least, most int) int {
 }
 
 // pods reads which pods are machines.
-func (r *reader) pods(n *yaml.Node, connect func(string) (*rest.Config, error)) Kind {
+func (r *reader) pods(n *yaml.Node, connect func(string) (*rest.Config, error)) Provider {
 	k := podKind{namespace: "default", connect: connect}
 	if !r.IsMapping(n, "kubernetes") {
 		return k
@@ -234,7 +234,7 @@ func (r *reader) path(name string) string {
 	return name
 }
 
-func (r *reader) ssh(n *yaml.Node) Kind {
+func (r *reader) ssh(n *yaml.Node) Provider {
 	if !r.IsMapping(n, "ssh") {
 		return nil
 	}

@@ -29,7 +29,7 @@ func (k lab) Clean(ctx context.Context, _ string) error {
 	return err
 }
 
-func (k lab) Make(ctx context.Context, w Wish) ([]Machine, error) {
+func (k lab) Make(ctx context.Context, w Request) ([]Machine, error) {
 	rack, err := k.rack(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (k lab) Make(ctx context.Context, w Wish) ([]Machine, error) {
 }
 
 // Adopt takes hosts that were kept. They end with this program from here on.
-func (k lab) Adopt(ctx context.Context, w Wish, kept []Kept) ([]Machine, error) {
+func (k lab) Adopt(ctx context.Context, w Request, kept []Kept) ([]Machine, error) {
 	rack, err := k.rack(ctx)
 	if err != nil {
 		return nil, err

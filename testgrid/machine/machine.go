@@ -68,7 +68,7 @@ type Kept struct{ Name, Address string }
 
 // Adopter is a kind that takes kept machines back. If it fails, it leaves them as they are.
 type Adopter interface {
-	Adopt(ctx context.Context, w Wish, kept []Kept) ([]Machine, error)
+	Adopt(ctx context.Context, w Request, kept []Kept) ([]Machine, error)
 }
 
 // Enterer is a machine that a person can enter. Enter returns the command line of a shell there, which reads its standard input.
@@ -99,8 +99,8 @@ func (c Connection) String() string {
 	return text
 }
 
-// Wish describes the machines that a test needs.
-type Wish struct {
+// Request describes the machines that a test needs.
+type Request struct {
 	System string // of the entry in HOSTS.yaml
 	Count  int
 	CPU    int    // of each machine
@@ -109,10 +109,10 @@ type Wish struct {
 	Owner  string // for Clean; "" if this run is the only one
 }
 
-// Kind makes machines of one kind.
-type Kind interface {
+// Provider makes machines of one kind.
+type Provider interface {
 	// Make returns bare machines. It waits until there are enough of them. If it fails, it leaves none behind.
-	Make(ctx context.Context, w Wish) ([]Machine, error)
+	Make(ctx context.Context, w Request) ([]Machine, error)
 	// Clean removes what an earlier run that was killed has left. If owner is not "", it removes only machines with this owner.
 	Clean(ctx context.Context, owner string) error
 }

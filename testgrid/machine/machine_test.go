@@ -30,7 +30,7 @@ func load(t *testing.T, text string, files ...string) (*machine.Hosts, error) {
 	return machine.Load(path, machine.Options{Progress: func(line string) { t.Log(line) }})
 }
 
-func kind(t *testing.T, hosts *machine.Hosts, err error) machine.Kind {
+func kind(t *testing.T, hosts *machine.Hosts, err error) machine.Provider {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -62,16 +62,16 @@ esac
 
 // TestEveryKindKeepsTheContractOfAMachine runs the same expectations on all kinds.
 func TestEveryKindKeepsTheContractOfAMachine(t *testing.T) {
-	kinds := map[string]func(t *testing.T) machine.Kind{
-		"ssh": func(t *testing.T) machine.Kind {
+	kinds := map[string]func(t *testing.T) machine.Provider{
+		"ssh": func(t *testing.T) machine.Provider {
 			hosts, err := load(t, sshHosts(startSSHD(t), 1, ""))
 			return kind(t, hosts, err)
 		},
-		"command": func(t *testing.T) machine.Kind {
+		"command": func(t *testing.T) machine.Provider {
 			hosts, err := load(t, "systems: {x: {command: ./hosts}}\n", "hosts", program)
 			return kind(t, hosts, err)
 		},
-		"lab": func(t *testing.T) machine.Kind {
+		"lab": func(t *testing.T) machine.Provider {
 			short.Skip(t, "a host of the lab")
 			hosts, err := load(t, "systems: {x: {lab: debian-12}}\n")
 			return kind(t, hosts, err)
@@ -83,7 +83,7 @@ func TestEveryKindKeepsTheContractOfAMachine(t *testing.T) {
 			if err := k.Clean(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
-			machines, err := k.Make(t.Context(), machine.Wish{System: "x", Count: 1, CPU: 1, Memory: 1 << 30})
+			machines, err := k.Make(t.Context(), machine.Request{System: "x", Count: 1, CPU: 1, Memory: 1 << 30})
 			if err != nil || len(machines) != 1 {
 				t.Fatalf("%v, %v", machines, err)
 			}
@@ -139,14 +139,14 @@ func TestAMachineWithAnotherHostKeyIsNotUsed(t *testing.T) {
 	stranger := startSSHD(t)
 	s.hostKey = stranger.hostKey
 	hosts, err := load(t, sshHosts(s, 1, ""))
-	_, err = kind(t, hosts, err).Make(t.Context(), machine.Wish{Count: 1})
+	_, err = kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1})
 	if err == nil || !strings.Contains(err.Error(), "check user, key and hostKey") || !strings.Contains(err.Error(), "host key mismatch") {
 		t.Errorf("got %v", err)
 	}
 	s = startSSHD(t)
 	s.keyFile = stranger.keyFile
 	hosts, err = load(t, sshHosts(s, 1, ""))
-	if _, err = kind(t, hosts, err).Make(t.Context(), machine.Wish{Count: 1}); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
+	if _, err = kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1}); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
 		t.Errorf("with another key: %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestAMachineThatFallsSilentEndsTheWait(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := k.Make(ctx, machine.Wish{Count: 1})
+		_, err := k.Make(ctx, machine.Request{Count: 1})
 		ended <- err
 	}()
 	select {
@@ -177,18 +177,18 @@ func TestAMachineThatFallsSilentEndsTheWait(t *testing.T) {
 func TestTestsWaitForMachines(t *testing.T) {
 	hosts, err := load(t, sshHosts(startSSHD(t), 2, ""))
 	k := kind(t, hosts, err)
-	first, err := k.Make(t.Context(), machine.Wish{Count: 1})
+	first, err := k.Make(t.Context(), machine.Request{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := k.Make(ctx, machine.Wish{Count: 2}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := k.Make(ctx, machine.Request{Count: 2}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("two of one free machine: %v", err)
 	}
 	second := make(chan error)
 	go func() {
-		machines, err := k.Make(t.Context(), machine.Wish{Count: 2})
+		machines, err := k.Make(t.Context(), machine.Request{Count: 2})
 		if err == nil {
 			err = machines[0].(machine.Keeper).Keep(t.Context())
 			err = errors.Join(err, machines[1].Remove(t.Context()))
@@ -201,19 +201,19 @@ func TestTestsWaitForMachines(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Error(err)
 	}
-	if _, err := k.Make(t.Context(), machine.Wish{Count: 2}); err == nil || !strings.Contains(err.Error(), "has 1 that can be used") {
+	if _, err := k.Make(t.Context(), machine.Request{Count: 2}); err == nil || !strings.Contains(err.Error(), "has 1 that can be used") {
 		t.Errorf("a kept machine was lent: %v", err)
 	}
 }
 
 func TestAnAirgapTestNeedsMachinesThatAreCounted(t *testing.T) {
 	hosts, err := load(t, sshHosts(startSSHD(t), 1, ""))
-	if _, err := kind(t, hosts, err).Make(t.Context(), machine.Wish{Count: 1, Airgap: true}); !errors.Is(err, machine.ErrUnable) {
+	if _, err := kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1, Airgap: true}); !errors.Is(err, machine.ErrUnable) {
 		t.Errorf("machines that nobody counts for: %v", err)
 	}
 	hosts, err = load(t, sshHosts(startSSHD(t), 1, "      egress: [./count, now]\n      powerCycle: ./cycle\n"),
 		"count", "#!/bin/sh\necho '[{\"address\": \"203.0.113.7\", \"packets\": 1, \"process\": \"'$1 $SEALIFT_MACHINE'\"}]'\n", "cycle", "#!/bin/sh\nexit 3\n")
-	machines, err := kind(t, hosts, err).Make(t.Context(), machine.Wish{Count: 1, Airgap: true})
+	machines, err := kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1, Airgap: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestAProgramThatMakesNoMachinesIsNamed(t *testing.T) {
 		"it fails, and why": {"'; echo no quota >&2; exit 1; echo '", "no quota"},
 	} {
 		hosts, err := load(t, "systems: {x: {command: [./hosts]}}\n", "hosts", "#!/bin/sh\n[ $1 != make ] || echo '"+row.answer+"'\n")
-		_, err = kind(t, hosts, err).Make(t.Context(), machine.Wish{Count: 1, Airgap: true})
+		_, err = kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1, Airgap: true})
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v", behaviour, err)
 		}
@@ -251,12 +251,12 @@ func TestMachinesArePrepared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machines, err := hosts.Make(t.Context(), machine.Wish{System: "x", Count: 1})
+	machines, err := hosts.Make(t.Context(), machine.Request{System: "x", Count: 1})
 	text, readErr := os.ReadFile(out)
 	if err != nil || readErr != nil || len(machines) != 1 || string(text) != "carried\n" {
 		t.Errorf("%v, %v, %q", err, readErr, text)
 	}
-	if _, err := hosts.Make(t.Context(), machine.Wish{System: "y", Count: 1}); err == nil || !strings.Contains(err.Error(), "prepare one: on one: exit status 3: no room") {
+	if _, err := hosts.Make(t.Context(), machine.Request{System: "y", Count: 1}); err == nil || !strings.Contains(err.Error(), "prepare one: on one: exit status 3: no room") {
 		t.Errorf("a script that fails: %v", err)
 	}
 	if _, err := os.Stat("/var/tmp/sealift-testgrid-prepare"); !os.IsNotExist(err) {

@@ -91,7 +91,7 @@ func (c *cluster) remove(ctx context.Context, selector string) error {
 	}))
 }
 
-func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
+func (k podKind) Make(ctx context.Context, w Request) (_ []Machine, err error) {
 	c, err := k.cluster()
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
 }
 
 // Adopt takes pods that were kept. The first machine that is removed removes all.
-func (k podKind) Adopt(ctx context.Context, w Wish, kept []Kept) (machines []Machine, err error) {
+func (k podKind) Adopt(ctx context.Context, w Request, kept []Kept) (machines []Machine, err error) {
 	c, err := k.cluster()
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (k podKind) Adopt(ctx context.Context, w Wish, kept []Kept) (machines []Mac
 }
 
 // pod is one machine. Folders in which containers mount overlays are volumes, because an overlay cannot carry overlays.
-func (c *cluster) pod(name string, labels map[string]string, w Wish) *corev1.Pod {
+func (c *cluster) pod(name string, labels map[string]string, w Request) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), RestartPolicy: corev1.RestartPolicyNever, DNSPolicy: corev1.DNSDefault,
 		Containers: []corev1.Container{{

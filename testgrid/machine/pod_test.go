@@ -47,7 +47,7 @@ func TestPodsThatCannotBootAreRemoved(t *testing.T) {
 	if err := hosts.CheckPods([]string{"x"}); err == nil || !strings.Contains(err.Error(), "pods themselves") {
 		t.Errorf("got %v", err)
 	}
-	_, err = k.Make(t.Context(), machine.Wish{System: "x", Count: 2, CPU: 3, Memory: 1 << 30, Airgap: true, Owner: "one"})
+	_, err = k.Make(t.Context(), machine.Request{System: "x", Count: 2, CPU: 3, Memory: 1 << 30, Airgap: true, Owner: "one"})
 	if err == nil || !strings.Contains(err.Error(), "ended before it was up: Error with exit code 1") || !strings.Contains(err.Error(), "does the image example.org/host:1 have systemd?") {
 		t.Errorf("got %v", err)
 	}

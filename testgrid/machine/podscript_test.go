@@ -36,7 +36,7 @@ type podAPI struct {
 }
 
 // newPodAPI returns the kind of machines that are in pods of this server.
-func newPodAPI(t *testing.T, fail func(http.ResponseWriter, *http.Request) bool) (*podAPI, machine.Kind) {
+func newPodAPI(t *testing.T, fail func(http.ResponseWriter, *http.Request) bool) (*podAPI, machine.Provider) {
 	t.Helper()
 	a := &podAPI{T: t, bin: t.TempDir(), fail: fail}
 	for name, text := range map[string]string{
@@ -138,7 +138,7 @@ func (c channel) Write(p []byte) (int, error) {
 func TestScriptsForPodsAreNotInURLs(t *testing.T) {
 	t.Parallel()
 	a, k := newPodAPI(t, nil)
-	machines, err := k.(machine.Adopter).Adopt(t.Context(), machine.Wish{System: "x", Count: 1}, []machine.Kept{{Name: "machine"}})
+	machines, err := k.(machine.Adopter).Adopt(t.Context(), machine.Request{System: "x", Count: 1}, []machine.Kept{{Name: "machine"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestAnOutageDoesNotEndTheWaitForPods(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	machines, err := k.Make(ctx, machine.Wish{System: "x", Count: 1})
+	machines, err := k.Make(ctx, machine.Request{System: "x", Count: 1})
 	if err != nil || len(machines) != 1 || machines[0].Address() != "192.0.2.7" {
 		t.Fatalf("%v, %v", machines, err)
 	}
@@ -219,7 +219,7 @@ func TestAPodThatIsGoneEndsTheWait(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 		return true
 	})
-	if _, err := k.Make(t.Context(), machine.Wish{System: "x", Count: 1}); err == nil || !strings.Contains(err.Error(), "wait for the machine machine-") {
+	if _, err := k.Make(t.Context(), machine.Request{System: "x", Count: 1}); err == nil || !strings.Contains(err.Error(), "wait for the machine machine-") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,7 +23,7 @@ type preparation struct {
 const preparedIn = "/var/tmp/sealift-testgrid-prepare"
 
 // Make returns machines of a system, bare but for what HOSTS.yaml prepares. If it fails, it leaves none behind.
-func (h *Hosts) Make(ctx context.Context, w Wish) ([]Machine, error) {
+func (h *Hosts) Make(ctx context.Context, w Request) ([]Machine, error) {
 	machines, err := h.kinds[w.System].Make(ctx, w)
 	if err != nil {
 		return nil, err

@@ -217,7 +217,7 @@ func (p *sshPool) back(h sshHost, keep bool) {
 	p.changed = make(chan struct{})
 }
 
-func (p *sshPool) Make(ctx context.Context, w Wish) ([]Machine, error) {
+func (p *sshPool) Make(ctx context.Context, w Request) ([]Machine, error) {
 	if w.Airgap && len(p.egress) == 0 {
 		return nil, fmt.Errorf("%w: nothing counts what leaves these machines; set egress in HOSTS.yaml", ErrUnable)
 	}
@@ -238,7 +238,7 @@ func (p *sshPool) Make(ctx context.Context, w Wish) ([]Machine, error) {
 }
 
 // Adopt takes machines of the pool as they are.
-func (p *sshPool) Adopt(_ context.Context, _ Wish, kept []Kept) (machines []Machine, err error) {
+func (p *sshPool) Adopt(_ context.Context, _ Request, kept []Kept) (machines []Machine, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := slices.Clone(p.free)

@@ -165,7 +165,7 @@ const carried = "/root/sealift-testgrid"
 
 // take waits for bare machines, or takes back those that an earlier attempt has kept.
 func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
-	wish := machine.Wish{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap, Owner: c.runner.owner()}
+	wish := machine.Request{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap, Owner: c.runner.owner()}
 	if c.earlier != nil {
 		return c.takeBack(ctx, wish)
 	}

@@ -56,7 +56,7 @@ func enterable(machines []machine.Machine) (all []report.Machine) {
 }
 
 // takeBack takes the machines that the earlier attempt has kept.
-func (c *cell) takeBack(ctx context.Context, w machine.Wish) ([]machine.Machine, error) {
+func (c *cell) takeBack(ctx context.Context, w machine.Request) ([]machine.Machine, error) {
 	const next = "run without --resume to begin with bare machines"
 	keeper, ok := c.runner.Hosts.Kind(c.system).(machine.Adopter)
 	if !ok || len(c.earlier.Machines) != w.Count {
