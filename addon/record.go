@@ -29,7 +29,7 @@ const (
 // Owner is who applies an add-on.
 type Owner struct {
 	Kind string // such as installer or channel
-	Name string // tells owners of one kind apart, such as kube-system/flannel; empty for the installer
+	Name string // distinguishes owners of one kind, such as kube-system/flannel; empty for the installer
 }
 
 // Installer owns what 'sealift install' applies.
@@ -40,10 +40,10 @@ func Channel(namespace, name string) Owner {
 	return Owner{Kind: ChannelKind, Name: namespace + "/" + name}
 }
 
-// String gives the kind and the name.
+// String returns the kind and the name.
 func (o Owner) String() string { return strings.TrimSpace(o.Kind + " " + o.Name) }
 
-// MarshalText gives the kind and the name.
+// MarshalText returns the kind and the name.
 func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.

@@ -34,7 +34,7 @@ const (
 	recordOfKind = "addon"
 )
 
-// Waiting says that a run waits for another one, which holds the Lease.
+// Waiting returns the message of a run that waits for another one, which holds the Lease.
 func Waiting(holder string) string {
 	return fmt.Sprintf("another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)", Lease, Namespace, holder)
 }
@@ -65,7 +65,7 @@ func RecordsOf(client dynamic.Interface) Records {
 	return Records{ConfigMaps: client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(Namespace)}
 }
 
-// OwnedError says that an add-on belongs to somebody else.
+// OwnedError reports that an add-on has another owner.
 type OwnedError struct{ Record Record }
 
 func (e *OwnedError) Error() string {

@@ -86,7 +86,7 @@ func assembled(t *testing.T, r assemble.Request) []byte {
 	return buf.Bytes()
 }
 
-func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
+func TestBundleHasAllFilesOfAnInstall(t *testing.T) {
 	r := request(t, both)
 	data := assembled(t, r)
 	if !bytes.Equal(data, assembled(t, r)) {
@@ -103,8 +103,8 @@ func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
 	}
 }
 
-// TestStepsOfAnUpgradeComeWithTheBundle adds a second version of an add-on, behind that of the Installer.
-func TestStepsOfAnUpgradeComeWithTheBundle(t *testing.T) {
+// TestBundleCarriesUpgradeSteps adds a second version of an add-on, behind that of the Installer.
+func TestBundleCarriesUpgradeSteps(t *testing.T) {
 	r := request(t, both)
 	r.Steps = []spec.AddOn{{Name: "base", Version: "0.9"}}
 	if _, err := assemble.Prepare(t.Context(), r); err == nil || !strings.Contains(err.Error(), "base-0.9.tar.gz") {
@@ -133,7 +133,7 @@ func TestStepsOfAnUpgradeComeWithTheBundle(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestMistakesAreNamed(t *testing.T) {
 	for name, row := range map[string]struct {
 		installer string
 		want      []string
@@ -187,7 +187,7 @@ func unpack(t *testing.T, data []byte, names ...string) string {
 	return dir
 }
 
-func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
+func TestInstallScriptStartsCarriedBinary(t *testing.T) {
 	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	packed := unpack(t, data, "install.sh")
@@ -203,7 +203,7 @@ func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
 	}
 }
 
-func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
+func TestRequiredSignaturesAreChecked(t *testing.T) {
 	keys := make([]*signature.Key, 2)
 	var public []signature.PublicKey
 	for n := range keys {
@@ -251,7 +251,7 @@ func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
 	}
 }
 
-func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
+func TestInstallScriptTakesBundleOfAnyName(t *testing.T) {
 	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	for _, tool := range []string{"tar", "busybox"} {
@@ -311,8 +311,8 @@ func TestInstallScriptRefuses(t *testing.T) {
 	}
 }
 
-// TestPreflightProgramIsCarriedWhereItIsUsed has sealift-preflight, which is larger than sealift, beside the nodes' sealift.
-func TestPreflightProgramIsCarriedWhereItIsUsed(t *testing.T) {
+// TestPreflightProgramIsCarriedIfUsed has sealift-preflight, which is larger than sealift, beside the nodes' sealift.
+func TestPreflightProgramIsCarriedIfUsed(t *testing.T) {
 	for name, row := range map[string]struct {
 		installer string
 		files     map[string]string // of add-on base

@@ -12,7 +12,7 @@ import (
 // maxHooks is the largest install.sh that is searched, in bytes.
 const maxHooks = 1 << 20
 
-// usesPreflight says whether the nodes have work for sealift-preflight: checks of the Installer, or checks or collectors of
+// usesPreflight reports whether the nodes have work for sealift-preflight: checks of the Installer, or checks or collectors of
 // an add-on. It is half of the smallest bundle's programs.
 func (r Request) usesPreflight(archives []*bundle.Archive) (bool, error) {
 	if _, ok := r.Installer.Section("kurl").Options["hostPreflights"]; ok || r.KeepPreflight {

@@ -7,7 +7,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-func TestTheOperatorComesWithModules(t *testing.T) {
+func TestOperatorComesWithModules(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		spec      string

@@ -25,7 +25,7 @@ func packageOf(t *testing.T, name string, images []bundle.Image, files map[strin
 	return a
 }
 
-func TestASandboxImageThatNothingCarriesIsRefused(t *testing.T) {
+func TestMissingSandboxImageIsRefused(t *testing.T) {
 	const ref = "registry.k8s.io/pause:3.10.1"
 	third := map[string]string{"config.tmpl.toml": "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = '" + ref + "'\n"}
 	second := map[string]string{"conf/old.toml": "[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"" + ref + "\"\n"}

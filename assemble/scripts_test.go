@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-func TestScriptsOfABundleWorkOffline(t *testing.T) {
+func TestScriptsOfBundleWorkOffline(t *testing.T) {
 	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	packed, unpacked := unpack(t, data, "install.sh", "join.sh", "upgrade.sh", "tasks.sh"), unpack(t, data)
@@ -75,7 +75,7 @@ func task(t *testing.T, lines string) (string, error) {
 	return string(out), err
 }
 
-func TestTheServerOfAKubeconfigIsChanged(t *testing.T) {
+func TestServerOfKubeconfigIsChanged(t *testing.T) {
 	dir := t.TempDir()
 	const config = "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: eA==\n    server: https://127.0.0.1:6444\n  name: kubernetes\n"
 	for _, name := range []string{"kubelet.conf", "admin.conf", "scheduler.conf"} {
@@ -97,7 +97,7 @@ func TestTheServerOfAKubeconfigIsChanged(t *testing.T) {
 	}
 }
 
-func TestTheLoginOfTheRegistryIsPrinted(t *testing.T) {
+func TestLoginOfRegistryIsPrinted(t *testing.T) {
 	const secret = `{"auths":{"10.96.3.4":{"username":"kurl","password":"Xy z/1","auth":"a3VybA=="}}}`
 	out, err := task(t, "on_control_plane() { :; }\nkubectl() { printf '%s' '"+secret+"' | base64; }\nprint_registry_login\n")
 	if want := "registry: 10.96.3.4\nusername: kurl\npassword: Xy z/1\n"; err != nil || out != want {

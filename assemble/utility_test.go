@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
-// TestTheUtilityImageComesWithTheAddOnThatNeedsIt uses kURL's own velero, whose list of plug-ins ends with that image.
-func TestTheUtilityImageComesWithTheAddOnThatNeedsIt(t *testing.T) {
+// TestUtilityImageComesWithAddOnThatNeedsIt uses kURL's own velero, whose list of plug-ins ends with that image.
+func TestUtilityImageComesWithAddOnThatNeedsIt(t *testing.T) {
 	t.Parallel()
 	velero, err := os.ReadFile(filepath.Join(cases.KurlAddOns(t), "addons/velero/1.18.2/install.sh"))
 	if err != nil {

@@ -38,7 +38,7 @@ import (
 type Options struct {
 	Name      string // first part of the Job's name, such as build
 	Namespace string
-	// Pod is what runs one piece. Its first container does the work: it has a program that calls Serve.
+	// Pod is the template of the pods; each runs one piece. Its first container does the work: it has a program that calls Serve.
 	Pod corev1.PodSpec
 	// Files are what the first container finds in FilesDir. They are in a Secret that the garbage collector removes with the Job.
 	Files       map[string][]byte
@@ -64,7 +64,7 @@ type Outcome struct {
 	Earlier bool            // the output is that of an earlier run
 }
 
-// ended says whether the piece has come to an end.
+// ended reports whether the piece has come to an end.
 func (o Outcome) ended() bool { return o.Output != nil || o.Failure != "" }
 
 // MaxPieces is the most pieces of one Job: with a limit of retries for each index, Kubernetes allows 100,000.

@@ -29,8 +29,8 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// TestPiecesThatFailDoNotStopOthers has pieces that fail once, always, without a word, and by losing their node.
-func TestPiecesThatFailDoNotStopOthers(t *testing.T) {
+// TestFailedPiecesDoNotStopOthers has pieces that fail once, always, without a word, and by losing their node.
+func TestFailedPiecesDoNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 2, 4)
 	s.do = func(_ context.Context, input json.RawMessage, try int) (any, error) {
@@ -83,8 +83,8 @@ func TestPiecesThatFailDoNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestABatchStaysWithinItsLimits has a quota of three pods, files for them, and a parallelism of four.
-func TestABatchStaysWithinItsLimits(t *testing.T) {
+// TestBatchStaysWithinItsLimits has a quota of three pods, files for them, and a parallelism of four.
+func TestBatchStaysWithinItsLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 2, 10)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}}}
@@ -138,8 +138,8 @@ func TestABatchStaysWithinItsLimits(t *testing.T) {
 	}
 }
 
-// TestAnEndBeforeTheEndLeavesNoJob interrupts a coordinator, and removes the Job of another.
-func TestAnEndBeforeTheEndLeavesNoJob(t *testing.T) {
+// TestCancelledBatchLeavesNoJob interrupts a coordinator, and removes the Job of another.
+func TestCancelledBatchLeavesNoJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	s.do = func(ctx context.Context, _ json.RawMessage, _ int) (any, error) {
@@ -168,8 +168,8 @@ func TestAnEndBeforeTheEndLeavesNoJob(t *testing.T) {
 	}
 }
 
-// TestAJobMayBeGoneBeforeItIsWatched removes the Job at the moment at which its coordinator begins to watch it.
-func TestAJobMayBeGoneBeforeItIsWatched(t *testing.T) {
+// TestJobMayBeDeletedBeforeItIsWatched removes the Job at the moment at which its coordinator begins to watch it.
+func TestJobMayBeDeletedBeforeItIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	s.do = func(ctx context.Context, _ json.RawMessage, _ int) (any, error) {
@@ -194,8 +194,8 @@ func TestAJobMayBeGoneBeforeItIsWatched(t *testing.T) {
 	}
 }
 
-// TestACoordinatorRemovesItsOwnJobOnly has another Job under the name at the moment at which a coordinator removes its own.
-func TestACoordinatorRemovesItsOwnJobOnly(t *testing.T) {
+// TestCoordinatorRemovesItsOwnJobOnly has another Job under the name at the moment at which a coordinator removes its own.
+func TestCoordinatorRemovesItsOwnJobOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	jobs := s.client.BatchV1().Jobs(s.namespace)
@@ -225,8 +225,8 @@ func TestACoordinatorRemovesItsOwnJobOnly(t *testing.T) {
 	}
 }
 
-// TestKueueAdmitsABatch plays Kueue, which resumes the Job.
-func TestKueueAdmitsABatch(t *testing.T) {
+// TestKueueAdmitsBatch plays Kueue, which resumes the Job.
+func TestKueueAdmitsBatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	o := s.options()
@@ -280,7 +280,7 @@ func TestKueueAdmitsABatch(t *testing.T) {
 	}
 }
 
-func TestAPodDoesOnlyWhatItsPlanSays(t *testing.T) {
+func TestPodDoesOnlyWorkOfItsPlan(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
 	if err != nil {

@@ -122,7 +122,7 @@ func (f files) read(ctx context.Context, digests []string) (map[string]result, e
 	return found, group.Wait()
 }
 
-// one reads a result or a failure. One that does not exist, or is no JSON, is empty.
+// one reads a result or a failure. It is empty if the file is missing or not JSON.
 func (f files) one(ctx context.Context, key string) (r result, err error) {
 	data, err := f.document(ctx, key)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -54,7 +54,7 @@ func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 	}
 	go w.explain(following)
 	quiet := klog.NewContext(following, klog.Logger{}) // a watch that breaks is repaired, and needs no line
-	// no event tells of a Job that was removed before the watch began
+	// there is no event for a Job that was removed before the watch began
 	gone := func(found cache.Store) (bool, error) {
 		for _, one := range found.List() {
 			if object, ok := one.(*unstructured.Unstructured); ok && object.GetUID() == job.UID {
@@ -136,7 +136,7 @@ type watcher struct {
 	waits atomic.Bool // for its queue
 }
 
-// look notes what has ended since the last look, and says whether the Job has ended.
+// look notes what has ended since the last look, and reports whether the Job has ended.
 func (w *watcher) look(ctx context.Context, job *batchv1.Job) (bool, error) {
 	w.waits.Store(job.Spec.Suspend != nil && *job.Spec.Suspend)
 	done, err := w.fresh(job.Status.CompletedIndexes)

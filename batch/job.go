@@ -70,7 +70,7 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 	}
 }
 
-// owns says whether a Job is that of this run: this coordinator made it, or one with the same inputs.
+// owns reports whether a Job is that of this run: this coordinator made it, or one with the same inputs.
 func (r *run) owns(job *batchv1.Job) bool { return job.Annotations[runAnnotation] == r.id }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -164,7 +164,7 @@ func (r *run) spec(plan string, pieces int) *batchv1.Job {
 	return job
 }
 
-// pod is what runs one piece.
+// pod returns the template of the pods; each runs one piece.
 func (r *run) pod(plan string) *corev1.PodSpec {
 	const volume = "batch"
 	pod := r.Pod.DeepCopy()
@@ -180,8 +180,8 @@ func (r *run) pod(plan string) *corev1.PodSpec {
 	return pod
 }
 
-// ensureFiles makes the Secret that pods wait for. One of an earlier Job with the same name is about to be removed with that Job, so
-// it gives way. Any other Secret stays.
+// ensureFiles makes the Secret that pods wait for. One of an earlier Job with the same name is about to be removed with that Job, and is
+// replaced. Any other Secret stays.
 func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 	if len(r.Files) == 0 {
 		return nil

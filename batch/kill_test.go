@@ -74,8 +74,8 @@ func (s *site) coordinator(api string, n int) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
-// TestAKilledCoordinatorGoesOn kills the coordinator five times, and once more when the Job has ended without it.
-func TestAKilledCoordinatorGoesOn(t *testing.T) {
+// TestKilledCoordinatorIsResumed kills the coordinator five times, and once more when the Job has ended without it.
+func TestKilledCoordinatorIsResumed(t *testing.T) {
 	t.Parallel()
 	newSite(t, t.TempDir(), 5, 4).outlivesKills(50)
 }
@@ -165,8 +165,8 @@ func (s *site) requests() (total int64) {
 	return total
 }
 
-// TestAJobThatEndedAloneIsTakenOver has a coordinator that is killed at once, and comes back when the Job has ended.
-func TestAJobThatEndedAloneIsTakenOver(t *testing.T) {
+// TestFinishedJobIsTakenOver has a coordinator that is killed at once, and comes back when the Job has ended.
+func TestFinishedJobIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 4)
 	api := controlplane.Through(t, s.config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) { pass.ServeHTTP(w, r) }).Host
@@ -193,8 +193,8 @@ func TestAJobThatEndedAloneIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestTwoCoordinatorsShareAJob runs the same batch twice at the same time.
-func TestTwoCoordinatorsShareAJob(t *testing.T) {
+// TestTwoCoordinatorsShareJob runs the same batch twice at the same time.
+func TestTwoCoordinatorsShareJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 4)
 	started := make(chan string, 2)

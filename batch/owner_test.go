@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// TestAJobOfSomebodyElseStays has a Job and a Secret with the name of a batch, and of nobody here.
-func TestAJobOfSomebodyElseStays(t *testing.T) {
+// TestForeignJobStays has a Job and a Secret with the name of a batch, and of nobody here.
+func TestForeignJobStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	o := s.options()
@@ -67,8 +67,8 @@ func TestAJobOfSomebodyElseStays(t *testing.T) {
 	s.leavesNothing()
 }
 
-// TestACoordinatorThatFailsLeavesTheJobOfAnother has two coordinators with the same inputs. The second one gets nowhere.
-func TestACoordinatorThatFailsLeavesTheJobOfAnother(t *testing.T) {
+// TestFailedCoordinatorLeavesForeignJob has two coordinators with the same inputs. The second one gets nowhere.
+func TestFailedCoordinatorLeavesForeignJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	release := make(chan struct{})
@@ -99,9 +99,9 @@ func TestACoordinatorThatFailsLeavesTheJobOfAnother(t *testing.T) {
 	}
 }
 
-// TestAJobWhoseAnswerWasLostIsFound loses the answer to the request that makes the Job. The coordinator tries again, or it is
+// TestJobIsFoundAfterLostResponse loses the answer to the request that makes the Job. The coordinator tries again, or it is
 // interrupted.
-func TestAJobWhoseAnswerWasLostIsFound(t *testing.T) {
+func TestJobIsFoundAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	lossy := func(lost func()) *kube.Cluster {
@@ -143,7 +143,7 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-// listed tells when somebody lists the results of a store.
+// listed reports each listing of the results in a store.
 type listed struct {
 	store.Store
 
@@ -158,9 +158,9 @@ func (l listed) List(ctx context.Context, prefix string) ([]store.Info, error) {
 	return list, err
 }
 
-// TestPodsOfARemovedJobAreWaitedFor removes a Job whose pods finish their work while they end. They do so late: when somebody has
+// TestPodsOfRemovedJobAreWaitedFor removes a Job whose pods finish their work while they end. They do so late: when somebody has
 // already looked for results, or after a while.
-func TestPodsOfARemovedJobAreWaitedFor(t *testing.T) {
+func TestPodsOfRemovedJobAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	looks := make(chan struct{}, 100)
@@ -194,8 +194,8 @@ func TestPodsOfARemovedJobAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestACoordinatorThatMayNotWatchEnds has no right to list Jobs.
-func TestACoordinatorThatMayNotWatchEnds(t *testing.T) {
+// TestCoordinatorWithoutWatchRightEnds has no right to list Jobs.
+func TestCoordinatorWithoutWatchRightEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	behind := controlplane.Through(t, s.config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {

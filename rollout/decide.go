@@ -107,7 +107,7 @@ func current(spec Spec, judged []*target) (wave int, stopped bool) {
 	return len(spec.Waves), false
 }
 
-// start answers Start for as many waiting targets of the wave as may begin, and tells all others why they wait.
+// start returns Start for as many waiting targets of the wave as may begin, and the reason to wait for all others.
 func start(spec Spec, judged []*target, wave int, stopped bool, now time.Time) {
 	members, free := 0, len(judged)
 	for _, t := range judged {

@@ -227,7 +227,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestOrderGoesBeforeTheName(t *testing.T) {
+func TestOrderGoesBeforeName(t *testing.T) {
 	targets := []rollout.Target{
 		{Name: "a", Status: rollout.Waiting, Order: 1},
 		{Name: "z", Status: rollout.Waiting},
@@ -338,8 +338,8 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// TestReportsAreTheContactOfACarriedTarget follows one over weeks: only the time from one report to another counts.
-func TestReportsAreTheContactOfACarriedTarget(t *testing.T) {
+// TestReportsCountAsContactOfCarriedTarget follows one over weeks: only the time from one report to another counts.
+func TestReportsCountAsContactOfCarriedTarget(t *testing.T) {
 	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Deadline: new(time.Hour), Soak: time.Hour}
 	target := rollout.Target{Name: "ship", Status: rollout.Waiting, Occasional: true, Asleep: true, Carried: true, LastSeen: before(9 * 24 * time.Hour)}
 	state := rollout.State{}

@@ -2,7 +2,7 @@
 // a time: a node of a cluster, a cluster of a fleet.
 //
 // Decide is a pure function. The caller observes its targets, calls Decide with the time, stores Result.State, and then
-// acts. The package has no client, no clock, and no goroutines, so the same input gives the same answer on every
+// acts. The package has no client, no clock, and no goroutines, so the same input has the same result on every
 // machine. A caller that is killed at any moment calls Decide again and goes on.
 //
 // # Rules
@@ -13,7 +13,7 @@
 //   - At most AtOnce targets are at work. A target is at work from its start until it is done, including its soak. A
 //     failed target is at work until its deadline, because it may still recover.
 //   - More than MaxFailures failed targets stop the rollout: nothing new starts in any wave. Targets at work go on.
-//   - A target that takes longer than Deadline has timed out. It counts as failed and is no longer at work.
+//   - A target that takes longer than Deadline has timed out. It counts as failed and no longer holds a slot.
 //   - A target is done when it has been successful for Soak.
 //   - Targets start by Order, then by name.
 //   - A target that is held does not start. It holds no slot, but later waves wait for it.
@@ -72,7 +72,7 @@ const (
 	Soaking   Status = "Soaking"   // it is successful, and its soak is not over
 )
 
-// Target is what the caller observed of one target.
+// Target is the observed state of one target.
 type Target struct {
 	Name string
 	// Wave is the index of the target's wave.
@@ -86,22 +86,22 @@ type Target struct {
 	Since time.Time
 	// Occasional targets are not always in contact. Only their time in contact counts.
 	Occasional bool
-	// Asleep says that an occasional target is out of contact.
+	// Asleep means that an occasional target is out of contact.
 	Asleep bool
 	// LastSeen is when an asleep target was last in contact.
 	LastSeen time.Time
-	// Held says that the target waits for something outside of the rollout. It does not start, and holds no slot.
+	// Held means that the target waits for something outside of the rollout. It does not start, and holds no slot.
 	Held bool
 	// Carried targets are always asleep, and get a change without being awake: it is carried to them. They start when their
 	// wave does, or later, and hold no slot. Their contact is the time from one LastSeen to another.
 	Carried bool
 }
 
-// Action is what the caller does with a target now.
+// Action tells the caller what to do with a target now.
 type Action string
 
 const (
-	// Start gives the change to the target. It is repeated until the target is observed to have the change.
+	// Start applies the change to the target. It is repeated until the target is observed to have the change.
 	Start Action = "Start"
 	// Wait leaves the target without the change.
 	Wait Action = "Wait"
@@ -130,9 +130,9 @@ type Decision struct {
 	Action Action `json:"action"`
 	// Reason is set if Action is Wait.
 	Reason Reason `json:"reason,omitempty"`
-	// AtWork says that the target holds a slot.
+	// AtWork means that the target holds a slot.
 	AtWork bool `json:"atWork,omitempty"`
-	// Asleep says that it is out of contact.
+	// Asleep means that it is out of contact.
 	Asleep bool `json:"asleep,omitempty"`
 	// Until is when the deadline or the soak of the target ends.
 	Until time.Time `json:"until,omitzero"`
@@ -157,9 +157,9 @@ type Result struct {
 	Wave int `json:"wave"`
 	// Targets has one decision for each target, sorted by Order, then by name.
 	Targets []Decision `json:"targets"`
-	// Again is when Decide gives another answer for the same targets. Zero means: when a target changes.
+	// Again is the time from which Decide has another result for the same targets. Zero means: when a target changes.
 	Again time.Time `json:"again,omitzero"`
-	// State is what the next call of Decide needs.
+	// State is the state for the next call of Decide.
 	State State `json:"state"`
 }
 
@@ -174,7 +174,7 @@ func (r Result) With(action Action) []string {
 	return names
 }
 
-// MustStore says whether the starts of the State differ from those that are stored. Any other State may be stored some seconds
+// MustStore reports whether the starts of the State differ from those that are stored. Any other State may be stored some seconds
 // later: if it is lost, Decide finds the same again, with deadlines that end as much later.
 func (r Result) MustStore(stored State) bool {
 	if stored.Change != r.State.Change {

@@ -2,14 +2,14 @@ package rollout
 
 import "time"
 
-// State is what a rollout remembers between two calls of Decide. It is plain data: store it as JSON. The zero value
+// State is the state of a rollout between two calls of Decide. It is plain data: store it as JSON. The zero value
 // begins a rollout. Decide never changes the State that it is given.
 type State struct {
 	Change  string            `json:"change,omitempty"`
 	Targets map[string]Record `json:"targets,omitempty"`
 }
 
-// Record is what a rollout remembers of one target. It changes when the target does, not each time it is looked at.
+// Record is the state of one target in a rollout. It changes when the target does, not with each call.
 type Record struct {
 	// Started is when Decide answered Start. It is kept until the target is done.
 	Started time.Time `json:"started,omitzero"`
@@ -74,7 +74,7 @@ func (rec Record) reported(seen time.Time, same bool) (Record, time.Duration) {
 	return rec, max(0, seen.Sub(rec.Awake))
 }
 
-// worth says whether a record tells more than the target itself does.
+// worth reports whether a record has more information than the target itself.
 func (rec Record) worth(t Target) bool {
 	waits := rec.Status == Waiting || rec.Status == Skipped || rec.Status == TimedOut
 	return !rec.Started.IsZero() || !waits && (t.Occasional || t.Since.IsZero())

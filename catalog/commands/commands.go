@@ -204,7 +204,7 @@ func (c Calls) reached(isHook func(function string) bool) map[string]bool {
 	return reached
 }
 
-// unwrapped removes programs and functions that run the command in their arguments. looked says that the rest are commands
+// unwrapped removes programs and functions that run the command in their arguments. looked reports that the rest are commands
 // that are looked for and not run.
 func unwrapped(words []string) (_ []string, looked bool) {
 	for len(words) > 1 {

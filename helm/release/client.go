@@ -240,7 +240,7 @@ func record(labels map[string]string) Record {
 	return r
 }
 
-// plain makes a Release of Helm's.
+// plain converts a release of Helm's.
 func plain(from helmrelease.Releaser) Release {
 	r, ok := from.(*v1.Release)
 	if !ok || r == nil {

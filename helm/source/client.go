@@ -98,7 +98,7 @@ func credentials(file []byte, host string) (authn.AuthConfig, error) {
 		Auths map[string]authn.AuthConfig `json:"auths"`
 	}
 	if err := json.Unmarshal(file, &config); err != nil {
-		return authn.AuthConfig{}, errors.New("the credentials are no docker config file in JSON")
+		return authn.AuthConfig{}, errors.New("the credentials are not a docker config file in JSON")
 	}
 	for key, found := range config.Auths {
 		name := strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")

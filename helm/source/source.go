@@ -45,7 +45,7 @@ type Access struct {
 	CA []byte
 	// Insecure trusts any certificate.
 	Insecure bool
-	// Credentials are those of a docker config file: its key auths. A password is sent only to the host that it is for.
+	// Credentials come from a docker config file: its key auths. A password is sent only to the host that it is for.
 	Credentials []byte
 	// Schemes are allowed beside https and oci: file, and http, also for registries.
 	Schemes []string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Backoff is the pauses between attempts at something that fails. Each pause is random between zero and a bound (full jitter), so that
+// Backoff computes the pauses between failed attempts. Each pause is random between zero and a bound (full jitter), so that
 // clients that failed together do not return together: on average it is half of the bound. The bound is First at the beginning, doubles
 // after each pause, and is Longest at most.
 type Backoff struct {

@@ -77,7 +77,7 @@ func (h host) untouched() {
 	}
 }
 
-// operations are all that write to a path.
+// operations are all functions that write to a path.
 func operations(content string) map[string]func(path string) error {
 	return map[string]func(string) error{
 		"write":     func(p string) error { return files.Write(p, []byte(content)) },

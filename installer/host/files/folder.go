@@ -190,7 +190,7 @@ func (f *Folder) Symlink(target, name string, uid, gid uint32) error {
 	if err := f.root.Symlink(target, temporary); err != nil {
 		return f.at(temporary, err)
 	}
-	// The owner of the folder may put something else there: what gets an owner is a link, whichever.
+	// The owner of the folder may put something else there: the owner of a link is set, never that of its target.
 	link, err := f.root.OpenFile(temporary, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return f.at(temporary, err)
