@@ -36,7 +36,7 @@ type addOn struct {
 	layout   *runtime.Layout
 	options  string         // digest of its options in the Installer
 	needed   bool           // by an add-on that installs later
-	fromKURL    bool           // may be one of kURL's: it has no addon.yaml
+	fromKURL bool           // may be one of kURL's: it has no addon.yaml
 	hooks    []string       // the functions that its install.sh declares
 	calls    commands.Calls // of its install.sh
 	texts    [][]byte       // its scripts and templates

@@ -16,7 +16,7 @@ import (
 // an output of it; nothing is read back from them.
 type settings struct {
 	address       string // by which other nodes reach this one; "" on a host that has none
-	ipv6           bool   // that address and the networks of the cluster are IPv6
+	ipv6          bool   // that address and the networks of the cluster are IPv6
 	address6      string // the second address, with IPv6, in a dual-stack cluster; else ""
 	publicAddress string
 	loadBalancer  string // of the API; "" for the balancer on each node

@@ -64,7 +64,7 @@ type State struct {
 	Error   string           `json:"error,omitempty"` // that ended the last run
 	Changes []install.Change `json:"changes"`
 	// KeepPods says that pods stay on their nodes: nothing changes that they run on.
-	KeepPods     bool   `json:"stay,omitempty"`
+	KeepPods bool   `json:"stay,omitempty"`
 	Snapshot string `json:"snapshot,omitempty"` // of etcd, taken before the first change: a file on SnapshotOn
 	// SnapshotOn is the node that has the file.
 	SnapshotOn string           `json:"snapshotOn,omitempty"`
