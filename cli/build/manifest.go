@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"text/tabwriter"
 
-	"github.com/pmezard/go-difflib/difflib"
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
@@ -157,9 +156,9 @@ func (a commands) formatManifest(path string, o manifestFmtOptions) (bool, error
 		return false, nil
 	}
 	if o.diff {
-		return true, difflib.WriteUnifiedDiff(a.Out, difflib.UnifiedDiff{
-			A: diffLines(before), B: diffLines(after), FromFile: path, ToFile: path + " (formatted)", Context: 2,
-		})
+		_, text, _ := bytes.Cut(diff.Diff(path, before, path+" (formatted)", after), []byte("\n")) // without a line that names both files
+		_, err := a.Out.Write(text)
+		return true, err
 	}
 	if !o.check {
 		if err := file.Save(path); err != nil {
@@ -168,17 +167,6 @@ func (a commands) formatManifest(path string, o manifestFmtOptions) (bool, error
 	}
 	_, err = fmt.Fprintln(a.Out, path)
 	return true, err
-}
-
-// diffLines parts a text for a diff, and says where the last line lacks its end.
-func diffLines(text []byte) []string {
-	all := strings.SplitAfter(string(text), "\n")
-	last := len(all) - 1
-	if all[last] == "" {
-		return all[:last]
-	}
-	all[last] += "\n\\ No newline at end of file\n"
-	return all
 }
 
 func (a commands) manifestShowCommand() *cobra.Command {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
 
-	"github.com/pkg/errors"
 	"github.com/replicatedhq/troubleshoot/pkg/loader"
 	"sigs.k8s.io/yaml"
 
@@ -51,6 +51,14 @@ func readAll(name string, r io.Reader) (string, error) {
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*$`)
 
+// cause returns the error that Troubleshoot has wrapped, without the texts of the wrappers.
+func cause(err error) error {
+	for wraps := (interface{ Cause() error })(nil); errors.As(err, &wraps); {
+		err = wraps.Cause()
+	}
+	return err
+}
+
 // load reads the documents in texts. One with a mistake in it fails the host, as a check that nobody can make would be no
 // check; the others are made all the same.
 func load(ctx context.Context, texts []string) (*loader.TroubleshootKinds, []preflight.Result) {
@@ -61,7 +69,7 @@ func load(ctx context.Context, texts []string) (*loader.TroubleshootKinds, []pre
 			one, err := loader.LoadSpecs(ctx, loader.LoadOptions{RawSpec: document, Strict: true})
 			if err != nil {
 				bad = append(bad, preflight.Result{Check: name(nameOf(document), "specification"), Status: preflight.Fail,
-					Message: fmt.Sprintf("cannot be read: %v", errors.Cause(err)), Hint: "mend it as Troubleshoot's reference has it"})
+					Message: fmt.Sprintf("cannot be read: %v", cause(err)), Hint: "mend it as Troubleshoot's reference has it"})
 				continue
 			}
 			specs.Add(one)
