@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/host/firewall"
+	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/proc"
 )
@@ -43,7 +44,8 @@ func ReadState(ctx context.Context) (s State, err error) {
 		}
 		return proc.Unescape(f[0])
 	})
-	read(&s.Mounts, "/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
+	mounted, err := mounts.Points()
+	s.Mounts, errs = mounted, append(errs, err)
 	routes, err := network.Routes()
 	errs = append(errs, err)
 	for _, r := range routes {

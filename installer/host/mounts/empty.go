@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/host/proc"
 )
 
 // Empty removes what is in a folder, and the folder itself unless keep says otherwise. A file or a link is removed; no link is
@@ -34,7 +33,7 @@ func Empty(path string, keep bool) (mounted []string, err error) {
 	if !info.IsDir() {
 		return nil, parent.Remove(name)
 	}
-	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
+	mounts, err := Points()
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,28 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-
-	"github.com/sealift/sealift/installer/host/proc"
 )
+
+// Points lists the mount points of this process, sorted. One that is mounted on twice is listed twice.
+func Points() ([]string, error) {
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	points := make([]string, 0, len(mounts))
+	for _, m := range mounts {
+		points = append(points, m.Mountpoint)
+	}
+	slices.Sort(points)
+	return points, nil
+}
 
 // Unmount unmounts everything at or below the folders, the deepest mount first, except the folders in keep. A mount that is in
 // use is detached: it disappears when its last user ends.
 func Unmount(folders, keep []string) error {
-	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
+	mounts, err := Points()
 	if err != nil {
 		return err
 	}

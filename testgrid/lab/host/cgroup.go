@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // killTimeout is the longest time for the kernel to end a host's processes.
@@ -28,27 +29,17 @@ type hierarchy struct {
 // hierarchies lists the trees of control groups on this machine, version 2 first. Version 2 is required, because only it
 // can kill a whole group.
 func hierarchies() ([]hierarchy, error) {
-	f, err := os.Open("/proc/self/mounts")
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2", "cgroup"))
 	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var second, first []hierarchy
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 3 {
-			continue
-		}
-		switch fields[2] {
-		case "cgroup2":
-			second = append(second, hierarchy{fields[1], 2})
-		case "cgroup":
-			first = append(first, hierarchy{fields[1], 1})
-		}
-	}
-	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("list control groups: %w", err)
+	}
+	var second, first []hierarchy
+	for _, m := range mounts {
+		if m.FSType == "cgroup2" {
+			second = append(second, hierarchy{m.Mountpoint, 2})
+		} else {
+			first = append(first, hierarchy{m.Mountpoint, 1})
+		}
 	}
 	if len(second) == 0 {
 		return nil, errors.New("this machine has no control groups of version 2, without which a lab host cannot be ended; mount them with: " +
