@@ -226,3 +226,59 @@ func (b *bucket) Swap(ctx context.Context, key string, data []byte, old string) 
 	}
 	return "", b.fail("replace", key, err)
 }
+
+// Presigner is a store that can serve its values itself, to anybody who has a presigned URL.
+type Presigner interface {
+	// Presign returns a URL for reading a value, valid for the given time. It does not check that the value exists.
+	Presign(ctx context.Context, key string, valid time.Duration) (string, error)
+}
+
+// Presign implements Presigner. The URL has the endpoint that the store was opened with.
+func (b *bucket) Presign(ctx context.Context, key string, valid time.Duration) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	request, err := s3.NewPresignClient(b.client).PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)}, s3.WithPresignExpires(valid))
+	if err != nil {
+		return "", fmt.Errorf("store %s: sign a URL for %s: %w", b.config, key, err)
+	}
+	return request.URL, nil
+}
+
+// Region asks AWS for the region of a bucket. Credentials without the permission GetBucketLocation still find it in the
+// headers of another response.
+func (o Opener) Region(ctx context.Context, name string) (string, error) {
+	found, err := o.Open("s3://" + name)
+	if err != nil {
+		return "", err
+	}
+	b := found.(*bucket) // an s3:// URL always opens a bucket
+	var region string
+	located := b.ask(ctx, func(ctx context.Context) error {
+		answer, err := b.client.GetBucketLocation(ctx, &s3.GetBucketLocationInput{Bucket: &name})
+		if err == nil {
+			region = string(answer.LocationConstraint)
+		}
+		return err
+	})
+	if located == nil {
+		switch region {
+		case "": // AWS returns no name for us-east-1, and an old one for eu-west-1
+			return defaultRegion, nil
+		case "EU":
+			return "eu-west-1", nil
+		}
+		return region, nil
+	}
+	err = b.ask(ctx, func(ctx context.Context) error {
+		answer, err := b.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
+		if err == nil {
+			region = aws.ToString(answer.BucketRegion)
+		}
+		return err
+	})
+	if err != nil || region == "" {
+		return "", fmt.Errorf("find the region of bucket %s: %w; name it with ?region=…", name, located)
+	}
+	return region, nil
+}

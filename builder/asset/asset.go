@@ -21,7 +21,6 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
-	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest/repository"
 )
@@ -55,7 +54,7 @@ func (r Resolved) Describe(dir string) bundle.Asset {
 
 // Pack returns the asset as a file of a package.
 func (r Resolved) Pack(dir string, c *cache.Cache) bundle.File {
-	f := packfile.Cached(path.Join(dir, r.Name), c, r.SHA256, r.Size)
+	f := c.File(path.Join(dir, r.Name), r.Blob)
 	if r.open != nil {
 		f.Open = func() (io.ReadCloser, error) { return r.open(r.Source) }
 	}

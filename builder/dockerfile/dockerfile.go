@@ -27,7 +27,6 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/mirror"
-	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/trust"
@@ -75,15 +74,14 @@ func pins(bases []Base, place func(repository string) string) map[string]string 
 
 // Output is a file that a build wrote to /out.
 type Output struct {
-	Path       string `json:"path"` // relative to /out
-	SHA256     string `json:"sha256"`
-	Size       int64  `json:"size"` // bytes
-	Executable bool   `json:"executable,omitempty"`
+	Path string `json:"path"` // relative to /out
+	bundle.Blob
+	Executable bool `json:"executable,omitempty"`
 }
 
 // Pack is the file as it lies below dir in a package.
 func (f Output) Pack(dir string, c *cache.Cache) bundle.File {
-	packed := packfile.Cached(path.Join(dir, f.Path), c, f.SHA256, f.Size)
+	packed := c.File(path.Join(dir, f.Path), f.Blob)
 	if f.Executable {
 		packed.Mode = 0o755
 	}
@@ -255,5 +253,5 @@ func (s *Source) take(root *os.Root, file string) (Output, error) {
 		return Output{}, err
 	}
 	digest, err := w.Commit("")
-	return Output{Path: file, SHA256: digest, Size: w.Size()}, err
+	return Output{Path: file, Blob: bundle.Blob{SHA256: digest, Size: w.Size()}}, err
 }

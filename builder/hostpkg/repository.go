@@ -2,6 +2,7 @@ package hostpkg
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/debfile"
-	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/builder/hostpkg/repodata"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -52,10 +53,10 @@ func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 		if r.Arch != "all" {
 			archs[r.Arch] = true
 		}
-		files = append(files, packfile.Cached(path.Join(dir, r.fileName()), c, r.SHA256, r.Size))
+		files = append(files, c.File(path.Join(dir, r.fileName()), r.Blob))
 	}
 	release := releaseFile(index.Bytes(), archs)
-	return append(files, packfile.Bytes(path.Join(dir, "Packages"), index.Bytes()), packfile.Bytes(path.Join(dir, "Release"), release)), nil
+	return append(files, bundle.BytesFile(path.Join(dir, "Packages"), cache.FileMode, index.Bytes()), bundle.BytesFile(path.Join(dir, "Release"), cache.FileMode, release)), nil
 }
 
 // releaseDate is the date of every repository, without which apt warns. It is long past, as that of every file of an archive
@@ -111,4 +112,50 @@ func controlFile(files *tar.Reader) (*control.Paragraph, error) {
 		}
 		return p, nil
 	}
+}
+
+// KeysDir is the folder of a yum repository that has the armored keys of its packages, which a host checks their
+// signatures with.
+const KeysDir = "keys"
+
+// yumRepository makes a repository of rpm packages: the packages, the lists in repodata, and the keys.
+func yumRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
+	var files []bundle.File
+	var lists repodata.Writer
+	keys := make(map[string]bool)
+	for _, r := range packages {
+		p, err := headerOf(c, r)
+		if err == nil {
+			err = r.checkIdentity(rpmID(p.Name, p.Epoch, p.Version, p.Release, p.Arch))
+		}
+		if err == nil {
+			err = lists.Add(p, r.fileName(), r.SHA256, r.Size)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("package %s %s for %s: %w", r.Name, r.Version, r.Target, err)
+		}
+		files = append(files, c.File(path.Join(dir, r.fileName()), r.Blob))
+		if r.Key == "" || keys[r.Key] {
+			continue
+		}
+		keys[r.Key] = true
+		data, err := c.Read(r.Key, maxKeys)
+		if err != nil {
+			return nil, fmt.Errorf("keys of %s: %w", r.Target, err)
+		}
+		files = append(files, bundle.BytesFile(path.Join(dir, KeysDir, r.Key+".asc"), cache.FileMode, data))
+	}
+	for _, d := range lists.Documents() {
+		files = append(files, bundle.BytesFile(path.Join(dir, d.Path), cache.FileMode, d.Data))
+	}
+	return files, nil
+}
+
+func headerOf(c *cache.Cache, r Resolved) (*repodata.Package, error) {
+	f, err := c.Open(r.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return repodata.Read(bufio.NewReader(f))
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sealift/sealift/builder/cache"
-	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/ctxio"
 )
@@ -27,12 +26,6 @@ import (
 // dockerArchives is the kind of fact by which the cache knows an archive that was made before. Its number changes with
 // the way in which archives are made.
 const dockerArchives = "docker-archives-1"
-
-// madeArchive is what the cache remembers of an archive.
-type madeArchive struct {
-	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"` // bytes
-}
 
 // DockerArchive returns an image as one file <id>.tar.gz below dir, in the form of `docker save IMAGE | gzip` that kURL's
 // packages have (kURL §1.5) and `docker load` and `ctr images import` read: manifest.json, the configuration, and every
@@ -62,10 +55,10 @@ func dockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) 
 	}
 	a := &archiveMaker{cache: c, image: r.Manifests[0], name: ref.Repository() + ":" + ref.Tag()}
 	key := a.name + " " + a.image.Digest
-	var known madeArchive
+	var known bundle.Blob
 	if c.Recall(dockerArchives, key, &known) {
 		if size, ok := c.Use(known.SHA256); ok && size == known.Size {
-			return packfile.Cached(path.Join(dir, r.ID+".tar.gz"), c, known.SHA256, known.Size), nil
+			return c.File(path.Join(dir, r.ID+".tar.gz"), known), nil
 		}
 	}
 	if known, err = a.make(ctx); err != nil {
@@ -74,7 +67,7 @@ func dockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) 
 	if err := c.Remember(dockerArchives, key, known); err != nil {
 		return bundle.File{}, err
 	}
-	return packfile.Cached(path.Join(dir, r.ID+".tar.gz"), c, known.SHA256, known.Size), nil
+	return c.File(path.Join(dir, r.ID+".tar.gz"), known), nil
 }
 
 // archiveMaker writes one docker-archive.
@@ -93,31 +86,31 @@ type layerTar struct {
 
 func (l layerTar) path() string { return l.diffID + "/layer.tar" }
 
-func (a *archiveMaker) make(ctx context.Context) (madeArchive, error) {
+func (a *archiveMaker) make(ctx context.Context) (bundle.Blob, error) {
 	config, err := a.cache.Read(a.image.Config.hex(), maxConfig)
 	if err != nil {
-		return madeArchive{}, err
+		return bundle.Blob{}, err
 	}
 	layers, err := a.measure(ctx, config)
 	if err != nil {
-		return madeArchive{}, err
+		return bundle.Blob{}, err
 	}
 	w, err := a.cache.Create()
 	if err != nil {
-		return madeArchive{}, err
+		return bundle.Blob{}, err
 	}
 	defer w.Discard()
 	buffered := bufio.NewWriterSize(w, 256<<10)
 	gz := gzip.NewWriter(buffered)
 	if err := a.write(ctx, tar.NewWriter(gz), config, layers); err != nil {
-		return madeArchive{}, err
+		return bundle.Blob{}, err
 	}
 	if err := errors.Join(gz.Close(), buffered.Flush()); err != nil {
-		return madeArchive{}, err
+		return bundle.Blob{}, err
 	}
 	size := w.Size()
 	digest, err := w.Commit("")
-	return madeArchive{SHA256: digest, Size: size}, err
+	return bundle.Blob{SHA256: digest, Size: size}, err
 }
 
 // measure unpacks every layer once, since a tar wants sizes first, and holds it against the configuration.

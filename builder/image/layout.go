@@ -13,7 +13,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/builder/cache"
-	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -39,11 +38,11 @@ func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, err
 		return nil, fmt.Errorf("encode %s: %w", ocispec.ImageLayoutFile, err)
 	}
 	files := []bundle.File{
-		packfile.Bytes(path.Join(dir, ocispec.ImageIndexFile), index),
-		packfile.Bytes(path.Join(dir, ocispec.ImageLayoutFile), marker),
+		bundle.BytesFile(path.Join(dir, ocispec.ImageIndexFile), cache.FileMode, index),
+		bundle.BytesFile(path.Join(dir, ocispec.ImageLayoutFile), cache.FileMode, marker),
 	}
 	for _, d := range blobsOf(resolved) {
-		files = append(files, packfile.Cached(path.Join(dir, ocispec.ImageBlobsDir, "sha256", d.hex()), c, d.hex(), d.Size))
+		files = append(files, c.File(path.Join(dir, ocispec.ImageBlobsDir, "sha256", d.hex()), bundle.Blob{SHA256: d.hex(), Size: d.Size}))
 	}
 	return files, nil
 }

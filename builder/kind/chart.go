@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/chart"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/lock"
-	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/diag"
@@ -266,9 +266,9 @@ func (p *chartPart) files(dir string) ([]bundle.File, error) {
 	var list []bundle.File
 	for _, c := range p.Charts {
 		list = append(list,
-			packfile.Cached(path.Join(dir, c.FileName()), p.kind.options.Cache, c.SHA256, c.Size),
-			packfile.Bytes(path.Join(dir, c.Name, renderedFile), c.rendered.Document()),
-			packfile.Bytes(path.Join(dir, c.Name, kustomizationFile), []byte(kustomization)))
+			p.kind.options.Cache.File(path.Join(dir, c.FileName()), c.Blob),
+			bundle.BytesFile(path.Join(dir, c.Name, renderedFile), cache.FileMode, c.rendered.Document()),
+			bundle.BytesFile(path.Join(dir, c.Name, kustomizationFile), cache.FileMode, []byte(kustomization)))
 	}
 	return list, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -283,4 +284,31 @@ func root(address string) string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	return fmt.Sprintf("%s://%s", scheme, host)
+}
+
+// Pins is what a resolution takes from a lock instead of asking for it. The zero value takes nothing.
+type Pins struct {
+	Lock lock.Lock
+	Only bool // refuse what is not in the lock
+}
+
+// missingError says that a strict build needs what its lock lacks.
+type missingError struct {
+	dir  string
+	what string
+}
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s is not in %s", e.what, filepath.Join(e.dir, lock.FileName))
+}
+
+// Hint says what to do next.
+func (e *missingError) Hint() string { return "lock it with sealift lock " + e.dir }
+
+// missing is an error if nothing may be asked for beyond the lock.
+func (r *resolving) missing(format string, args ...any) error {
+	if !r.pins.Only {
+		return nil
+	}
+	return &missingError{dir: r.addOn.Named, what: fmt.Sprintf(format, args...)}
 }

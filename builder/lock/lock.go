@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -94,4 +95,39 @@ func (l Lock) Save(path string) (changed bool, err error) {
 		return false, fmt.Errorf("write %s: %w", path, err)
 	}
 	return true, nil
+}
+
+// section is the part of a lock for one kind of directive. It is a list.
+type section struct {
+	name string
+	// read adds one element of the list to a lock, and reports to p what is wrong with it.
+	read func(p *parser, n *yaml.Node, l *Lock)
+	// facts returns the locked facts by the name that they are for.
+	facts func(l Lock) map[string]string
+}
+
+// sections is where the sections are registered, in the order in which changes are told.
+func sections() []section {
+	return []section{imageSection(), assetSection(), chartSection(), targetSection()}
+}
+
+// Diff returns the changes from one lock to another, section by section.
+func Diff(was, now Lock) []manifest.Change {
+	var list []manifest.Change
+	for _, s := range sections() {
+		list = append(list, changes(s.facts(was), s.facts(now))...)
+	}
+	return list
+}
+
+// changes compares the entries of one kind in two locks.
+func changes(was, now map[string]string) []manifest.Change {
+	var list []manifest.Change
+	names := slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(now))...))))
+	for _, name := range names {
+		if was[name] != now[name] {
+			list = append(list, manifest.Change{What: name, Was: was[name], Now: now[name]})
+		}
+	}
+	return list
 }
