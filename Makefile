@@ -7,6 +7,8 @@ SHELL := /bin/bash
 DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables git zstd
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
+# What 'make release' makes; a tag for the true one.
+VERSION ?= v0.0.0-dev
 # What tests longest comes first: at the end nothing would run beside it.
 PACKAGES ?= $$(go list ./testgrid/airgap ./cmd/sealift ./...)
 # Tests of this many packages run side by side, since they wait for clusters and clocks for a third of the time.
@@ -20,7 +22,7 @@ export GOFLAGS := -trimpath -tags=grpcnotrace '-ldflags=-s -w'
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), sealift-controller, and the lab (sealift-testgrid)
@@ -37,6 +39,18 @@ image: build ## make the container images of the server, the test grid and the o
 	go -C deploy/image/programs build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)" -o $(CURDIR)/bin/kubectl ./kubectl
 	go -C deploy/image/programs build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)" -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 	go run ./deploy/image -operator bin/sealift-controller -program kubectl=bin/kubectl -program helm=bin/helm -out bin/sealift-operator-image.tar
+
+.PHONY: release
+release: ## make the files of a release in dist/ (VERSION=v1.2.3; PLATFORMS="linux/amd64" for one, IMAGES=no for no images)
+	deploy/release/release.sh $(VERSION)
+
+.PHONY: release-dry-run
+release-dry-run: release ## make a release, and try its packages on a bare Debian without a network; needs root
+	deploy/release/try.sh
+
+.PHONY: formats
+formats: ## write the files of all formats for a release that tests read for ever (RELEASE=v0.2)
+	SEALIFT_WRITE_FORMATS=$(RELEASE) go test -count=1 -run 'OfReleasesAreRead$$' $$(git grep -l 'released\.Test(' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: deps
 deps: ## install the Debian packages that the lab and the tests need

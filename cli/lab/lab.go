@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/manual"
 	"github.com/sealift/sealift/cli/testgrid"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -33,7 +34,7 @@ func Root(a *app.App) *cobra.Command {
 	}
 	c := commands{a}
 	root.AddCommand(testgrid.Commands(a)...)
-	root.AddCommand(c.labCommand(), a.VersionCommand(root.Name()))
+	root.AddCommand(c.labCommand(), a.VersionCommand(root.Name()), manual.Command())
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/fleet"
+	"github.com/sealift/sealift/cli/manual"
 )
 
 // ShellOperatorName is the name by which sealift-controller is Flant's shell-operator.
@@ -27,7 +28,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 Every flag can also be set with an environment variable: SEALIFT_HOOKS_DIR for --hooks-dir.`,
 		}
-		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), fleet.Command(a), a.VersionCommand(root.Name()))
+		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), fleet.Command(a), a.VersionCommand(root.Name()), manual.Command())
 		return root
 	}, args, in, out, errOut)
 }

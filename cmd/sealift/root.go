@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/cli/delegate"
 	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/cli/manual"
 	"github.com/sealift/sealift/cli/node"
 )
 
@@ -43,7 +44,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, bundle.InPlace(a, nodes))},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a), delegate.Operator(), delegate.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{delegate.Testgrid()}},
-		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift")}},
+		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift"), manual.Command()}},
 	)
 	return root
 }
