@@ -448,3 +448,23 @@ func TestShellcheckHasNothingToSay(t *testing.T) {
 		}
 	}
 }
+
+// TestActionsArePinned: a tag of an action can be moved to other code, a commit cannot. Dependabot moves the pins.
+func TestActionsArePinned(t *testing.T) {
+	workflows, err := filepath.Glob(".github/workflows/*.yaml")
+	if err != nil || len(workflows) < 4 {
+		t.Fatal(workflows, err)
+	}
+	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	for _, name := range workflows {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, uses := range regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			if !pinned.MatchString(uses[1]) {
+				t.Errorf("%s uses %s; write the digest of the commit, and its version behind it", name, uses[1])
+			}
+		}
+	}
+}
