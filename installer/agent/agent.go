@@ -38,6 +38,7 @@ import (
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // How often an answer is repeated that the API did not take, and how long that goes on.
@@ -240,17 +241,11 @@ func (a *Agent) tell(ctx context.Context, r intent.Report) {
 func (a *Agent) insist(ctx context.Context, annotations map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		err := a.annotate(ctx, annotations)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("write to the Node of this host: %w", err)
-		case <-time.After(retryPause):
-		}
+	err := poll.Until(ctx, retryPause, nil, poll.Success(func(ctx context.Context) error { return a.annotate(ctx, annotations) }))
+	if err != nil {
+		return fmt.Errorf("write to the Node of this host: %w", err)
 	}
+	return nil
 }
 
 func (a *Agent) annotate(ctx context.Context, annotations map[string]string) error {

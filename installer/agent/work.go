@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -214,20 +215,16 @@ const restartTime = 2 * time.Minute
 
 // about asks the control plane for the cluster, and waits for one that is away.
 func about(ctx context.Context, client *share.Client) (of share.Cluster, err error) {
-	bounded, cancel := context.WithTimeout(ctx, restartTime)
+	ctx, cancel := context.WithTimeout(ctx, restartTime)
 	defer cancel()
-	for {
-		of, err = client.Cluster(bounded)
-		var refused *net.OpError
-		if err == nil || !errors.As(err, &refused) {
-			return of, err
+	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (_ bool, err error) {
+		of, err = client.Cluster(ctx)
+		if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+			err = poll.NotYet(err)
 		}
-		select {
-		case <-bounded.Done():
-			return of, err
-		case <-time.After(retryPause):
-		}
-	}
+		return err == nil, err
+	})
+	return of, err
 }
 
 // prepare plans what the bundle of an intent changes on this host.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -55,7 +56,7 @@ func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 	var client kubernetes.Interface
 	var read []byte
 	away := false // the API, or what it answers; said once
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		text, err := regularfile.ReadFile(kubeconfig)
 		if err == nil && !bytes.Equal(text, read) {
 			client, err = cluster.Client(kubeconfig)
@@ -68,12 +69,8 @@ func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 			a.Log.Warn("cannot approve certificates of kubelets for now", "error", err)
 		}
 		away = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
+		return pause
+	})
 }
 
 // Pass keeps the cluster from approving by itself, tells the other approvers which names are this control plane's, and looks at each

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // ownPause is the time between two looks for the request of this host.
@@ -30,18 +31,14 @@ const ownPause = time.Second
 func ApproveOwn(ctx context.Context, node, whole string, output io.Writer) {
 	id, _, _ := strings.Cut(whole, ".")
 	said := ""
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		err := approveOwn(ctx, node, id, output)
 		if err != nil && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			fmt.Fprintf(output, "the certificate of this host's kubelet waits for its approval: %v\n", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(ownPause):
-		}
-	}
+		return ownPause
+	})
 }
 
 // approveOwn looks once. There is nothing to do until kubeadm has written the administrator's credentials.

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // Port is where a node's balancer listens, on loopback.
@@ -121,21 +122,17 @@ func (b *Balancer) Servers() []string {
 // watch asks for the health of a server until ctx ends.
 func (b *Balancer) watch(ctx context.Context, s *server) {
 	prober := NewProber()
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		err := prober.Ready(ctx, s.address)
 		if ctx.Err() != nil {
-			return
+			return 0
 		}
 		if was := s.healthy.Swap(err == nil); was != (err == nil) {
 			b.Log.Info("API server's health", "address", s.address, "healthy", err == nil, "error", err)
 			b.moveOff()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(healthInterval):
-		}
-	}
+		return healthInterval
+	})
 }
 
 // moveOff ends the connections to servers that are not healthy, if another one is: clients need not wait for a host that will
@@ -272,20 +269,14 @@ func copyHalf(to, from net.Conn) {
 }
 
 // hold dials until an API server takes the connection.
-func (b *Balancer) hold(ctx context.Context) (net.Conn, *server, error) {
+func (b *Balancer) hold(ctx context.Context) (upstream net.Conn, s *server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Hold, holdTime))
 	defer cancel()
-	for {
-		upstream, s, err := b.dial(ctx)
-		if err == nil {
-			return upstream, s, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, err
-		case <-time.After(holdPause):
-		}
-	}
+	err = poll.Until(ctx, holdPause, nil, poll.Success(func(ctx context.Context) (err error) {
+		upstream, s, err = b.dial(ctx)
+		return err
+	}))
+	return upstream, s, err
 }
 
 // dial connects to one of the servers: the healthy ones in turn, then the others, since all look ill while a cluster starts.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -69,7 +70,7 @@ func WriteList(name string, addresses []string) error {
 
 // Follow keeps the servers as discover gives them, and the file too, until ctx ends. While discover fails they stay.
 func (b *Balancer) Follow(ctx context.Context, file string, discover func(context.Context) ([]string, error)) {
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		asking, cancel := context.WithTimeout(ctx, askTime)
 		addresses, err := discover(asking)
 		cancel()
@@ -80,10 +81,6 @@ func (b *Balancer) Follow(ctx context.Context, file string, discover func(contex
 		if err != nil && ctx.Err() == nil {
 			b.Log.Debug("the list of API servers stays as it is", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(refresh):
-		}
-	}
+		return refresh
+	})
 }

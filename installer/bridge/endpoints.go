@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // endpoints has the addresses and ports of the Service kubernetes. An API server that ends removes its own, and pods would not reach
@@ -31,16 +33,14 @@ func endpointsOf(ctx context.Context, client kubernetes.Interface) (e endpoints,
 
 // keep writes them again if they are gone, until ctx ends, and once more then.
 func (e endpoints) keep(ctx context.Context) {
-	for ended := false; !ended; {
-		ended = ctx.Err() != nil
+	pass := func(ctx context.Context) time.Duration {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interrupted)
+		defer cancel()
 		_ = e.write(bounded) // a server ends or etcd restarts; the next attempt may succeed
-		cancel()
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		return pause
 	}
+	poll.Repeat(ctx, pass)
+	pass(ctx)
 }
 
 func (e endpoints) write(ctx context.Context) error {

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // How long a server may take until it is ready, how often it is asked, and how long the first one is asked after an interruption.
@@ -138,8 +138,8 @@ func (p *pair) wait(ctx context.Context, second bool, limit time.Duration) error
 	if !p.directed || p.ready != http.StatusOK {
 		want = inARowInDoubt
 	}
-	var last error
-	for n := 0; n < want; {
+	n := 0
+	err := poll.Until(bounded, pause, nil, func(bounded context.Context) (bool, error) {
 		err := p.lead(ctx, !second)
 		if err == nil && !p.listens(second) {
 			err = errors.New("it does not listen")
@@ -148,30 +148,27 @@ func (p *pair) wait(ctx context.Context, second bool, limit time.Duration) error
 			err = p.ask(bounded)
 		}
 		if n++; err != nil {
-			n, last = 0, err
+			n = 0
 		}
 		if second && err != nil && !runs(p.second) {
-			return fmt.Errorf("it ended; see 'journalctl --unit %s'", units)
+			return false, fmt.Errorf("it ended; see 'journalctl --unit %s'", units)
 		}
-		select {
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if n < want {
-				return fmt.Errorf("the API server at %s is not ready after %s: %w; see /var/log/pods and 'journalctl --unit %s'", p.address, limit, cmp.Or(last, bounded.Err()), units)
-			}
-		case <-time.After(pause):
-		}
+		return n == want, poll.NotYet(err)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case poll.Ended(err):
+		return fmt.Errorf("the API server at %s is not ready: %w; see /var/log/pods and 'journalctl --unit %s'", p.address, err, units)
 	}
-	return nil
+	return err
 }
 
 // while has the second server lead while do replaces the first one, and then the first one. The second server ends only when the
 // first one is ready. release is called before that, and ends what keepAddresses began.
 func (p *pair) while(ctx context.Context, release func(), do func() error) error {
 	stop := p.keepLead(ctx)
-	time.Sleep(settle)
+	_ = poll.Pause(ctx, settle)
 	err := do()
 	stop()
 	limit := p.bound
@@ -214,13 +211,10 @@ func (p *pair) keepLead(ctx context.Context) (stop func()) {
 		fmt.Fprintf(p.output, "the second API server does not lead yet: %v\n", err)
 	}
 	return until(ctx, func(ctx context.Context) {
-		for ctx.Err() == nil {
+		poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 			_ = p.lead(ctx, true) // a socket that goes while it is looked at
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookPause):
-			}
-		}
+			return lookPause
+		})
 	})
 }
 
@@ -240,19 +234,18 @@ func (p *pair) handOver(ctx context.Context) error {
 	if err := p.lead(ctx, false); err != nil {
 		fmt.Fprintf(p.output, "the first API server does not lead yet: %v\n", err)
 	}
-	time.Sleep(settle)
+	_ = poll.Pause(ctx, settle)
 	if err := p.end(ctx); err != nil {
 		return err
 	}
 	closed, cancel := context.WithTimeout(ctx, interrupted)
 	defer cancel()
-	for p.listens(true) {
-		select {
-		case <-closed.Done():
-			return nil // the first one leads until that one ends
-		case <-time.After(pause):
+	_ = poll.Until(closed, pause, nil, func(context.Context) (bool, error) { // the first one leads until that one ends
+		listens := p.listens(true)
+		if listens {
+			_ = p.lead(ctx, false)
 		}
-		_ = p.lead(ctx, false)
-	}
+		return !listens, nil
+	})
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealift/sealift/installer/kubeadm"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -196,26 +197,7 @@ func checkMajority(members []etcdMember) error {
 // leave takes the member of a node out, if there is one, and tries until ctx ends: members that came lately count as ill for some
 // seconds, and a leader that goes leaves the others without one for a moment. The last member stays.
 func (e *etcd) leave(ctx context.Context, node, address string) error {
-	return insist(ctx, func() error { return e.tryLeave(ctx, node, address) })
-}
-
-// insist repeats a request until it succeeds or ctx ends. It returns the last error from before the end.
-func insist(ctx context.Context, try func() error) error {
-	var last error
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-time.After(retryPause):
-		}
-	}
+	return poll.Until(ctx, retryPause, nil, poll.Success(func(ctx context.Context) error { return e.tryLeave(ctx, node, address) }))
 }
 
 func (e *etcd) tryLeave(ctx context.Context, node, address string) error {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"net"
 	"slices"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // MoveEtcdMember tells etcd at which address the other members reach that of a node from now on. It asks the members at others,
@@ -33,7 +35,7 @@ func MoveEtcdMember(ctx context.Context, node, address string, others []string) 
 
 // move tries until ctx ends: a member that has just started, or that has lost its leader, answers some moments later.
 func (e *etcd) move(ctx context.Context, node, peer string) error {
-	return insist(ctx, func() error { return e.tryMove(ctx, node, peer) })
+	return poll.Until(ctx, retryPause, nil, poll.Success(func(ctx context.Context) error { return e.tryMove(ctx, node, peer) }))
 }
 
 func (e *etcd) tryMove(ctx context.Context, node, peer string) error {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -150,12 +151,13 @@ func (m *Member) evictAll(ctx context.Context, timeout time.Duration, leaves fun
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w", m.Node, err)
 	}
-	for {
+	var waiting []string
+	err = poll.Until(ctx, evictPause, nil, func(ctx context.Context) (bool, error) {
 		pods, err := all.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Node})
 		if err != nil {
-			return fmt.Errorf("list the pods of node %s: %w", m.Node, err)
+			return false, fmt.Errorf("list the pods of node %s: %w", m.Node, err)
 		}
-		var waiting []string
+		waiting = nil
 		for _, pod := range pods.Items {
 			if !leaves(pod) {
 				continue
@@ -170,15 +172,12 @@ func (m *Member) evictAll(ctx context.Context, timeout time.Duration, leaves fun
 			}
 			waiting = append(waiting, name)
 		}
-		if len(waiting) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return &StayedError{m.Node, waiting, timeout}
-		case <-time.After(evictPause):
-		}
+		return len(waiting) == 0, nil
+	})
+	if poll.Ended(err) {
+		return &StayedError{m.Node, waiting, timeout}
 	}
+	return err
 }
 
 // movable says whether a pod would run elsewhere once it is gone here.

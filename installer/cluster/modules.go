@@ -9,21 +9,28 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube/ensure"
 )
 
 // givenAnnotation has what the Installer said the last time, as JSON. What differs from it in the ConfigMap is an edit of an
 // administrator, or of a hook.
 const givenAnnotation = "sealift.dev/installer"
+
+// conflictTime is how long the modules' ConfigMap is tried to be written while others change it.
+const (
+	conflictTime  = 10 * time.Second
+	conflictPause = 20 * time.Millisecond // on average half of it, before the second attempt
+)
 
 // configureModules writes what the Installer says of modules into their ConfigMap, and makes that, with its namespace, if it is missing.
 // What somebody else has changed there stays.
@@ -38,20 +45,23 @@ func configureModules(ctx context.Context, client kubernetes.Interface, namespac
 	}
 	configMaps := client.CoreV1().ConfigMaps(namespace)
 	other := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	err = retry.OnError(retry.DefaultBackoff, other, func() error {
+	ctx, cancel := context.WithTimeout(ctx, conflictTime)
+	defer cancel()
+	pauses := poll.Backoff{First: conflictPause, Longest: time.Second}
+	err = pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
 		live, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 		absent := apierrors.IsNotFound(err)
 		if absent {
 			live = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		} else if err != nil {
-			return err
+			return false, err
 		}
 		data, err := configured(live, given, output)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !absent && maps.Equal(data, live.Data) && live.Annotations[givenAnnotation] == string(given) {
-			return nil
+			return true, nil
 		}
 		live.Data = data
 		metav1.SetMetaDataAnnotation(&live.ObjectMeta, givenAnnotation, string(given))
@@ -60,7 +70,10 @@ func configureModules(ctx context.Context, client kubernetes.Interface, namespac
 		} else {
 			_, err = configMaps.Update(ctx, live, metav1.UpdateOptions{})
 		}
-		return err
+		if other(err) {
+			err = poll.NotYet(err)
+		}
+		return err == nil, err
 	})
 	if err != nil {
 		return fmt.Errorf("write what the Installer says of modules to ConfigMap %s/%s: %w", namespace, name, err)

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -62,28 +63,29 @@ func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 }
 
 func (v *View) waitAPI(ctx context.Context, output io.Writer, then revival) error {
-	said := ""
-	for {
+	endpoint := ""
+	say := func(why error) { fmt.Fprintf(output, "waiting for the Kubernetes API at %s: %s\n", endpoint, why) }
+	err := poll.Until(ctx, apiPause, say, func(ctx context.Context) (bool, error) {
 		api := v.API(ctx)
+		endpoint = api.Endpoint
 		if api.Ready {
-			return nil
-		}
-		if ctx.Err() == nil && api.Why != said {
-			fmt.Fprintf(output, "waiting for the Kubernetes API at %s: %s\n", api.Endpoint, api.Why)
-			said = api.Why
+			return true, nil
 		}
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the Kubernetes API at %s is not ready: %s; see 'journalctl --unit kubelet' and /var/log/pods; "+
-				"'systemctl restart kubelet' on a control plane starts at once what ended too often: %w", api.Endpoint, said, ctx.Err())
 		case <-then.late:
 			fmt.Fprintln(output, "the Kubernetes API stays away: restarting the kubelet, which waits longer each time before it starts what ended again")
 			if err := then.act(); err != nil {
-				return err
+				return false, err
 			}
-		case <-time.After(apiPause):
+		default:
 		}
+		return false, poll.NotYet(errors.New(api.Why))
+	})
+	if poll.Ended(err) {
+		return fmt.Errorf("the Kubernetes API at %s is not ready: %w; see 'journalctl --unit kubelet' and /var/log/pods; "+
+			"'systemctl restart kubelet' on a control plane starts at once what ended too often", endpoint, err)
 	}
+	return err
 }
 
 // WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and the objects of the named add-ons
@@ -169,16 +171,15 @@ func WaitReport(ctx context.Context, node string, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for {
+	err = poll.Until(ctx, apiPause, poll.Print(output, "the kubelet of node "+node), poll.Success(func(ctx context.Context) error {
 		reports, err := (&NodeLeftovers{Node: node, client: client}).reports(ctx)
-		if err == nil && reports {
-			return WaitNode(ctx, node, output)
+		if err == nil && !reports {
+			err = errors.New("it does not renew its lease")
 		}
-		fmt.Fprintf(output, "waiting for the kubelet of node %s\n", node)
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the kubelet of node %s does not report; see 'journalctl --unit kubelet': %w", node, context.Cause(ctx)), err)
-		case <-time.After(apiPause):
-		}
+		return err
+	}))
+	if err != nil {
+		return fmt.Errorf("the kubelet of node %s does not report: %w; see 'journalctl --unit kubelet'", node, err)
 	}
+	return WaitNode(ctx, node, output)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -186,28 +187,27 @@ func (r *NodeLeftovers) Check(ctx context.Context, force bool) error {
 }
 
 // reports says whether the kubelet renews the node's lease.
-func (r *NodeLeftovers) reports(ctx context.Context) (bool, error) {
+func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()
-	for first := ""; ctx.Err() == nil; {
+	first := ""
+	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (bool, error) {
 		lease, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, r.Node, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return false, nil
-		case err != nil && ctx.Err() == nil:
+			return true, nil
+		case err != nil:
 			return false, fmt.Errorf("whether node %s reports: %w", r.Node, err)
-		case err != nil: // it has had its time
 		case first == "":
 			first = lease.ResourceVersion
-		case lease.ResourceVersion != first:
-			return true, nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryPause):
-		}
+		beats = lease.ResourceVersion != first
+		return beats, nil
+	})
+	if end, ok := errors.AsType[*poll.EndedError](err); ok && !end.Canceled() {
+		return false, nil // it has had its time
 	}
-	return false, nil
+	return beats, err
 }
 
 // Remove removes the node from the cluster, its member of etcd first: while that member counts, the loss of another one could

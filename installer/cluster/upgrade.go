@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // kubeadmPath is where the kubeadm of this node lies.
@@ -114,30 +114,22 @@ func RestartKubelet(ctx context.Context, node, version string, output io.Writer)
 
 // waitVersion waits until a node is Ready with a version of its kubelet.
 func (v *View) waitVersion(ctx context.Context, node, version string, output io.Writer) error {
-	said := ""
-	for {
+	err := poll.Until(ctx, apiPause, poll.Print(output, "node "+node), poll.Success(func(ctx context.Context) error {
 		n, err := v.OwnNode(ctx, node)
-		why := ""
 		switch {
 		case err != nil:
-			why = err.Error()
+			return err
 		case n.Version != "v"+version:
-			why = "its kubelet reports " + n.Version
+			return fmt.Errorf("its kubelet reports %s", n.Version)
 		case !n.Ready:
-			why = n.Why
-		default:
-			return nil
+			return errors.New(n.Why)
 		}
-		if why != said && ctx.Err() == nil {
-			fmt.Fprintf(output, "waiting for node %s: %s\n", node, why)
-			said = why
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("node %s is not Ready with version %s: %s; see 'journalctl --unit kubelet': %w", node, version, said, context.Cause(ctx))
-		case <-time.After(apiPause):
-		}
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("node %s is not Ready with version %s: %w; see 'journalctl --unit kubelet'", node, version, err)
 	}
+	return nil
 }
 
 // configSource is the annotation of a pod in a kubelet's own list with where the pod comes from.
@@ -153,29 +145,24 @@ func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	said := ""
-	for {
+	err = poll.Until(ctx, apiPause, poll.Print(output, "the static pods of node "+node), poll.Success(func(ctx context.Context) error {
 		var pods corev1.PodList
 		text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("pods").DoRaw(ctx)
 		if err == nil {
 			err = json.Unmarshal(text, &pods)
 		}
-		why := fmt.Sprint(err)
-		if err == nil {
-			if why = unready(pods.Items); why == "" {
-				return nil
-			}
+		if err != nil {
+			return err
 		}
-		if why != said && ctx.Err() == nil {
-			fmt.Fprintf(output, "waiting for the static pods of node %s: %s\n", node, why)
-			said = why
+		if why := unready(pods.Items); why != "" {
+			return errors.New(why)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the static pods of node %s are not Ready: %s; see 'journalctl --unit kubelet' and /var/log/pods: %w", node, said, context.Cause(ctx))
-		case <-time.After(apiPause):
-		}
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("the static pods of node %s are not Ready: %w; see 'journalctl --unit kubelet' and /var/log/pods", node, err)
 	}
+	return nil
 }
 
 // PodReady says whether a pod is Ready.

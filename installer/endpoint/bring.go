@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/service"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // The stages of a change, in their order.
@@ -232,22 +233,10 @@ func (n Node) restartUsers(ctx context.Context, files []string, generation strin
 
 // until asks again and again until ctx ends.
 func (n Node) until(ctx context.Context, what string, ask func(context.Context) error) error {
-	var last error
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil && err.Error() != last.Error() {
-			fmt.Fprintf(n.Output, "waiting for %s: %v\n", what, err)
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, last)
-		case <-time.After(pause):
-		}
+	if err := poll.Until(ctx, pause, poll.Print(n.Output, what), poll.Success(ask)); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }
 
 // config has the credentials of the kubelet, for an endpoint.

@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/internal/hostpath"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )
@@ -237,10 +238,11 @@ func restartDaemons(ctx context.Context, client kubernetes.Interface, fields str
 }
 
 func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
-	for moved := time.Now(); ; {
+	moved := time.Now()
+	return poll.Until(ctx, pause, nil, func(ctx context.Context) (bool, error) {
 		pods, err := client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{LabelSelector: d.label, FieldSelector: fields})
 		if err != nil {
-			return fmt.Errorf("the pods of %s: %w", d.name, err)
+			return false, fmt.Errorf("the pods of %s: %w", d.name, err)
 		}
 		var old *corev1.Pod
 		starting := ""
@@ -256,22 +258,20 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 		switch {
 		case starting != "":
 		case old == nil:
-			return nil
+			return true, nil
 		case old.DeletionTimestamp == nil:
 			err = client.CoreV1().Pods(old.Namespace).Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID}})
 			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("restart pod %s: %w", old.Name, err)
+				return false, fmt.Errorf("restart pod %s: %w", old.Name, err)
 			}
 			moved = time.Now()
 		}
-		if err := ctx.Err(); err != nil || time.Since(moved) > shortTime {
-			return errors.Join(fmt.Errorf("%s does not start again with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace), context.Cause(ctx))
+		err = fmt.Errorf("%s does not start again with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace)
+		if time.Since(moved) <= shortTime {
+			err = poll.NotYet(err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
+		return false, err
+	})
 }
 
 // refuseNode refuses an endpoint that is a node's own address: a node is no load balancer.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // killPause is the interval at which kill checks whether processes have ended.
@@ -19,31 +21,29 @@ const killPause = 100 * time.Millisecond
 
 // KillContainers kills the processes of all containers in a namespace of containerd, with the shims that hold them.
 func KillContainers(ctx context.Context, namespace string) error {
-	for {
+	var going []int
+	err := poll.Until(ctx, killPause, nil, func(context.Context) (bool, error) {
 		tree, err := processes()
 		if err != nil {
-			return err
+			return false, err
 		}
-		var going []int
+		going = nil
 		for pid, p := range tree {
 			if isShim(p.args, namespace) {
 				going = append(append(going, descendants(tree, pid)...), pid)
 			}
 		}
-		if len(going) == 0 {
-			return nil
-		}
 		for _, pid := range going {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("end process %d of a container: %w", pid, err)
+				return false, fmt.Errorf("end process %d of a container: %w", pid, err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d processes of containers do not end: %w", len(going), context.Cause(ctx))
-		case <-time.After(killPause):
-		}
+		return len(going) == 0, nil
+	})
+	if poll.Ended(err) {
+		return fmt.Errorf("%d processes of containers do not end: %w", len(going), err)
 	}
+	return err
 }
 
 type process struct {

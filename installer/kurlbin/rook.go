@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -102,20 +103,18 @@ func orUnknown(s string) string {
 func until(ctx context.Context, limit time.Duration, times int, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for seen := 0; ; {
+	seen := 0
+	err := poll.Until(ctx, pollInterval(), nil, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
 		if seen++; err != nil {
 			seen = 0
 		}
-		if seen == times {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not within %v: %w", limit, errors.Join(err, context.Cause(ctx)))
-		case <-time.After(pollInterval()):
-		}
+		return seen == times, poll.NotYet(err)
+	})
+	if err != nil {
+		return fmt.Errorf("not within %v: %w", limit, err)
 	}
+	return nil
 }
 
 // seconds reads a number of seconds; zero stands for longWait.

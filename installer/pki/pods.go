@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -104,24 +105,17 @@ func (h host) waitPod(ctx context.Context, pod, node, generation string) error {
 	if err != nil {
 		return err
 	}
-	last := errors.New("not asked yet")
-	for {
+	err = poll.Until(ctx, pollPause, nil, poll.Success(func(ctx context.Context) error {
 		client, err := cluster.Client(h.path(cluster.AdminKubeconfig)) // its certificate is new now
 		if err == nil {
 			err = renewed(ctx, client, manifest, node, generation)
 		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("pod %s is not ready with its new certificates: %w; see 'journalctl --unit kubelet' and /var/log/pods", pod, last)
-		case <-time.After(pollPause):
-		}
+		return err
+	}))
+	if err != nil {
+		return fmt.Errorf("pod %s is not ready with its new certificates: %w; see 'journalctl --unit kubelet' and /var/log/pods", pod, err)
 	}
+	return nil
 }
 
 func renewed(ctx context.Context, client clientset.Interface, manifest *unstructured.Unstructured, node, generation string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // checkTime bounds one question to the API.
@@ -82,12 +83,9 @@ const servingTime = time.Minute
 
 // waitWorker waits until the kubelet has valid certificates and the node is Ready, and removes the token.
 func (r *Renewal) waitWorker(ctx context.Context) error {
-	for !r.host.clientValid(time.Now()) {
-		select {
-		case <-ctx.Done():
-			return errors.New("the kubelet has not got a certificate from the cluster; see 'journalctl --unit kubelet'")
-		case <-time.After(pollPause):
-		}
+	err := poll.Until(ctx, pollPause, nil, func(context.Context) (bool, error) { return r.host.clientValid(time.Now()), nil })
+	if err != nil {
+		return fmt.Errorf("the kubelet has not got a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
 	}
 	if err := files.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil {
 		return err
@@ -101,18 +99,14 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 // waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, but for logs and
 // metrics of its pods.
 func (r *Renewal) waitServing(ctx context.Context) error {
-	for end := time.Now().Add(servingTime); r.host.servingEnded(time.Now()); {
-		if time.Now().After(end) {
-			fmt.Fprintf(r.Log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pollPause):
-		}
+	bounded, cancel := context.WithTimeout(ctx, servingTime)
+	defer cancel()
+	err := poll.Until(bounded, pollPause, nil, func(context.Context) (bool, error) { return !r.host.servingEnded(time.Now()), nil })
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(r.Log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // servingEnded says whether the kubelet serves with a certificate of the cluster that is not valid any more.

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -80,7 +81,7 @@ func Forget(root string) error { return files.Remove(comingFile(root)) }
 // not tried again.
 func Watch(ctx context.Context, root string, log *slog.Logger) {
 	said := ""
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		switch err := applyPending(ctx, root, log); {
 		case err == nil:
 			said = ""
@@ -88,12 +89,8 @@ func Watch(ctx context.Context, root string, log *slog.Logger) {
 			said = err.Error()
 			log.Error("the address of this node was not changed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(watchPause):
-		}
-	}
+		return watchPause
+	})
 }
 
 // applyPending changes the address of the node if the host has the expected one.

@@ -3,7 +3,6 @@ package readdress
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/balancer"
@@ -16,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // The steps that are looked for in the journal: the one before the first change, the last, and the last of the way back. The node
@@ -227,22 +227,10 @@ func (r *Readdress) waitServerAt(ctx context.Context, address string) error {
 
 // until asks again and again until ctx ends.
 func (r *Readdress) until(ctx context.Context, what string, ask func(context.Context) error) error {
-	said := ""
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
-			fmt.Fprintf(r.Log, "waiting for %s: %s\n", what, said)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %s; see 'journalctl --unit kubelet' and /var/log/pods", what, strings.TrimSpace(said))
-		case <-time.After(pause):
-		}
+	if err := poll.Until(ctx, pause, poll.Print(r.Log, what), poll.Success(ask)); err != nil {
+		return fmt.Errorf("%s: %w; see 'journalctl --unit kubelet' and /var/log/pods", what, err)
 	}
+	return nil
 }
 
 // TakenBackError says that a node has its old address again.

@@ -29,6 +29,7 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/readdress"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -121,16 +122,12 @@ func administrator() (*kube.Cluster, error) {
 
 // Run looks at the certificates at once and then again and again, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if err := k.Pass(ctx); err != nil && ctx.Err() == nil {
 			k.Log.Warn("the certificates of this node were not renewed", "error", err, "again in", pause)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
+		return pause
+	})
 }
 
 // Pass renews the certificates whose time has come.

@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -125,19 +126,22 @@ func (s *sandbox) stop() {
 func (s *sandbox) wait(ctx context.Context, what string, p *process, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sandboxTime)
 	defer cancel()
-	for {
+	err := poll.Until(ctx, sandboxPause, nil, func(ctx context.Context) (bool, error) {
 		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s of the drill ended: %w\n%s", what, err, p.said.String())
-		case <-ctx.Done():
-			return fmt.Errorf("%s of the drill does not become ready: %w: %w\n%s", what, context.Cause(ctx), err, p.said.String())
-		case <-time.After(sandboxPause):
+			return err == nil, err
+		default:
+			return err == nil, poll.NotYet(err)
 		}
+	})
+	switch {
+	case poll.Ended(err):
+		return fmt.Errorf("%s of the drill does not become ready: %w\n%s", what, err, p.said.String())
+	case err != nil:
+		return fmt.Errorf("%s of the drill ended: %w\n%s", what, err, p.said.String())
 	}
+	return nil
 }
 
 func (s *sandbox) startEtcd(ctx context.Context) error {

@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -110,27 +111,26 @@ const readyTime = 2 * time.Minute
 // check refuses a cluster with a node that could not take its part. With wait, a node may come back meanwhile.
 func (n *nodes) check(ctx context.Context, wait time.Duration) error {
 	_, noBundle := os.Stat(filepath.Join(n.root, bundle.IndexName))
-	for end := time.Now().Add(wait); ; {
+	end := time.Now().Add(wait)
+	return poll.Until(ctx, pause, nil, func(ctx context.Context) (bool, error) {
 		all, err := n.nodes(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		away := slices.IndexFunc(all, func(one cluster.Node) bool { return !one.Ready })
 		switch other := slices.IndexFunc(all, func(one cluster.Node) bool { return one.Name != n.own }); {
 		case other >= 0 && errors.Is(noBundle, fs.ErrNotExist): // see package service
-			return fmt.Errorf("this node was adopted, and gives nothing to node %s before its first upgrade; run 'sealift upgrade' first", all[other].Name)
+			return false, fmt.Errorf("this node was adopted, and gives nothing to node %s before its first upgrade; run 'sealift upgrade' first", all[other].Name)
 		case away < 0:
-			return nil
-		case time.Now().After(end):
-			one := all[away]
-			return fmt.Errorf("node %s is not Ready (%s), and would not get the new CAs; bring it back, or remove it with 'sealift node remove %s'", one.Name, one.Why, one.Name)
+			return true, nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
+		one := all[away]
+		err = fmt.Errorf("node %s is not Ready (%s), and would not get the new CAs; bring it back, or remove it with 'sealift node remove %s'", one.Name, one.Why, one.Name)
+		if !time.Now().After(end) {
+			err = poll.NotYet(err)
 		}
-	}
+		return false, err
+	})
 }
 
 // nodes are those that the API has. It is asked until it answers: a run that was killed may have left it restarting.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 const (
@@ -22,15 +23,14 @@ const (
 
 // entry is a file of the node's bundle while it is being fetched. A connection that breaks is made again where it broke.
 type entry struct {
-	client  *Client
-	ctx     context.Context
-	cancel  context.CancelFunc
-	of      bundle.Entry
-	path    string // of the request
-	at      int64
-	body    io.ReadCloser
-	stall   *time.Timer
-	failing time.Time // since when nothing has come; zero while all goes well
+	client *Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	of     bundle.Entry
+	path   string // of the request
+	at     int64
+	body   io.ReadCloser
+	stall  *time.Timer
 }
 
 func (c *Client) open(ctx context.Context, of bundle.Entry, path string) *entry {
@@ -39,32 +39,31 @@ func (c *Client) open(ctx context.Context, of bundle.Entry, path string) *entry 
 	return e
 }
 
-func (e *entry) Read(p []byte) (int, error) {
-	for {
-		if e.at == e.of.Size {
-			return 0, io.EOF
-		}
-		n, err := e.read(p)
+func (e *entry) Read(p []byte) (n int, err error) {
+	if e.at == e.of.Size {
+		return 0, io.EOF
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	defer cancel()
+	err = poll.Until(ctx, retryPause, nil, func(context.Context) (_ bool, err error) {
+		n, err = e.read(p)
 		e.at += int64(n)
 		if n > 0 {
-			e.failing = time.Time{}
-			return n, nil
+			return true, nil
 		}
 		e.drop()
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		if e.failing.IsZero() {
-			e.failing = time.Now()
+		if !final(err) {
+			err = poll.NotYet(err)
 		}
-		if time.Since(e.failing) > patience || final(err) || e.ctx.Err() != nil {
-			return 0, fmt.Errorf("fetch %s: %w", e.of.Path, err)
-		}
-		select {
-		case <-e.ctx.Done():
-		case <-time.After(retryPause):
-		}
+		return false, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("fetch %s: %w", e.of.Path, err)
 	}
+	return n, nil
 }
 
 // final says whether asking again would bring the same.

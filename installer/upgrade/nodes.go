@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -199,33 +201,27 @@ func (r *run) drain(ctx context.Context, name string) error {
 func (r *run) settle(ctx context.Context, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
-	well, said := time.Time{}, ""
-	for {
-		why, err := r.view.Settled(bounded, name)
-		if err != nil {
-			why = err.Error()
+	well := time.Time{}
+	err := poll.Until(bounded, lookPause, poll.Print(r.Output, "node "+name), func(ctx context.Context) (bool, error) {
+		why, err := r.view.Settled(ctx, name)
+		if err == nil && why != "" {
+			err = errors.New(why)
 		}
 		switch {
-		case why != "":
+		case err != nil:
 			well = time.Time{}
-			if why != said && bounded.Err() == nil {
-				fmt.Fprintf(r.Output, "waiting for node %s: %s\n", name, why)
-				said = why
-			}
 		case well.IsZero():
 			well = time.Now()
-		case time.Since(well) >= settleTime:
-			return nil
 		}
-		select {
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return fmt.Errorf("node %s has the new version, and is not well after %s: %s; repair that, and run the command again", name, settleBound, said)
-		case <-time.After(lookPause):
-		}
+		return err == nil && time.Since(well) >= settleTime, poll.NotYet(err)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("node %s has the new version, and is not well: %w; repair that, and run the command again", name, err)
 	}
+	return nil
 }
 
 // ask has the agent of another node do an operation of the upgrade.

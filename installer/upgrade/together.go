@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // ControlPlanes are those that go back together; none if this is the only one.
@@ -176,28 +177,25 @@ func (u *Undo) await(ctx context.Context, say func(string)) error {
 	bounded, cancel := context.WithTimeout(ctx, backTime)
 	defer cancel()
 	for _, name := range u.others() {
-		for {
-			report, err := leader.Of(view).Report(bounded, name)
+		err := poll.Until(bounded, lookPause, nil, poll.Success(func(ctx context.Context) error {
+			report, err := leader.Of(view).Report(ctx, name)
 			if apierrors.IsNotFound(err) {
 				say("node " + name + ": has left the cluster")
-				break
+				return nil
 			}
-			why := err
 			if err == nil {
-				why = isBack(report, u.order.ID)
+				err = isBack(report, u.order.ID)
 			}
-			if why == nil {
+			if err == nil {
 				say(fmt.Sprintf("node %s: is back, in %.0f s", name, report.Seconds))
-				break
 			}
-			select {
-			case <-bounded.Done():
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				return fmt.Errorf("control plane %s is not back after %s: %w; repair it, or take it out with 'sealift node remove %s', and run the command again", name, backTime, why, name)
-			case <-time.After(lookPause):
-			}
+			return err
+		}))
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return fmt.Errorf("control plane %s is not back: %w; repair it, or take it out with 'sealift node remove %s', and run the command again", name, err, name)
 		}
 	}
 	return nil

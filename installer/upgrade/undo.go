@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/revert"
 	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -132,19 +133,19 @@ const apiTime = 30 * time.Second
 
 // findNodes lists the workers that go back.
 func (u *Undo) findNodes(ctx context.Context, name string) {
-	open := func() (c *Cluster, reports map[string]intent.Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTime)
+	defer cancel()
+	var c *Cluster
+	var reports map[string]intent.Report
+	err := poll.Until(ctx, time.Second, nil, func(ctx context.Context) (_ bool, err error) {
 		if c, err = Open(ctx, name, nil); err == nil {
 			reports, err = c.reports(ctx)
 		}
-		return c, reports, err
-	}
-	c, reports, err := open()
-	for end := time.Now().Add(apiTime); err != nil && outage.Passes(err) && time.Now().Before(end) && ctx.Err() == nil; c, reports, err = open() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
+		if err != nil && outage.Passes(err) {
+			err = poll.NotYet(err)
 		}
-	}
+		return err == nil, err
+	})
 	if err != nil {
 		u.Away = err.Error()
 		return

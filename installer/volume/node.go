@@ -15,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -62,9 +62,15 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 		if _, err := all.Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		err = wait.PollUntilContextCancel(ctx, deletedPoll, true, func(ctx context.Context) (bool, error) {
+		err = poll.Until(ctx, deletedPoll, nil, func(ctx context.Context) (bool, error) {
 			_, err := all.Get(ctx, name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
+			switch {
+			case apierrors.IsNotFound(err):
+				return true, nil
+			case err == nil:
+				err = fmt.Errorf("volume %s is still there; see its finalizers", name)
+			}
+			return false, poll.NotYet(err)
 		})
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -26,12 +27,20 @@ func (e *EndedError) Error() string {
 		return fmt.Sprintf("gave up after %s: %v", roundTime(e.After), e.Last)
 	case e.Last == nil:
 		return e.Cause.Error()
+	case errors.Is(e.Last, e.Cause):
+		return e.Last.Error()
 	}
 	return fmt.Sprintf("%v (%v)", e.Last, e.Cause)
 }
 
 // Canceled reports whether the wait was canceled before its time was over.
 func (e *EndedError) Canceled() bool { return e.canceled }
+
+// Ended reports whether err is that of a wait whose context ended, and not the error of a try.
+func Ended(err error) bool {
+	_, ok := err.(*EndedError) //nolint:errorlint // a try may return the error of another wait
+	return ok
+}
 
 // Unwrap returns Last, and the cause of a cancellation. The end of the time is left out: it would make any failed wait look like a
 // request that timed out, which callers retry.

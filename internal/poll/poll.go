@@ -12,7 +12,7 @@ import (
 )
 
 // sayEvery is the shortest time between two reasons that a wait reports.
-const sayEvery = 5 * time.Second
+const sayEvery = time.Second
 
 // Until calls try at once, and then again after each pause of every, until try is done or fails, or ctx ends.
 //
@@ -21,8 +21,8 @@ const sayEvery = 5 * time.Second
 //
 // When ctx ends, Until returns an *EndedError with the last marked error from before that.
 //
-// say receives the reason for waiting, without its mark: the first one at once, another one when it differs, and at most one in five
-// seconds. It may be nil.
+// say receives the reason for waiting, without its mark: the first one at once, another one when it differs, and at most one in a
+// second. It may be nil.
 func Until(ctx context.Context, every time.Duration, say func(reason error), try func(context.Context) (done bool, err error)) error {
 	return wait(ctx, func() time.Duration { return every }, say, try)
 }

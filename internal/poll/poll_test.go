@@ -119,9 +119,9 @@ func TestOuterWaitEndsWithInnerOne(t *testing.T) {
 func TestReasonsAreReportedWhenTheyDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		reasons := slices.Concat(slices.Repeat([]string{"a"}, 8), []string{"b", "c", "d", "e", "f", "f"}) // one each second
+		reasons := slices.Concat(slices.Repeat([]string{"a"}, 8), []string{"b", "c", "d", "e", "f", "f", "f", "f", "f"}) // four each second
 		n := 0
-		err := poll.Until(t.Context(), time.Second, poll.Print(&out, "node b"), func(context.Context) (bool, error) {
+		err := poll.Until(t.Context(), time.Second/4, poll.Print(&out, "node b"), func(context.Context) (bool, error) {
 			if n++; n > len(reasons) {
 				return true, nil
 			}

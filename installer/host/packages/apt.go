@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // APT installs packages from repositories in folders with the host's own apt-get. The host's own sources are not asked:
@@ -67,17 +68,17 @@ const lockPause = 2 * time.Second
 
 // dpkg calls dpkg, waiting for another package manager to end: the apt-get of an install that was killed may be running.
 func (a APT) dpkg(ctx context.Context, args ...string) error {
-	for {
+	err := poll.Until(ctx, lockPause, nil, func(ctx context.Context) (bool, error) {
 		err := run(ctx, a.Output, noninteractive, "dpkg", args, []string{"--force-confold"})
-		if err == nil || !strings.Contains(err.Error(), "lock") {
-			return err
+		if err != nil && strings.Contains(err.Error(), "lock") {
+			err = poll.NotYet(err)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("another package manager does not end: %w", err)
-		case <-time.After(lockPause):
-		}
+		return err == nil, err
+	})
+	if poll.Ended(err) {
+		return fmt.Errorf("another package manager does not end: %w", err)
 	}
+	return err
 }
 
 // noninteractive keeps dpkg from asking, and needrestart from restarting.
