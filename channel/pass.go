@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -21,8 +22,8 @@ import (
 const (
 	webhookPatience = time.Minute
 	kindPatience    = 10 * time.Second
-	firstReturn     = 500 * time.Millisecond
-	longestReturn   = 5 * time.Second
+	firstReturn     = time.Second
+	longestReturn   = 10 * time.Second
 )
 
 // pass is one Apply of a plan.
@@ -51,30 +52,31 @@ type addOn struct {
 func (p *pass) run(ctx context.Context) error {
 	todo := slices.DeleteFunc(slices.Clone(p.addons), func(a *addOn) bool { return a.Action == Keep })
 	var since time.Time // of the last round that brought something
-	pause := firstReturn
-	for {
-		waiting, err := p.round(ctx, todo)
-		switch {
-		case err != nil:
-			return errors.Join(p.failures(), err)
-		case len(waiting) == 0:
-			return p.failures()
-		case since.IsZero() || len(waiting) < len(todo):
-			since, pause = time.Now(), firstReturn
-		case time.Since(since) > p.patience(waiting):
-			return p.failures()
-		}
-		if len(waiting) == len(todo) {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+	pauses := poll.Backoff{First: firstReturn, Longest: longestReturn}
+	err := pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
+		for {
+			waiting, err := p.round(ctx, todo)
+			progress := len(waiting) < len(todo)
+			switch {
+			case err != nil:
+				return true, errors.Join(p.failures(), err)
+			case len(waiting) == 0:
+				return true, p.failures()
+			case since.IsZero() || progress:
+				since = time.Now()
+				pauses.Reset()
+			case time.Since(since) > p.patience(waiting):
+				return true, p.failures()
 			}
-			pause = min(2*pause, longestReturn)
+			if todo = waiting; !progress {
+				return false, nil
+			}
 		}
-		todo = waiting
+	})
+	if poll.Ended(err) {
+		return errors.Join(p.failures(), context.Cause(ctx))
 	}
+	return err
 }
 
 // patience is how long the pass waits when no add-on makes progress.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/store"
 )
@@ -101,21 +102,20 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 		return readBounded(f, name)
 	}
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	for start := time.Now(); ; {
-		data, err := readBounded(f, name) // ends at once while there is no writer
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil || len(data) > 0:
-			return data, err
-		case time.Since(start) > writerPatience:
-			return nil, fmt.Errorf("read %s: it is a pipe, and nobody writes to it", name)
-		}
-		select {
-		case <-time.After(writerPatience / 100):
-		case <-ctx.Done():
-		}
+	bounded, cancel := context.WithTimeout(ctx, writerPatience)
+	defer cancel()
+	var data []byte
+	err = poll.Until(bounded, writerPatience/100, nil, func(context.Context) (bool, error) {
+		data, err = readBounded(f, name) // ends at once while there is no writer
+		return err == nil && len(data) > 0, err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case poll.Ended(err):
+		return nil, fmt.Errorf("read %s: it is a pipe, and nobody writes to it", name)
 	}
+	return data, err
 }
 
 func readBounded(r io.Reader, name string) ([]byte, error) {
@@ -195,26 +195,23 @@ func (s Source) opener(at *url.URL) (store.Opener, error) {
 }
 
 // readHTTP tries up to five times while the server says 404 or 5xx: a mirror may still be filling up (K-11).
-func (s Source) readHTTP(ctx context.Context, at *url.URL) ([]byte, error) {
-	pause := cmp.Or(s.Pause, fetchPause)
-	for try := 1; ; try++ {
-		data, status, err := s.getHTTP(ctx, at)
+func (s Source) readHTTP(ctx context.Context, at *url.URL) (data []byte, err error) {
+	first := 2 * cmp.Or(s.Pause, fetchPause) // the pause is half of its bound on average
+	pauses := poll.Backoff{First: first, Longest: first << fetchTries}
+	tries := 0
+	err = pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
+		var status int
+		data, status, err = s.getHTTP(ctx, at)
 		again := status == http.StatusNotFound || status >= http.StatusInternalServerError
 		if err == nil || !again {
-			return data, err
+			return err == nil, err
 		}
-		if try == fetchTries {
-			return nil, fmt.Errorf("%w (tried %d times)", err, fetchTries)
+		if tries++; tries == fetchTries {
+			return false, fmt.Errorf("%w (tried %d times)", err, fetchTries)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		}
-		pause *= 2
-	}
+		return false, poll.NotYet(err)
+	})
+	return data, err
 }
 
 func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status int, err error) {

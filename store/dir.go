@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -291,19 +292,17 @@ func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", d.root.Name(), err)
 	}
-	for {
+	err = poll.Until(ctx, lockPoll, nil, func(context.Context) (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			err = pause(ctx, lockPoll, 0)
-			if err == nil {
-				continue
-			}
+			err = poll.NotYet(errors.New("another process has locked it"))
 		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("store %s: lock: %w", d.root.Name(), err), f.Close())
-		}
-		return f.Close, nil // closing releases the lock
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("store %s: lock: %w", d.root.Name(), err), f.Close())
 	}
+	return f.Close, nil // closing releases the lock
 }
 
 func (d *folder) list(ctx context.Context, prefix string) ([]Info, error) {

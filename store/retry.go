@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
@@ -21,7 +21,7 @@ import (
 // attempts do not multiply.
 type Retry struct {
 	Attempts int           // in all; 0 means 6, or no limit if Within is set
-	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 300 ms
+	Wait     time.Duration // before the second attempt, on average; doubled before each further one; 0 means 300 ms
 	Within   time.Duration // no retry after this time since the first attempt; 0 means no limit
 }
 
@@ -55,36 +55,20 @@ func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 	if wait <= 0 {
 		wait = 300 * time.Millisecond
 	}
-	for n := 1; ; n++ {
+	pauses := poll.Backoff{First: 2 * wait, Longest: maxWait}
+	n := 0
+	return pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
 		asking, asked := transfer.WithPause(ctx)
 		err := f(asking)
+		n++
 		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !transient(err):
-			return err
+		case err == nil || ctx.Err() != nil || !transient(err):
+			return err == nil, err
 		case n == attempts || r.Within > 0 && time.Since(begin) > r.Within:
-			return fmt.Errorf("%w (tried %d times)", err, n)
+			return false, fmt.Errorf("%w (tried %d times)", err, n)
 		}
-		if err := pause(ctx, wait, asked.AtLeast(0)); err != nil {
-			return err
-		}
-		wait = min(2*wait, maxWait)
-	}
-}
-
-// pause waits for roughly the given time, and no less than a server asked for.
-func pause(ctx context.Context, about, least time.Duration) error {
-	timer := time.NewTimer(max(about/2+rand.N(about), least))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+		return false, poll.NotBefore(asked.AtLeast(0), err)
+	})
 }
 
 // transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is

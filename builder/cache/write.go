@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // Writer writes one blob and hashes it. End it with Commit, Discard or, for a partial, Suspend.
@@ -56,28 +57,27 @@ func (c *Cache) Continue(ctx context.Context, key string) (*Writer, error) {
 
 // openLocked opens or creates a file and locks it exclusively.
 func openLocked(ctx context.Context, path string) (*os.File, error) {
-	for {
+	var locked *os.File
+	err := poll.Until(ctx, lockPoll, nil, func(context.Context) (bool, error) {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil && sameFile(f, path) {
-			return f, nil
+			locked = f
+			return true, nil
 		}
 		_ = f.Close()
 		switch {
 		case err == nil: // the process that held the lock moved or pruned the file
-			continue
+			return false, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return false, fmt.Errorf("lock %s: %w", path, err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(lockPoll):
-		}
-	}
+		return false, poll.NotYet(fmt.Errorf("another process has locked %s", path))
+	})
+	return locked, err
 }
 
 func sameFile(f *os.File, path string) bool {

@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
 // Retry configures the retries of transient failures. Retries happen only here, so that attempts do not multiply.
 type Retry struct {
 	Attempts int           // in total; 0 means 4
-	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 500 ms
+	Wait     time.Duration // before the second attempt, on average; doubled before each further one; 0 means 500 ms
 }
 
 // advance is the number of bytes after which a failed attempt resets the count of attempts.
@@ -35,30 +36,26 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	if wait <= 0 {
 		wait = 500 * time.Millisecond
 	}
-	pause := wait
-	for n := 1; ; n++ {
-		asking, asked := transfer.WithPause(ctx)
-		err := f(asking)
-		if err == nil || ctx.Err() != nil || !Transient(err) {
-			return err
+	pauses := poll.Backoff{First: 2 * wait, Longest: maxWait}
+	n := 0
+	return pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
+		for {
+			asking, asked := transfer.WithPause(ctx)
+			err := f(asking)
+			if err == nil || ctx.Err() != nil || !Transient(err) {
+				return err == nil, err
+			}
+			if cut := (*cutError)(nil); errors.As(err, &cut) && cut.gained >= advance {
+				n = 0
+				pauses.Reset()
+				continue
+			}
+			if n++; n == attempts {
+				return false, fmt.Errorf("%w (tried %d times)", err, attempts)
+			}
+			return false, poll.NotBefore(asked.AtLeast(0), err)
 		}
-		var cut *cutError
-		if errors.As(err, &cut) && cut.gained >= advance {
-			n, pause = 0, wait
-			continue
-		}
-		if n == attempts {
-			return fmt.Errorf("%w (tried %d times)", err, attempts)
-		}
-		timer := time.NewTimer(asked.AtLeast(min(pause, maxWait)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
-		pause *= 2
-	}
+	})
 }
 
 // Retrying returns a fetcher that retries f after transient failures.

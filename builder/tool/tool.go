@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -90,20 +91,19 @@ func Lock(ctx context.Context, path string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	err = poll.Until(ctx, 100*time.Millisecond, nil, func(context.Context) (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
+			return false, poll.NotYet(fmt.Errorf("another process has locked %s", path))
+		case err != nil:
+			return false, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
+		return true, nil
+	})
+	if err != nil {
+		_ = f.Close()
+		return nil, err
 	}
+	return func() { _ = f.Close() }, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/store"
 )
 
@@ -184,24 +185,13 @@ func (r Release) settle(ctx context.Context, own []Package) error {
 			return err
 		}
 		if _, err = r.store.Swap(ctx, r.indexKey(), data, version); errors.Is(err, store.ErrChanged) {
-			err = pause(ctx)
+			err = poll.Pause(ctx, rand.N(maxPause))
 		}
 		if err != nil {
 			return fmt.Errorf("write the index: %w", err)
 		}
 	}
 	return fmt.Errorf("other publishers changed the index %s %d times during the write; publish again", r.indexKey(), maxRounds)
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(rand.N(maxPause))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 func marshal(v any) ([]byte, error) {
