@@ -24,6 +24,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -237,16 +238,16 @@ const (
 func (w *watcher) awaitPods(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	for waiting.Err() == nil {
-		pods, err := w.pods(waiting, 0)
-		if err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+	err := poll.Until(waiting, podsAgain, nil, func(ctx context.Context) (bool, error) {
+		pods, err := w.pods(ctx, 0)
+		return err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool {
 			return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-		}) {
-			return nil
-		}
-		_ = pause(waiting, podsAgain)
+		}), poll.NotYet(err)
+	})
+	if ctx.Err() == nil {
+		return nil // the pods have had their time
 	}
-	return context.Cause(ctx)
+	return err
 }
 
 // pods lists pods of this Job, and not those of an earlier one with its name. 0 means all.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -41,48 +42,39 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 	if err := r.checkQueue(ctx); err != nil {
 		return nil, nil, err
 	}
-	for {
-		job, err := r.find(ctx)
+	var job *batchv1.Job
+	err := poll.Until(ctx, goneAgain, nil, func(ctx context.Context) (_ bool, err error) {
+		job, err = r.find(ctx)
 		if apierrors.IsNotFound(err) {
 			job, err = r.create(ctx, missing)
 		}
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return false, err
 		case job == nil: // another coordinator was faster
-			continue
+			return false, poll.NotYet(fmt.Errorf("another coordinator makes the %s", r.job))
 		case job.DeletionTimestamp != nil:
-			if err := pause(ctx, goneAgain); err != nil {
-				return nil, nil, fmt.Errorf("wait until the old %s is gone: %w", r.job, err)
-			}
-			continue
+			return false, poll.NotYet(fmt.Errorf("the old %s is not gone", r.job))
 		case !r.owns(job):
-			return nil, nil, fmt.Errorf("%s is not a Job of this batch, and has its name; remove it, or choose another namespace", r.job)
+			return false, fmt.Errorf("%s is not a Job of this batch, and has its name; remove it, or choose another namespace", r.job)
 		}
-		pieces, err := r.files.loadPlan(ctx, job.Annotations[planAnnotation])
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w; remove the Job and run the same command again", r.job, err)
-		}
-		if n := job.Spec.Completions; n == nil || int(*n) != len(pieces) {
-			return nil, nil, fmt.Errorf("%s does not have the %d pieces of its plan; remove the Job and run the same command again", r.job, len(pieces))
-		}
-		return job, pieces, r.ensureFiles(ctx, job)
+		return true, nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	pieces, err := r.files.loadPlan(ctx, job.Annotations[planAnnotation])
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w; remove the Job and run the same command again", r.job, err)
+	}
+	if n := job.Spec.Completions; n == nil || int(*n) != len(pieces) {
+		return nil, nil, fmt.Errorf("%s does not have the %d pieces of its plan; remove the Job and run the same command again", r.job, len(pieces))
+	}
+	return job, pieces, r.ensureFiles(ctx, job)
 }
 
 // owns reports whether a Job is that of this run: this coordinator made it, or one with the same inputs.
 func (r *run) owns(job *batchv1.Job) bool { return job.Annotations[runAnnotation] == r.id }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
 
 // find reads the Job.
 func (r *run) find(ctx context.Context) (job *batchv1.Job, err error) {
@@ -201,10 +193,10 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 		if err != nil {
 			return err
 		}
-		for {
+		return poll.Until(ctx, goneAgain, nil, func(ctx context.Context) (bool, error) {
 			_, err = secrets.Create(ctx, made, metav1.CreateOptions{FieldManager: kube.Manager})
 			if !apierrors.IsAlreadyExists(err) {
-				return err
+				return err == nil, err
 			}
 			old, err := secrets.Get(ctx, ref.Name, metav1.GetOptions{})
 			if err == nil {
@@ -212,19 +204,17 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 				at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == job.Name })
 				switch {
 				case at < 0:
-					return errors.New("there is one that is not of this batch; remove it, or choose another namespace")
+					return false, errors.New("there is one that is not of this batch; remove it, or choose another namespace")
 				case owners[at].UID == job.UID:
-					return nil
+					return true, nil
 				}
 				err = secrets.Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(old.GetUID()))})
 			}
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return err
+				return false, err
 			}
-			if err := pause(ctx, goneAgain); err != nil { // something may hold the old one
-				return err
-			}
-		}
+			return false, poll.NotYet(errors.New("something holds the old one"))
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("create %s: %w", ref, err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube/health"
 )
 
@@ -93,24 +94,17 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 		}
 	}
 	pending := waiters
-	ticker := time.NewTicker(orDefault(o.Interval, defaultPoll))
-	defer ticker.Stop()
-	for {
-		pending = e.lookAll(bounded, pending, o.Progress != nil, report)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if len(pending) == 0 {
-			return nil
-		}
-		if broken(pending) || bounded.Err() != nil {
-			return e.waitError(ctx, pending, len(objs), start)
-		}
-		select {
-		case <-ticker.C:
-		case <-bounded.Done():
-		}
+	_ = poll.Until(bounded, orDefault(o.Interval, defaultPoll), nil, func(ctx context.Context) (bool, error) { // the waiters hold their reasons
+		pending = e.lookAll(ctx, pending, o.Progress != nil, report)
+		return len(pending) == 0 || broken(pending), nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case len(pending) == 0:
+		return nil
 	}
+	return e.waitError(ctx, pending, len(objs), start)
 }
 
 // lookAll looks at every waiter and returns those that are not ready, in their order.

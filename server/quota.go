@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/store"
 )
 
@@ -104,16 +105,12 @@ func (s *Server) refresh(ctx context.Context, id string, o store.Object) bool {
 
 // sweeps removes unused Installers until ctx ends.
 func (s *Server) sweeps(ctx context.Context) {
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if err := s.sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			s.log.Warn("unused Installers were not removed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(sweepEvery):
-		}
-	}
+		return sweepEvery
+	})
 }
 
 // sweep removes unnamed Installers that were neither stored nor used for the time of Expire. In a store of an older server

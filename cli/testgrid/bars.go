@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/testgrid/report"
 )
 
@@ -37,15 +38,12 @@ func watchBars(ctx context.Context, out io.Writer, folder report.Folder, options
 	b := &bars{progress: mpb.New(append(options, mpb.WithOutput(out), mpb.WithWidth(40))...), running: map[string]*runningTest{}}
 	var done sync.WaitGroup
 	done.Go(func() {
-		for ctx.Err() == nil {
+		poll.Repeat(ctx, func(context.Context) time.Duration {
 			if results, err := folder.Read(); err == nil { // a file may just be written
 				b.update(results)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(barPoll):
-			}
-		}
+			return barPoll
+		})
 	})
 	return func(text string) { fmt.Fprintln(b.progress, text) }, func() {
 		stop()

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -70,7 +70,9 @@ func known(t testing.TB, cfg *rest.Config, namespace string, rules []rbacv1.Poli
 	}
 	question := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	var answer *authorizationv1.SelfSubjectRulesReview
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = poll.Until(bounded, 50*time.Millisecond, nil, func(ctx context.Context) (bool, error) {
 		if answer, err = client.SelfSubjectRulesReviews().Create(ctx, question, metav1.CreateOptions{}); err != nil {
 			return false, err
 		}

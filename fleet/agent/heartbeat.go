@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/status"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // mapper knows the kinds that an agent uses on the hub.
@@ -43,7 +44,7 @@ func (a *agent) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		pause := cmp.Or(a.Heartbeat, time.Minute)
 		cluster := &ocm.ManagedCluster{}
 		err := a.hub.Get(ctx, types.NamespacedName{Name: a.Cluster}, cluster)
@@ -59,12 +60,9 @@ func (a *agent) beat(ctx context.Context) error {
 			}
 			pause = min(pause, 10*time.Second)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-	}
+		return pause
+	})
+	return ctx.Err()
 }
 
 // renew renews the Lease of the cluster on the hub.

@@ -32,6 +32,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube/ensure"
 )
 
@@ -57,7 +58,7 @@ func (a *agent) identities(ctx context.Context) error {
 		return err
 	}
 	waiting := make(map[string]asked)
-	for {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if err := a.identify(ctx, hub, waiting); err != nil && ctx.Err() == nil {
 			a.Log.WarnContext(ctx, "the agents of add-ons did not get their identities on the hub", "error", err)
 		}
@@ -65,12 +66,9 @@ func (a *agent) identities(ctx context.Context) error {
 		if len(waiting) == 0 {
 			pause = max(pause, cmp.Or(a.Heartbeat, time.Minute))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-	}
+		return pause
+	})
+	return ctx.Err()
 }
 
 // identify looks at all identities once. A problem of one leaves the others alone.

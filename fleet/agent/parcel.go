@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube/ensure"
 )
 
@@ -315,15 +316,17 @@ func (w *carrier) remember(ctx context.Context, change func(seal.Memory, *parcel
 
 // applyAll applies works until all are applied and rolled out, or the wait is over. It returns those that are not.
 func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (waiting []string, err error) {
-	end := time.Now().Add(w.Wait)
 	known := make(map[string][]manifest)
-	for {
+	bounded, cancel := context.WithTimeout(ctx, w.Wait)
+	defer cancel()
+	err = poll.Until(bounded, w.Carried.Look, nil, func(context.Context) (bool, error) {
 		waiting = nil
 		for _, work := range works {
 			manifests := known[work.Name]
 			if manifests == nil || slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil }) {
 				if manifests, err = w.applyAndRecord(ctx, work); err != nil {
-					return nil, err
+					waiting = nil
+					return true, err
 				}
 				known[work.Name] = manifests
 			}
@@ -331,15 +334,12 @@ func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (wait
 				waiting = append(waiting, work.Name)
 			}
 		}
-		if len(waiting) == 0 || !time.Now().Before(end) {
-			return waiting, ctx.Err()
-		}
-		select {
-		case <-ctx.Done():
-			return waiting, ctx.Err()
-		case <-time.After(w.Carried.Look):
-		}
+		return len(waiting) == 0, ctx.Err()
+	})
+	if poll.Ended(err) {
+		err = ctx.Err()
 	}
+	return waiting, err
 }
 
 // lookAt notes the status of a work, and returns whether it is applied and rolled out.

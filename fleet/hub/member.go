@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // hubLease is the label of the Leases by which hubs share the fleet. Its value is shardLease or memberLease.
@@ -180,12 +182,8 @@ func (s *shards) leave(ctx context.Context) {
 
 // release gives the Lease of a shard back when its work has ended. If that takes too long, others wait until the Lease is over.
 func (s *shards) release(ctx context.Context, n int, held *shard) {
-	for !s.idle(held) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
+	if poll.Until(ctx, 10*time.Millisecond, nil, func(context.Context) (bool, error) { return s.idle(held), nil }) != nil {
+		return
 	}
 	s.drop(n)
 	l, err := s.leases.Get(ctx, shardName(n), metav1.GetOptions{})

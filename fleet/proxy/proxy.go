@@ -33,6 +33,7 @@ import (
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // Options say how the controllers run.
@@ -119,25 +120,26 @@ func (w *watchClusters) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (w *watchClusters) Start(ctx context.Context) error {
-	for pause := w.every; ; pause = min(2*pause, kindLook) {
+	pauses := poll.Backoff{First: w.every, Longest: kindLook}
+	object := new(unstructured.Unstructured)
+	err := pauses.Until(ctx, nil, func(context.Context) (bool, error) {
 		kind, err := w.clusters.kind()
-		if err == nil {
-			object := new(unstructured.Unstructured)
-			object.SetGroupVersionKind(kind)
-			watch := func(list func(context.Context, client.Object) []reconcile.Request) source.Source {
-				return source.Kind[client.Object](w.manager.GetCache(), object, handler.EnqueueRequestsFromMapFunc(list), predicate.Funcs{UpdateFunc: relevant})
-			}
-			return errors.Join(w.charts.Watch(watch(w.chartsOf)), w.releases.Watch(watch(w.releasesOf)))
+		if meta.IsNoMatchError(err) {
+			err = poll.NotYet(err)
 		}
-		if !meta.IsNoMatchError(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		object.SetGroupVersionKind(kind)
+		return err == nil, err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
 	}
+	watch := func(list func(context.Context, client.Object) []reconcile.Request) source.Source {
+		return source.Kind[client.Object](w.manager.GetCache(), object, handler.EnqueueRequestsFromMapFunc(list), predicate.Funcs{UpdateFunc: relevant})
+	}
+	return errors.Join(w.charts.Watch(watch(w.chartsOf)), w.releases.Watch(watch(w.releasesOf)))
 }
 
 // relevant leaves out updates of a status that change no decision: Cluster API writes them all the time.

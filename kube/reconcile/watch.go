@@ -6,11 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -55,7 +55,7 @@ func (l Loop) watch(ctx context.Context, kind kube.Ref, q queue) error {
 
 // find waits until the cluster serves a kind.
 func (l Loop) find(ctx context.Context, kind kube.Ref) (objects metadata.ResourceInterface, err error) {
-	err = wait.PollUntilContextCancel(ctx, min(lateKind, l.LongestRetry), true, func(ctx context.Context) (bool, error) {
+	err = poll.Until(ctx, min(lateKind, l.LongestRetry), nil, func(ctx context.Context) (bool, error) {
 		found, err := l.Cluster.Metadata(ctx, kind)
 		if err != nil {
 			l.failed(ctx, kind, 0, err)

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/queue"
@@ -91,16 +91,15 @@ func (o *Operator) served(ctx context.Context, definitions []*unstructured.Unstr
 		for _, one := range versions {
 			version, _ := one.(map[string]any)
 			name, _ := version["name"].(string)
-			for version["served"] == true {
-				_, err := o.cluster().Resource(bounded, kube.Ref{Group: group, Version: name, Kind: kind})
-				if err == nil {
-					break
-				}
-				select {
-				case <-time.After(servedPoll):
-				case <-bounded.Done():
-					return errors.Join(context.Cause(ctx), err)
-				}
+			if version["served"] != true {
+				continue
+			}
+			err := poll.Until(bounded, servedPoll, nil, poll.Success(func(ctx context.Context) error {
+				_, err := o.cluster().Resource(ctx, kube.Ref{Group: group, Version: name, Kind: kind})
+				return err
+			}))
+			if err != nil {
+				return err
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -184,21 +185,18 @@ func object(result any) (*unstructured.Unstructured, error) {
 func waitGone(ctx context.Context, objects dynamic.ResourceInterface, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
-	for {
-		live, err := objects.Get(bounded, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case bounded.Err() != nil && ctx.Err() == nil:
-			return fmt.Errorf("still there %s after it was deleted; look at its finalizers", deleteTime)
-		case err == nil && live.GetDeletionTimestamp() == nil:
-			return nil // somebody has made another one of that name
+	err := poll.Until(bounded, deletePoll, nil, func(ctx context.Context) (bool, error) {
+		live, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() == nil { // somebody may have made another one of that name
+			return true, nil
 		}
-		select {
-		case <-time.After(deletePoll):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-bounded.Done():
-		}
+		return false, poll.NotYet(err)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("still there %s after it was deleted; look at its finalizers: %w", deleteTime, err)
 	}
+	return nil
 }

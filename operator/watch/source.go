@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 )
@@ -156,27 +157,27 @@ func (o *source) run(ctx context.Context) {
 }
 
 // find waits until the cluster serves the kind.
-func (o *source) find(ctx context.Context) (dynamic.ResourceInterface, string) {
-	for {
+func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, kind string) {
+	_ = poll.Until(ctx, lateKind, nil, func(ctx context.Context) (bool, error) {
 		ref, err := o.watcher.cluster.KindOf(ctx, o.key.apiVersion, o.key.kind)
-		var objects dynamic.ResourceInterface
 		if err == nil {
 			ref.Namespace = o.key.namespace
 			objects, err = o.watcher.cluster.Objects(ctx, ref)
 		}
 		if err == nil {
-			return objects, ref.Kind
+			kind = ref.Kind
+			return true, nil
 		}
 		o.fail(ctx, err)
 		if meta.IsNoMatchError(err) || kube.Awaits(err) {
 			o.fail(ctx, err) // a kind that comes later may take hours: nothing waits for it
 		}
-		select {
-		case <-time.After(lateKind):
-		case <-ctx.Done():
-			return nil, ""
-		}
+		return false, poll.NotYet(err)
+	})
+	if kind == "" {
+		return nil, ""
 	}
+	return objects, kind
 }
 
 // fail counts a failure to list or watch, and logs the first of several. A start waits while the server is away: a hook that

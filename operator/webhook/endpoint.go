@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/internal/intake"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -140,12 +141,11 @@ func (e *endpoint) openLater() {
 	}
 	e.server.running.Go(func() {
 		defer e.trying.Store(false)
-		for sleep(e.server.ctx, retryTime) {
-			if e.open() == nil {
-				e.register()
-				return
-			}
+		ctx := e.server.ctx
+		if poll.Pause(ctx, retryTime) != nil || poll.Until(ctx, retryTime, nil, poll.Success(func(context.Context) error { return e.open() })) != nil {
+			return
 		}
+		e.register()
 	})
 }
 
@@ -214,13 +214,13 @@ func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
 	if changed && e.server.leads() {
 		e.write(ctx, append(append([]byte{}, before.ca...), after.ca...))
 	}
-	if changed && !sleep(ctx, settleTime) {
+	if changed && poll.Pause(ctx, settleTime) != nil {
 		return
 	}
 	e.shown.Store(after)
 	e.server.log.InfoContext(ctx, "webhooks have a new certificate", "service", e.Service)
 	if changed {
-		sleep(ctx, settleTime) // connections that began before show the old one
+		_ = poll.Pause(ctx, settleTime) // connections that began before show the old one
 	}
 	clear(e.known)
 }
@@ -236,13 +236,4 @@ func (e *endpoint) tell(ctx context.Context, text string, err error) bool {
 		e.server.log.ErrorContext(ctx, text, "service", e.Service, "error", err)
 	}
 	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

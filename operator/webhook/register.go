@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 )
@@ -87,10 +88,8 @@ func (e *endpoint) sweep(ctx context.Context) {
 	if e.server.options.Namespace == "" {
 		return
 	}
-	for !e.server.leads() {
-		if !sleep(ctx, lookTime) {
-			return
-		}
+	if poll.Until(ctx, lookTime, nil, func(context.Context) (bool, error) { return e.server.leads(), nil }) != nil {
+		return
 	}
 	if e.Address() != "" {
 		return // hooks have come that have webhooks
