@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // stopGrace is the time between SIGTERM and SIGKILL.
@@ -73,19 +74,21 @@ func (d *Daemon) Done() <-chan struct{} { return d.done }
 
 // WaitReady calls ready until it returns nil. It fails when ctx or the server ends, with the last lines of the log.
 func (d *Daemon) WaitReady(ctx context.Context, ready func(context.Context) error) error {
-	for {
-		last := ready(ctx)
-		if last == nil {
-			return nil
-		}
+	err := poll.Until(ctx, readyPoll, nil, func(ctx context.Context) (bool, error) {
+		err := ready(ctx)
 		select {
 		case <-d.done:
-			return fmt.Errorf("%s ended before it was ready: %w\n%s", d.name, endError(d.err), d.LogTail())
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last answer: %w)\n%s", d.name, ctx.Err(), last, d.LogTail())
-		case <-time.After(readyPoll):
+			if err != nil {
+				return true, fmt.Errorf("%s ended before it was ready: %w\n%s", d.name, endError(d.err), d.LogTail())
+			}
+		default:
 		}
+		return err == nil, poll.NotYet(err)
+	})
+	if poll.Ended(err) {
+		return fmt.Errorf("wait for %s: %w: %w\n%s", d.name, ctx.Err(), err, d.LogTail())
 	}
+	return err
 }
 
 func endError(err error) error {

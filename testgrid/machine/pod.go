@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -211,18 +212,18 @@ func (g *podGroup) aim(ctx context.Context) error {
 }
 
 // reaches says whether a machine reaches the API server.
-func (g *podGroup) reaches(ctx context.Context, m *podMachine) (bool, error) {
-	for range probes {
+func (g *podGroup) reaches(ctx context.Context, m *podMachine) (reaches bool, err error) {
+	tries := 0
+	err = poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
 		err := m.try(ctx, g.probe)
-		var exit *ExitError
-		if !errors.As(err, &exit) {
-			return err == nil, err
+		if exit := (*ExitError)(nil); !errors.As(err, &exit) {
+			reaches = err == nil
+			return true, err
 		}
-		if err := pause(ctx); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
+		tries++
+		return tries == probes, nil
+	})
+	return reaches, err
 }
 
 // isolate cuts the machines off from everything but each other.
@@ -250,20 +251,15 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 	}
 	end := time.Now().Add(policyTime)
 	for _, m := range machines { // a policy takes effect on one node after the other
-		for {
+		err := poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
 			reaches, err := g.reaches(ctx, m)
-			if err != nil {
-				return err
+			if reaches && time.Now().After(end) {
+				err = fmt.Errorf("%w: the network of this cluster does not enforce NetworkPolicies, since %s reaches the API server in spite of one; use a network that does, such as Calico or Cilium", ErrUnable, m.name)
 			}
-			if !reaches {
-				break
-			}
-			if time.Now().After(end) {
-				return fmt.Errorf("%w: the network of this cluster does not enforce NetworkPolicies, since %s reaches the API server in spite of one; use a network that does, such as Calico or Cilium", ErrUnable, m.name)
-			}
-			if err := pause(ctx); err != nil {
-				return err
-			}
+			return err == nil && !reaches, err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -276,12 +272,13 @@ const outageTime = time.Minute
 func insist(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, outageTime)
 	defer cancel()
-	for {
+	return poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
 		err := request(ctx)
-		if err == nil || !passes(err) || pause(ctx) != nil {
-			return err
+		if err != nil && passes(err) {
+			err = poll.NotYet(err)
 		}
-	}
+		return err == nil, err
+	})
 }
 
 // passes says whether the same request to the API server may succeed later.
@@ -296,16 +293,4 @@ func unlessExists(err error) error {
 		return nil
 	}
 	return err
-}
-
-// pause waits until it is time to ask again.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(podPoll)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/klog/v2"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // podMachine is a machine in a pod.
@@ -33,23 +35,20 @@ func (m *podMachine) Address() string { return m.address }
 func (m *podMachine) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, podTime)
 	defer cancel()
-	why := ""
-	for {
+	err := poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
 		up, state, err := m.up(ctx)
-		switch {
-		case err == nil && up:
-			return nil
-		case err == nil:
-			why = state
-		case !passes(err):
-			return fmt.Errorf("wait for the machine %s: %w", m.name, err)
-		default:
-			why = err.Error()
+		if err == nil && !up {
+			return false, poll.NotYet(errors.New(state))
 		}
-		if err := pause(ctx); err != nil {
-			return fmt.Errorf("wait for the machine %s: %w: %s", m.name, err, why)
+		if err != nil && passes(err) {
+			err = poll.NotYet(err)
 		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the machine %s: %w", m.name, err)
 	}
+	return nil
 }
 
 // lookTime is how long one look at a machine may take, so that a dead connection does not take all of the time.
@@ -123,13 +122,13 @@ func (m *podMachine) exec(ctx context.Context, c Command) error {
 func (m *podMachine) try(ctx context.Context, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, outageTime)
 	defer cancel()
-	for {
+	return poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
 		err := m.exec(ctx, Command{Script: script})
-		var exit *ExitError
-		if err == nil || errors.As(err, &exit) || pause(ctx) != nil {
-			return err
+		if exit := (*ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			err = poll.NotYet(err)
 		}
-	}
+		return err == nil, err
+	})
 }
 
 // start runs a program that reads the script of c, and then its input. The words of the program are part of a URL, which the audit

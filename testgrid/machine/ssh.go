@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -142,17 +143,11 @@ func (h sshHost) run(ctx context.Context, c Command) error {
 func (h sshHost) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	for {
-		err := h.run(ctx, Command{Script: "true"})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to come up: %w", h.Name, err)
-		case <-time.After(bootPoll):
-		}
+	err := poll.Until(ctx, bootPoll, nil, poll.Success(func(ctx context.Context) error { return h.run(ctx, Command{Script: "true"}) }))
+	if err != nil {
+		return fmt.Errorf("wait for %s to come up: %w", h.Name, err)
 	}
+	return nil
 }
 
 // sshPool lends the machines that a user has. A test waits until enough of them are free.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 //go:embed live.js
@@ -69,7 +71,7 @@ func (s *Server) Close() error { return s.root.Close() }
 
 // Watch looks for changes until ctx ends. Without it, pages do not change by themselves.
 func (s *Server) Watch(ctx context.Context) {
-	for {
+	poll.Repeat(ctx, func(context.Context) time.Duration {
 		if state := s.fingerprint(); state != "" {
 			s.mu.Lock()
 			if state != s.state {
@@ -79,12 +81,8 @@ func (s *Server) Watch(ctx context.Context) {
 			}
 			s.mu.Unlock()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(livePoll):
-		}
-	}
+		return livePoll
+	})
 }
 
 // fingerprint is another one whenever a file of the results is. It is "" if a file goes away in between.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/spec"
@@ -24,20 +25,18 @@ const expectInterval = 2 * time.Second
 // expect asks again until what is expected is true, or its time is over.
 func (c *cell) expect(ctx context.Context, log io.Writer, e spec.Expectation) error {
 	deadline := time.Now().Add(e.Within)
-	for {
+	return poll.Until(ctx, expectInterval, nil, func(ctx context.Context) (bool, error) {
 		err := c.once(ctx, e)
 		if err == nil {
 			fmt.Fprintln(log, "true")
-			return nil
+			return true, nil
 		}
 		fmt.Fprintln(log, err)
 		if ctx.Err() != nil || !time.Now().Before(deadline) {
-			return fmt.Errorf("%s: after %s, %w", e.Pos, e.Within, err)
+			return true, fmt.Errorf("%s: after %s, %w", e.Pos, e.Within, err)
 		}
-		if err := pause(ctx, expectInterval); err != nil {
-			return err
-		}
-	}
+		return false, poll.NotYet(err)
+	})
 }
 
 // once looks at what is expected.

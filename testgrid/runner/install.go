@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/scenario"
 	"github.com/sealift/sealift/testgrid/spec"
@@ -179,7 +179,7 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 			if err != nil {
 				return err
 			}
-			return errors.Join(pause(ctx, f.Lasts), restore(context.WithoutCancel(ctx)))
+			return errors.Join(poll.Pause(ctx, f.Lasts), restore(context.WithoutCancel(ctx)))
 		}); err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, com
 	if err != nil {
 		return fmt.Errorf("wait for the begin of step %s: %w", f.Step, err)
 	}
-	if err := errors.Join(pause(ctx, f.After), do(ctx)); err != nil {
+	if err := errors.Join(poll.Pause(ctx, f.After), do(ctx)); err != nil {
 		return err
 	}
 	if f.Lasts > 0 { // a cut network may let the command succeed
@@ -214,13 +214,4 @@ func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, com
 		}
 	}
 	return ctx.Err()
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

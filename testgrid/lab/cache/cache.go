@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // Env names the variable that moves the cache.
@@ -116,22 +117,18 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a lock: %w", err)
 	}
-	for {
+	err = poll.Until(ctx, lockPoll, nil, func(context.Context) (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+			err = poll.NotYet(errors.New("another process holds it"))
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("wait for the lock %s, which another process holds: %w", path, ctx.Err())
-		case <-time.After(lockPoll):
-		}
+		return err == nil, err
+	})
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
+	return func() { f.Close() }, nil
 }
 
 // removeTree removes dir, even if folders in it are read-only, as in the tree of an operating system.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // killTimeout is the longest time for the kernel to end a host's processes.
@@ -123,20 +125,17 @@ func (h *Host) killAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
-	for {
+	err = poll.Until(ctx, killPoll, nil, func(context.Context) (bool, error) {
 		events, err := os.ReadFile(filepath.Join(group, "cgroup.events"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) { // another process removed the group, which was empty then
-			return nil
+			return true, nil
 		}
-		if err != nil || strings.Contains(string(events), "populated 0") {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the processes of host %s to end: %w", h.state.Name, ctx.Err())
-		case <-time.After(killPoll):
-		}
+		return strings.Contains(string(events), "populated 0"), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the processes of host %s to end: %w", h.state.Name, err)
 	}
+	return nil
 }
 
 // removeGroups removes the host's control groups and all groups inside. They must have no processes.

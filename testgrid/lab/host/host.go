@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/testgrid/short"
 )
 
@@ -148,21 +149,24 @@ func (h *Host) Reboot(ctx context.Context) error {
 	_ = h.Exec(ctx, Command{Args: []string{"systemctl", "reboot"}})
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	for {
+	err = poll.Until(ctx, rebootPoll, nil, poll.Success(func(ctx context.Context) error {
 		now, err := h.leader()
-		if err == nil && now != before {
+		if err == nil && now == before {
+			return errors.New("it has not rebooted yet")
+		}
+		if err == nil {
 			var answer string
 			// A degraded system is up too: a service that was installed later fails to start.
 			if answer, err = h.Output(ctx, "systemctl", "is-system-running", "--wait"); err == nil || answer == "degraded" {
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for host %s to come up again: %w (%w)\n%s", h.state.Name, ctx.Err(), err, h.consoleTail())
-		case <-time.After(rebootPoll):
-		}
+		return err
+	}))
+	if err != nil {
+		return fmt.Errorf("wait for host %s to come up again: %w\n%s", h.state.Name, err, h.consoleTail())
 	}
+	return nil
 }
 
 // PowerCycle kills everything on the host at once, as a power failure does. It boots the host from its disk after off has
