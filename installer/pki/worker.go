@@ -104,7 +104,7 @@ func (r *Renewal) waitServing(ctx context.Context) error {
 	err := poll.Until(bounded, pollPause, nil, func(context.Context) (bool, error) { return !r.host.servingEnded(time.Now()), nil })
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(r.Log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
-		return nil
+		err = nil
 	}
 	return err
 }

@@ -36,7 +36,8 @@ func (e *EndedError) Error() string {
 // Canceled reports whether the wait was canceled before its time was over.
 func (e *EndedError) Canceled() bool { return e.canceled }
 
-// Ended reports whether err is that of a wait whose context ended, and not the error of a try.
+// Ended reports whether err is that of a wait whose context ended, and not the error of a try. A try that itself waits wraps the error of
+// that wait, so that the two can be told apart.
 func Ended(err error) bool {
 	_, ok := err.(*EndedError) //nolint:errorlint // a try may return the error of another wait
 	return ok

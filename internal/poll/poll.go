@@ -99,6 +99,6 @@ func Pause(ctx context.Context, d time.Duration) error {
 
 // Repeat calls pass at once, and then again after each pause that pass asks for, until ctx ends. It is for daemons.
 func Repeat(ctx context.Context, pass func(context.Context) (pause time.Duration)) {
-	for Pause(ctx, pass(ctx)) == nil { //nolint:revive // pass is the body
+	for Pause(ctx, pass(ctx)) == nil {
 	}
 }

@@ -105,12 +105,12 @@ func TestOuterWaitEndsWithInnerOne(t *testing.T) {
 				return false, fmt.Errorf("node b: %w", poll.NotYet(errStarts))
 			})
 		}
-		took, err := waitMinute(t, func(ctx context.Context) (bool, error) { return false, inner(ctx) })
-		if took != 5*time.Second || err == nil || err.Error() != "gave up after 5s: node b: it starts" || poll.Passes(err) {
+		took, err := waitMinute(t, func(ctx context.Context) (bool, error) { return false, fmt.Errorf("inner: %w", inner(ctx)) })
+		if took != 5*time.Second || err == nil || err.Error() != "inner: gave up after 5s: node b: it starts" || poll.Passes(err) || poll.Ended(err) {
 			t.Errorf("after %s: %v", took, err)
 		}
 		took, err = waitMinute(t, poll.Success(inner))
-		if took != time.Minute || err == nil || err.Error() != "gave up after 1m0s: gave up after 5s: node b: it starts" {
+		if took != time.Minute || !poll.Ended(err) || err.Error() != "gave up after 1m0s: gave up after 5s: node b: it starts" {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
