@@ -46,7 +46,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	for i, d := range plan.Addons {
 		entries[i] = d.Entry
 	}
-	return c.alone(ctx, o.Note, func(ctx context.Context) error {
+	return c.withLease(ctx, o.Note, func(ctx context.Context) error {
 		// The run that had the Lease before may have done some of it.
 		err := c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
 			plan, err = c.Plan(ctx, entries, o.Adopt...)

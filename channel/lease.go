@@ -8,9 +8,9 @@ import (
 	"github.com/sealift/sealift/kube/lease"
 )
 
-// alone calls work while no other run applies add-ons to the cluster. tell may be nil. It is told who is waited for, and that
+// withLease calls work while no other run applies add-ons to the cluster. tell may be nil. It is told who is waited for, and that
 // work starts over because the Lease was lost.
-func (c *Cluster) alone(ctx context.Context, tell func(string), work func(context.Context) error) error {
+func (c *Cluster) withLease(ctx context.Context, tell func(string), work func(context.Context) error) error {
 	o := c.lease
 	o.Namespace, o.Name, o.Log = addon.Namespace, addon.Lease, c.log
 	if tell != nil {

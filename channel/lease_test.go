@@ -23,12 +23,12 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 	told := make(chan string, 1)
 	second := make(chan error, 1)
-	err = c.alone(t.Context(), nil, func(ctx context.Context) error {
+	err = c.withLease(t.Context(), nil, func(ctx context.Context) error {
 		var atWork atomic.Bool
 		atWork.Store(true)
 		defer atWork.Store(false)
 		go func() {
-			second <- c.alone(t.Context(), func(line string) { told <- line }, func(context.Context) error {
+			second <- c.withLease(t.Context(), func(line string) { told <- line }, func(context.Context) error {
 				if atWork.Load() {
 					t.Error("two runs are at work")
 				}
@@ -93,7 +93,7 @@ func testLostLease(p *playground) {
 		p.Errorf("told %q, want %q", notes, want)
 	}
 	tries := 0
-	err = p.cluster.alone(p.Context(), nil, func(ctx context.Context) error {
+	err = p.cluster.withLease(p.Context(), nil, func(ctx context.Context) error {
 		tries++
 		p.cut.Store(true)
 		<-ctx.Done()

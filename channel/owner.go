@@ -193,7 +193,7 @@ func (c *Cluster) PlanRelease(ctx context.Context, addOn string) (Handback, erro
 // Repeat the call to finish one that was interrupted. note, which may be nil, is told when another run is waited for.
 func (c *Cluster) Release(ctx context.Context, addOn string, note func(string)) error {
 	engine := kube.New(c.engine.Cluster, kube.Options{})
-	return c.alone(ctx, note, func(ctx context.Context) error {
+	return c.withLease(ctx, note, func(ctx context.Context) error {
 		h, err := c.PlanRelease(ctx, addOn)
 		if err != nil {
 			return err

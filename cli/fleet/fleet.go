@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/view"
 )
 
@@ -71,5 +71,5 @@ func (f *hubFlags) view(a commands) (view.View, error) {
 		return view.View{}, err
 	}
 	note := func(what string, err error) { a.Log.Warn("you may not read "+what, "error", err) }
-	return view.View{Reader: scene.Reader{Reader: view.Limited(c, note), Mapper: c.RESTMapper()}, Namespace: f.namespace, Now: time.Now, Note: note}, nil
+	return view.View{Reader: inventory.Reader{Reader: view.Limited(c, note), Mapper: c.RESTMapper()}, Namespace: f.namespace, Now: time.Now, Note: note}, nil
 }

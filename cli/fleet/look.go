@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/view"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/kube/render"
@@ -285,12 +285,12 @@ func mark(ctx context.Context, c client.Client, name, value string) error {
 	if !ok {
 		return fmt.Errorf("add-on %s has no copy", name)
 	}
-	delete(after.Annotations, scene.Paused)
+	delete(after.Annotations, inventory.Paused)
 	if value != "" {
 		if after.Annotations == nil {
 			after.Annotations = make(map[string]string)
 		}
-		after.Annotations[scene.Paused] = value
+		after.Annotations[inventory.Paused] = value
 	}
 	return c.Patch(ctx, after, client.MergeFrom(&before))
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/kubeconfig"
-	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/proxy"
-	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -36,7 +36,7 @@ func (a commands) hubCommand() *cobra.Command {
 	var f hubFlags
 	var o hub.Options
 	var p proxy.Options
-	var rights access.Hub
+	var rights registration.Hub
 	var printRights bool
 	var from string
 	var signers []string
@@ -100,7 +100,7 @@ namespace, and in those of --secret-namespace and --chart-namespace.`,
 }
 
 // printRights prints the rights of a hub, to be applied.
-func (a commands) printRights(h access.Hub) error {
+func (a commands) printRights(h registration.Hub) error {
 	for _, o := range h.Objects() {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
@@ -169,10 +169,10 @@ func (a commands) join(ctx context.Context, o joinOptions) error {
 	c, next := o.cluster, "on it, run: sealift fleet agent --hub-kubeconfig "+o.out
 	c.Annotations, c.HubNamespace = make(map[string]string), o.hub.namespace
 	if o.occasional {
-		c.Annotations[scene.Occasional] = "true"
+		c.Annotations[inventory.Occasional] = "true"
 	}
 	if o.carried {
-		c.Annotations[scene.Carried] = "true"
+		c.Annotations[inventory.Carried] = "true"
 		next = fmt.Sprintf("pack its first parcel with: sealift fleet pack %s --out FOLDER", c.Name)
 	}
 	cfg, err := kubeconfig.Load(o.hub.file, o.hub.context)

@@ -1,4 +1,4 @@
-// Package accesstest lets tests run hubs with the rights of package access and no others.
+// Package accesstest lets tests run hubs with the rights of registration.Hub and no others.
 package accesstest
 
 import (
@@ -16,13 +16,13 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
 
 // Config gives a hub its rights, and returns the configuration with which to run it. The namespaces are made.
-func Config(t testing.TB, admin *rest.Config, h access.Hub) *rest.Config {
+func Config(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	for _, ns := range h.SecretNamespaces {
@@ -48,7 +48,7 @@ func Config(t testing.TB, admin *rest.Config, h access.Hub) *rest.Config {
 	}
 	cfg := rest.CopyConfig(admin)
 	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + h.Namespace + ":" + cmp.Or(h.Account, access.Account), Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		UserName: "system:serviceaccount:" + h.Namespace + ":" + cmp.Or(h.Account, registration.HubAccount), Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	for _, o := range h.Objects() {
 		switch role := o.(type) {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/parcel"
-	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/fleet/template"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/engine"
@@ -42,7 +42,7 @@ func (h Hub) packReleases(ctx context.Context, into *parcel.Parcel, out *Packed)
 // chartImages returns the images of a release as far as they can be known without its cluster.
 func chartImages(ctx context.Context, r parcel.Release, chart []byte) (images []string, err error) {
 	rendered, err := engine.Renderer{}.Render(ctx, chart, helm.Release{
-		Name: release.Name(r.Proxy), Namespace: cmp.Or(r.Proxy.Spec.ReleaseNamespace, "default"), Values: []byte(r.Proxy.Spec.Values),
+		Name: chartplan.Name(r.Proxy), Namespace: cmp.Or(r.Proxy.Spec.ReleaseNamespace, "default"), Values: []byte(r.Proxy.Spec.Values),
 	})
 	if err != nil {
 		return nil, err

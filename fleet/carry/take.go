@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/proxy"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
 )
 
@@ -149,7 +149,7 @@ func (h Hub) takeCluster(ctx context.Context, cluster *ocm.ManagedCluster, r par
 		})
 	}
 	set("ManagedClusterJoined", "True", "ManagedClusterJoined", "Managed cluster joined")
-	set(scene.Available, "True", "ManagedClusterReported", "The cluster reported on "+r.Time.Format(time.RFC3339))
+	set(inventory.Available, "True", "ManagedClusterReported", "The cluster reported on "+r.Time.Format(time.RFC3339))
 	if wentBack {
 		set(seal.Verified, "False", string(seal.HubWentBack), fmt.Sprintf(
 			"the cluster has seen number %d, and this hub has used no more than %d: the hub was restored from a backup. If that is right, run: kubectl annotate managedcluster %s --overwrite %s=%d",

@@ -10,16 +10,21 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealift/sealift/fleet/install"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/relation"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // addOns installs add-ons and rolls their configurations out. One goroutine does it for all of them: which cluster starts
@@ -60,7 +65,7 @@ func (c *controllers) withDependents(ctx context.Context, o client.Object) []rec
 type addOns struct {
 	*controllers
 	rollouts rolloutStates
-	reader   scene.Reader // it watches what it reads
+	reader   inventory.Reader // it watches what it reads
 	rests    map[string]time.Time
 }
 
@@ -104,7 +109,7 @@ func (r *addOns) removed(ctx context.Context, name string) error {
 	r.rollouts.forget(name)
 	delete(r.rests, name)
 	var list ocm.List[ocm.ManagedClusterAddOn]
-	if err := r.List(ctx, &list, client.MatchingFields{scene.Name: name}); err != nil {
+	if err := r.List(ctx, &list, client.MatchingFields{inventory.Name: name}); err != nil {
 		return err
 	}
 	var errs []error
@@ -121,7 +126,7 @@ func (r *addOns) removed(ctx context.Context, name string) error {
 }
 
 // install creates, changes and deletes ManagedClusterAddOns.
-func (r *addOns) install(ctx context.Context, f *scene.AddOn) (warnings []string, err error) {
+func (r *addOns) install(ctx context.Context, f *inventory.AddOn) (warnings []string, err error) {
 	var clusters []install.Cluster
 	for _, cluster := range f.Clusters {
 		clusters = append(clusters, install.Cluster{Name: cluster.Name, Annotations: cluster.Annotations, Deleting: !cluster.DeletionTimestamp.IsZero()})
@@ -143,7 +148,7 @@ func (r *addOns) install(ctx context.Context, f *scene.AddOn) (warnings []string
 }
 
 // installedAt returns an add-on by the clusters that it is installed on.
-func installedAt(f *scene.AddOn) map[string]*ocm.ManagedClusterAddOn {
+func installedAt(f *inventory.AddOn) map[string]*ocm.ManagedClusterAddOn {
 	at := make(map[string]*ocm.ManagedClusterAddOn, len(f.Installed))
 	for _, a := range f.Installed {
 		at[a.Namespace] = a
@@ -198,4 +203,28 @@ func (r *addOns) until(t time.Time) time.Duration {
 		return 0
 	}
 	return max(time.Millisecond, t.Sub(r.now()))
+}
+
+// watcher watches the kinds of configuration objects. Which these are is known once an add-on names them.
+type watcher struct {
+	cache      cache.Cache
+	controller controller.Controller
+	changed    handler.EventHandler
+
+	// watched are the kinds that are watched. It buys one watch of each kind, however many add-ons name it.
+	watched memory[schema.GroupVersionKind, struct{}]
+}
+
+// watch begins to watch a kind, unless it is watched.
+func (w *watcher) watch(gvk schema.GroupVersionKind) (err error) {
+	w.watched.change(gvk, func(_ struct{}, watched bool) (struct{}, bool) {
+		if watched {
+			return struct{}{}, true
+		}
+		var object client.Object = &unstructured.Unstructured{}
+		object.GetObjectKind().SetGroupVersionKind(gvk)
+		err = w.controller.Watch(source.Kind(w.cache, object, w.changed))
+		return struct{}{}, err == nil
+	})
+	return err
 }

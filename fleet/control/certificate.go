@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/install"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // patience is how long a request waits for its add-on, and retry how often the hub looks for it.
@@ -49,7 +49,7 @@ func (c *controllers) certify(ctx context.Context, req reconcile.Request) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if cma.Name != "" && (install.Unmanaged(cma.Annotations) || !scene.UsesTemplate(&cma)) {
+	if cma.Name != "" && (install.Unmanaged(cma.Annotations) || !inventory.UsesTemplate(&cma)) {
 		return reconcile.Result{}, nil // its own manager answers
 	}
 	// the identities in the status are no proof: the agent of the cluster may write them. The references to templates are the

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 const (
@@ -107,8 +107,8 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 		return reconcile.Result{}, err
 	}
 	after := copyOf(&cluster)
-	if meta.FindStatusCondition(after.Status.Conditions, scene.Accepted) == nil {
-		c.set(&after.Status.Conditions, scene.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
+	if meta.FindStatusCondition(after.Status.Conditions, inventory.Accepted) == nil {
+		c.set(&after.Status.Conditions, inventory.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
 	}
 	again, err := c.heartbeat(ctx, after)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 // heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again. What a carried
 // cluster reported last holds until it reports again. A hub that starts gives each cluster its whole time.
 func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
-	if scene.IsCarried(cluster) {
+	if inventory.IsCarried(cluster) {
 		return 0, nil
 	}
 	seen, err := c.reader.LastSeen(ctx, cluster)
@@ -175,15 +175,15 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 	if left := seen.Add(limit).Sub(c.now()); left > 0 {
 		return left, nil
 	}
-	c.set(&cluster.Status.Conditions, scene.Available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
+	c.set(&cluster.Status.Conditions, inventory.Available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
 	return 0, nil
 }
 
 // taint keeps placements from selecting a cluster that is away, unless it is away now and then by its nature.
 func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 	want := ""
-	switch state := meta.FindStatusCondition(cluster.Status.Conditions, scene.Available); {
-	case scene.IsOccasional(cluster):
+	switch state := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Available); {
+	case inventory.IsOccasional(cluster):
 	case state == nil || state.Status == metav1.ConditionUnknown:
 		want = unreachable
 	case state.Status == metav1.ConditionFalse:
@@ -208,7 +208,7 @@ func (c *controllers) labelHealth(ctx context.Context, cluster *ocm.ManagedClust
 	}
 	labels := maps.Clone(cluster.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, feature) })
-	known := meta.FindStatusCondition(cluster.Status.Conditions, scene.Available) != nil
+	known := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Available) != nil
 	for _, a := range addOns.Items {
 		key := feature + a.Name
 		if !known || !a.DeletionTimestamp.IsZero() || len(a.Name) > 63-len("addon-") {

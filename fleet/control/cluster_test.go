@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // leaseReader has the Lease of one cluster.
@@ -33,12 +33,12 @@ func TestHubThatWasAwayWaitsForRenewals(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	leases := &leaseReader{lease: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Namespace: "rome"}}}
 	renew := func() { leases.lease.Spec.RenewTime = &metav1.MicroTime{Time: now} }
-	c := &controllers{now: func() time.Time { return now }, reader: scene.Reader{Reader: leases}}
+	c := &controllers{now: func() time.Time { return now }, reader: inventory.Reader{Reader: leases}}
 	cluster := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	look := func(what string, known bool, again time.Duration) {
 		t.Helper()
 		got, err := c.heartbeat(t.Context(), cluster)
-		if unknown := meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, scene.Available, metav1.ConditionUnknown); err != nil || unknown == known || got != again {
+		if unknown := meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, inventory.Available, metav1.ConditionUnknown); err != nil || unknown == known || got != again {
 			t.Fatalf("%s: unknown is %v, the next look is in %v, want %v: %v", what, unknown, got, again, err)
 		}
 	}

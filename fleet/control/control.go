@@ -38,8 +38,8 @@ import (
 
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // settle is how long a controller waits for more changes of many objects before it looks at all of them.
@@ -65,7 +65,7 @@ type controllers struct {
 	client.Client
 	direct client.Reader // without the cache
 	hub    *hub.Hub
-	reader scene.Reader
+	reader inventory.Reader
 	signer *signer
 	log    *slog.Logger
 	now    func() time.Time
@@ -84,7 +84,7 @@ func New(o Options) hub.Controller {
 	}
 	o.Concurrency, o.LookAgain = cmp.Or(o.Concurrency, 24), cmp.Or(o.LookAgain, time.Minute)
 	return func(ctx context.Context, h *hub.Hub) error {
-		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, scene.Name, func(o client.Object) []string { return []string{o.GetName()} })
+		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, inventory.Name, func(o client.Object) []string { return []string{o.GetName()} })
 		if err == nil {
 			err = indexHosted(ctx, h)
 		}
@@ -92,7 +92,7 @@ func New(o Options) hub.Controller {
 			return err
 		}
 		c := &controllers{Client: h.GetClient(), direct: h.GetAPIReader(), hub: h, log: h.Log, now: o.Now, Options: o}
-		c.reader = scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}
+		c.reader = inventory.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}
 		c.images = newImages(c)
 		if c.signer, err = c.newSigner(ctx); err != nil {
 			return err

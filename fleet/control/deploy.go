@@ -24,8 +24,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/install"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/fleet/template"
 )
@@ -127,7 +127,7 @@ func (r *clusterAddOns) deployOne(ctx context.Context, p *place) (again time.Dur
 	if err := r.Get(ctx, types.NamespacedName{Name: p.addOn.Name}, &addOn); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	if p.lease, again, err = r.hostedLease(ctx, *p, scene.UsesTemplate(&addOn)); err != nil {
+	if p.lease, again, err = r.hostedLease(ctx, *p, inventory.UsesTemplate(&addOn)); err != nil {
 		return 0, err
 	}
 	if addOn.Name == "" || install.Unmanaged(addOn.Annotations) {
@@ -168,9 +168,9 @@ func (c *controllers) works(ctx context.Context, a *ocm.ManagedClusterAddOn) ([]
 // update deploys the add-on if the hub renders it, and finds its status.
 func (r *clusterAddOns) update(ctx context.Context, p *place, addOn *ocm.ClusterManagementAddOn) error {
 	p.before, p.addOn = p.addOn, copyOf(p.addOn)
-	if scene.UsesTemplate(addOn) {
+	if inventory.UsesTemplate(addOn) {
 		p.addOn.Status.HealthCheck.Mode = ocm.HealthCustomized
-		p.addOn.Status.SupportedConfigs = scene.Supported(addOn)
+		p.addOn.Status.SupportedConfigs = inventory.Supported(addOn)
 		if err := r.deploy(ctx, p); err != nil && !isRefusal(err) {
 			return err
 		}
@@ -182,7 +182,7 @@ func (r *clusterAddOns) update(ctx context.Context, p *place, addOn *ocm.Cluster
 
 // health sets condition Available (O-36 to O-38).
 func (r *clusterAddOns) health(a *ocm.ManagedClusterAddOn, p place) {
-	state := meta.FindStatusCondition(p.cluster.Status.Conditions, scene.Available)
+	state := meta.FindStatusCondition(p.cluster.Status.Conditions, inventory.Available)
 	if state != nil && state.Status == metav1.ConditionUnknown {
 		r.set(&a.Status.Conditions, "Available", "Unknown", state.Reason, state.Message)
 		return
@@ -295,7 +295,7 @@ type rendered struct {
 // that the add-on is to have.
 func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) {
 	a := p.addOn
-	agent, err := r.agent(ctx, a, scene.References(a))
+	agent, err := r.agent(ctx, a, inventory.References(a))
 	if err != nil || agent == nil {
 		return nil, err
 	}
@@ -311,7 +311,7 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) 
 	}
 	plan, err := deploy.Works(deploy.AddOn{
 		Name: a.Name, Cluster: a.Namespace, Hosting: a.Annotations[deploy.HostingCluster],
-		References: scene.References(a), Spec: agent.Template.AgentSpec, Manifests: manifests, Existing: p.works,
+		References: inventory.References(a), Spec: agent.Template.AgentSpec, Manifests: manifests, Existing: p.works,
 		Owner: metav1.OwnerReference{
 			APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 		},
@@ -330,10 +330,10 @@ type agent struct {
 func (c *controllers) agent(ctx context.Context, a *ocm.ManagedClusterAddOn, refs []ocm.ConfigReference) (*agent, error) {
 	in := &agent{Input: template.Input{AddOn: a.Name, Cluster: a.Namespace}}
 	for _, ref := range refs {
-		if ref.DesiredConfig == nil || ref.ConfigType != scene.Templates && ref.ConfigType != scene.DeploymentConfigs {
+		if ref.DesiredConfig == nil || ref.ConfigType != inventory.Templates && ref.ConfigType != inventory.DeploymentConfigs {
 			continue
 		}
-		if ref.ConfigType == scene.Templates && ref.DesiredConfig.SpecHash == "" {
+		if ref.ConfigType == inventory.Templates && ref.DesiredConfig.SpecHash == "" {
 			return nil, fmt.Errorf("addon %s template desired spec hash is empty: is there an AddOnTemplate %q?", a.Name, ref.DesiredConfig.Name)
 		}
 		if ref.DesiredConfig.SpecHash == "" {
@@ -344,7 +344,7 @@ func (c *controllers) agent(ctx context.Context, a *ocm.ManagedClusterAddOn, ref
 			return nil, err
 		}
 		var into any = &in.Config // a later one of this type covers the fields that it has
-		if ref.ConfigType == scene.Templates {
+		if ref.ConfigType == inventory.Templates {
 			in.template, in.hash, into = object, ref.DesiredConfig.SpecHash, &in.Template
 		}
 		if err := decodeSpec(object, into); err != nil {
@@ -362,14 +362,14 @@ func (c *controllers) content(ctx context.Context, ref ocm.ConfigReference) (*un
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ocm.AddOnVersion.String())
 	object.SetKind("AddOnDeploymentConfig")
-	if ref.ConfigType == scene.Templates {
+	if ref.ConfigType == inventory.Templates {
 		object.SetKind("AddOnTemplate")
 	}
 	err := c.Get(ctx, types.NamespacedName{Namespace: ref.DesiredConfig.Namespace, Name: ref.DesiredConfig.Name}, object)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	text, err := scene.Hash(ref.ConfigType, object)
+	text, err := inventory.Hash(ref.ConfigType, object)
 	if err != nil || text != ref.DesiredConfig.SpecHash {
 		return nil, err
 	}

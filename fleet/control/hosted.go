@@ -14,8 +14,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 )
 
@@ -95,7 +95,7 @@ func (r *clusterAddOns) hostedLease(ctx context.Context, p place, rendered bool)
 	if p.hosting == nil {
 		return unknown("ManagedClusterAddOnLeaseNotFound", fmt.Sprintf("The status of %s add-on is unknown: cluster %s, which hosts it, is not a managed cluster of the hub", a.Name, host)), 0, nil
 	}
-	if state := meta.FindStatusCondition(p.hosting.Status.Conditions, scene.Available); state != nil && state.Status == metav1.ConditionUnknown {
+	if state := meta.FindStatusCondition(p.hosting.Status.Conditions, inventory.Available); state != nil && state.Status == metav1.ConditionUnknown {
 		return unknown(state.Reason, fmt.Sprintf("cluster %s, which hosts %s add-on: %s", host, a.Name, state.Message)), 0, nil
 	}
 	renewed, found := renewedAt(written)

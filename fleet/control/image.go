@@ -19,8 +19,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/content"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/template"
 	"github.com/sealift/sealift/store/release"
 )
@@ -168,7 +168,7 @@ func (i *images) write(ctx context.Context, a *agent, p pins) error {
 func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
 	return slices.ContainsFunc(addOns, func(a ocm.ManagedClusterAddOn) bool {
 		return slices.ContainsFunc(a.Status.ConfigReferences, func(ref ocm.StoredReference) bool {
-			return ref.ConfigType == scene.Templates && slices.ContainsFunc([]*ocm.ConfigHash{ref.DesiredConfig, ref.LastAppliedConfig}, func(c *ocm.ConfigHash) bool {
+			return ref.ConfigType == inventory.Templates && slices.ContainsFunc([]*ocm.ConfigHash{ref.DesiredConfig, ref.LastAppliedConfig}, func(c *ocm.ConfigHash) bool {
 				return c != nil && c.Name == name && c.SpecHash == hash
 			})
 		})
@@ -204,7 +204,7 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 
 // lookFor looks for images, unless that is under way, or has failed just now.
 func (i *images) lookFor(a *agent, lacking []string) (ended bool, why string) {
-	next := lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
+	next := lookUp{images: lacking, uncarried: a.template.GetAnnotations()[inventory.Uncarried] == "true"}
 	next.what = fmt.Sprint(a.key(), lacking, next.uncarried)
 	i.lookups.change(next.what, func(last lookUp, found bool) (lookUp, bool) {
 		next.why, next.listed = last.why, last.listed
@@ -263,7 +263,7 @@ func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[str
 	if len(found.Missing) > 0 && !l.uncarried {
 		l.listed = list.Packages
 		return nil, fmt.Errorf("no package of the hub's store carries %s; publish one, or, if clusters have it from elsewhere, run: kubectl annotate addontemplate %s %s=true",
-			strings.Join(found.Missing, ", "), a.template.GetName(), scene.Uncarried)
+			strings.Join(found.Missing, ", "), a.template.GetName(), inventory.Uncarried)
 	}
 	for _, image := range found.Missing {
 		found.Digests[image] = ""
@@ -273,8 +273,8 @@ func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[str
 
 // missing returns the clusters that do not get what was decided for them, because nobody knows which content the images have, and why.
 // ended is false while the hub looks for images.
-func (r *addOns) missing(ctx context.Context, f *scene.AddOn, result configuration.Result) (missing map[string]string, ended bool, err error) {
-	if r.Store == nil || !scene.UsesTemplate(f.ClusterManagementAddOn) {
+func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configuration.Result) (missing map[string]string, ended bool, err error) {
+	if r.Store == nil || !inventory.UsesTemplate(f.ClusterManagementAddOn) {
 		return nil, true, nil
 	}
 	at := installedAt(f)
@@ -310,7 +310,7 @@ func (r *addOns) missing(ctx context.Context, f *scene.AddOn, result configurati
 func desired(refs []ocm.ConfigReference) string {
 	var all strings.Builder
 	for _, ref := range refs {
-		if ref.DesiredConfig != nil && (ref.ConfigType == scene.Templates || ref.ConfigType == scene.DeploymentConfigs) {
+		if ref.DesiredConfig != nil && (ref.ConfigType == inventory.Templates || ref.ConfigType == inventory.DeploymentConfigs) {
 			fmt.Fprintln(&all, ref.Resource, *ref.DesiredConfig)
 		}
 	}
@@ -318,7 +318,7 @@ func desired(refs []ocm.ConfigReference) string {
 }
 
 // withhold tells why an add-on is given to no cluster.
-func (r *addOns) withhold(ctx context.Context, f *scene.AddOn, result configuration.Result, missing map[string]string) error {
+func (r *addOns) withhold(ctx context.Context, f *inventory.AddOn, result configuration.Result, missing map[string]string) error {
 	const reason = "ImagesMissing"
 	at := installedAt(f)
 	var errs []error

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/view"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestAnOccasionalClusterComesBack(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo", "rome")
-	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}},"spec":{"leaseDurationSeconds":1}}`, scene.Occasional)
+	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}},"spec":{"leaseDurationSeconds":1}}`, inventory.Occasional)
 	g.must(g.client.Patch(t.Context(), &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}, client.RawPatch(types.MergePatchType, mark)))
 	// no group is mandatory: the first one would wait for rome
 	g.apply(carried(t) + "---" + fmt.Sprintf(config, "1"))
@@ -36,8 +36,8 @@ func TestAnOccasionalClusterComesBack(t *testing.T) {
 			if len(c.Spec.Taints) > 0 {
 				t.Fatalf("rome has taints %v", c.Spec.Taints)
 			}
-			if !scene.IsAsleep(&c) {
-				return fmt.Sprint(meta.FindStatusCondition(c.Status.Conditions, scene.Available))
+			if !inventory.IsAsleep(&c) {
+				return fmt.Sprint(meta.FindStatusCondition(c.Status.Conditions, inventory.Available))
 			}
 			return ""
 		})
@@ -57,7 +57,7 @@ func TestAnOccasionalClusterComesBack(t *testing.T) {
 	if got := g.image("rome"); got != "example.com/hello:1" {
 		t.Errorf("rome lost what it had: %s", got)
 	}
-	v := view.View{Reader: scene.Reader{Reader: g.client, Mapper: g.client.RESTMapper()}, Namespace: hub.DefaultNamespace, Now: time.Now}
+	v := view.View{Reader: inventory.Reader{Reader: g.client, Mapper: g.client.RESTMapper()}, Namespace: hub.DefaultNamespace, Now: time.Now}
 	one, err := v.AddOn(t.Context(), "hello")
 	g.must(err)
 	for _, row := range one.Rows {

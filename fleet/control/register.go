@@ -12,10 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // register tells the agent who it is on the hub, gives it the rights that the template names, and sets condition
@@ -85,8 +84,8 @@ func isMistake(err error) bool {
 // that the add-on is to have.
 func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAddOn) (list []ocm.Registration, known bool, err error) {
 	var t ocm.AddOnTemplateSpec
-	for _, ref := range scene.References(a) {
-		if ref.ConfigType != scene.Templates || ref.DesiredConfig == nil {
+	for _, ref := range inventory.References(a) {
+		if ref.ConfigType != inventory.Templates || ref.DesiredConfig == nil {
 			continue
 		}
 		object, err := c.content(ctx, ref)
@@ -160,7 +159,7 @@ func foreign(b *rbacv1.RoleBinding) error {
 // whose Secrets only the hub reads, and the namespace of another cluster.
 func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn, b *rbacv1.RoleBinding) error {
 	const permissions = "registration.kubeClient.hubPermissions: "
-	if slices.Contains(access.Hub{}.Roles(), b.RoleRef.Name) {
+	if slices.Contains(registration.Hub{}.Roles(), b.RoleRef.Name) {
 		field := "singleNamespace.roleRef"
 		if b.Namespace == a.Namespace {
 			field = "currentCluster.clusterRoleName"

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // hookDeadline is how long an add-on that is deleted waits for its hooks.
@@ -34,10 +34,10 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 	if deploy.HookFailed(a) { // it is told, and somebody may repair it
 		left, again = hookDeadline, deploy.HookPause
 	}
-	if p.cluster != nil && scene.IsOccasional(p.cluster) { // it runs its hooks when it is in contact
+	if p.cluster != nil && inventory.IsOccasional(p.cluster) { // it runs its hooks when it is in contact
 		left, again = hookDeadline, 0
 	}
-	s.Abandon = left <= 0 || a.Annotations[scene.ForceDelete] == "true"
+	s.Abandon = left <= 0 || a.Annotations[inventory.ForceDelete] == "true"
 	if !s.Abandon {
 		switch agent, err := r.render(ctx, p); {
 		case err != nil:

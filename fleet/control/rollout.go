@@ -13,14 +13,14 @@ import (
 
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/relation"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 )
 
 // configure finds the configuration of each cluster, and gives it to those whose turn it is. It returns when to look again.
-func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []string) (again time.Duration, err error) {
+func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []string) (again time.Duration, err error) {
 	states, err := r.rollouts.recall(ctx, f.ClusterManagementAddOn.Name)
 	if err != nil {
 		return 0, err
@@ -64,13 +64,13 @@ func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []strin
 }
 
 // progressions returns what the status says about each placement (O-26).
-func (r *addOns) progressions(f *scene.AddOn, result configuration.Result, warnings []string) []ocm.InstallProgression {
+func (r *addOns) progressions(f *inventory.AddOn, result configuration.Result, warnings []string) []ocm.InstallProgression {
 	var list []ocm.InstallProgression
 	if f.ClusterManagementAddOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		return nil
 	}
 	for _, wish := range f.ClusterManagementAddOn.Spec.InstallStrategy.Placements {
-		p := scene.Progression(f.ClusterManagementAddOn, wish.ConfigObject)
+		p := inventory.Progression(f.ClusterManagementAddOn, wish.ConfigObject)
 		p.Conditions = slices.Clone(p.Conditions)
 		reason, message, value := "Progressing", "", "True"
 		for _, w := range warnings {
@@ -97,7 +97,7 @@ func (r *addOns) progressions(f *scene.AddOn, result configuration.Result, warni
 
 // assign writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
 // keep what they have. It returns errBehind if some have to wait for the cache.
-func (r *addOns) assign(ctx context.Context, f *scene.AddOn, result configuration.Result, frozen bool, lookup *scene.Lookup) error {
+func (r *addOns) assign(ctx context.Context, f *inventory.AddOn, result configuration.Result, frozen bool, lookup *inventory.Lookup) error {
 	selected := make(map[string]bool)
 	for _, p := range result.Placements {
 		for _, name := range p.Configured {
@@ -105,7 +105,7 @@ func (r *addOns) assign(ctx context.Context, f *scene.AddOn, result configuratio
 		}
 	}
 	at := installedAt(f)
-	templated, ofTemplate := scene.UsesTemplate(f.ClusterManagementAddOn), scene.Supported(f.ClusterManagementAddOn)
+	templated, ofTemplate := inventory.UsesTemplate(f.ClusterManagementAddOn), inventory.Supported(f.ClusterManagementAddOn)
 	var assignments []assignment
 	var signed []string // the clusters whose works the hub is going to sign
 	late := false
@@ -123,7 +123,7 @@ func (r *addOns) assign(ctx context.Context, f *scene.AddOn, result configuratio
 			supported = ofTemplate
 		}
 		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
-		g := assignment{a, refs, d.Condition(), moved(scene.References(a), refs)}
+		g := assignment{a, refs, d.Condition(), moved(inventory.References(a), refs)}
 		if assignments = append(assignments, g); g.moved && templated {
 			signed = append(signed, d.Cluster)
 		}
@@ -153,21 +153,21 @@ type assignment struct {
 	moved      bool // it is another one than before
 }
 
-func (r *addOns) assignOne(ctx context.Context, f *scene.AddOn, g assignment) error {
+func (r *addOns) assignOne(ctx context.Context, f *inventory.AddOn, g assignment) error {
 	a, after := g.addOn, copyOf(g.addOn)
 	if g.configured.Status != "" {
 		r.set(&after.Status.Conditions, "Configured", g.configured.Status, g.configured.Reason, g.configured.Message)
 	}
 	switch why := f.Held[a.Namespace]; {
 	case len(relation.Names(f.Annotations)) == 0:
-		meta.RemoveStatusCondition(&after.Status.Conditions, scene.RequirementsMet)
+		meta.RemoveStatusCondition(&after.Status.Conditions, inventory.RequirementsMet)
 	case why != "":
-		r.set(&after.Status.Conditions, scene.RequirementsMet, "False", "WaitsForOthers", why)
+		r.set(&after.Status.Conditions, inventory.RequirementsMet, "False", "WaitsForOthers", why)
 	default:
-		r.set(&after.Status.Conditions, scene.RequirementsMet, "True", "RequirementsHealthy", "all add-ons that this one requires are healthy")
+		r.set(&after.Status.Conditions, inventory.RequirementsMet, "True", "RequirementsHealthy", "all add-ons that this one requires are healthy")
 	}
-	if scene.UsesTemplate(f.ClusterManagementAddOn) {
-		after.Status.SupportedConfigs = scene.Supported(f.ClusterManagementAddOn)
+	if inventory.UsesTemplate(f.ClusterManagementAddOn) {
+		after.Status.SupportedConfigs = inventory.Supported(f.ClusterManagementAddOn)
 	}
 	after.Status.ConfigReferences = stored(g.refs)
 	if g.moved {
@@ -180,7 +180,7 @@ func (r *addOns) assignOne(ctx context.Context, f *scene.AddOn, g assignment) er
 		r.progress(after, works)
 	}
 	key := client.ObjectKeyFromObject(a)
-	if g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
+	if g.moved && inventory.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
 		r.pending.add(key)
 	}
 	err := r.patchStatus(ctx, a, after)
@@ -193,7 +193,7 @@ func (r *addOns) assignOne(ctx context.Context, f *scene.AddOn, g assignment) er
 // progress brings condition Progressing and the references up to date with the works.
 func (c *controllers) progress(a *ocm.ManagedClusterAddOn, works []ocm.ManifestWork) {
 	state := status.AddOn{
-		Name: a.Name, Configs: a.Spec.Configs, Supported: a.Status.SupportedConfigs, References: scene.References(a),
+		Name: a.Name, Configs: a.Spec.Configs, Supported: a.Status.SupportedConfigs, References: inventory.References(a),
 		Conditions: a.Status.Conditions, Works: works, Hosted: a.Annotations[deploy.HostingCluster] != "",
 	}
 	condition, refs := state.Progressing()

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -28,8 +28,8 @@ type rolloutStates struct {
 // remembered is what is remembered of an add-on.
 type remembered struct {
 	config *corev1.ConfigMap
-	stored scene.States // in the ConfigMap
-	states scene.States // now
+	stored inventory.States // in the ConfigMap
+	states inventory.States // now
 	wrote  time.Time
 }
 
@@ -37,15 +37,15 @@ type remembered struct {
 const rememberLater = 10 * time.Second
 
 // recall returns what is remembered of an add-on.
-func (m *rolloutStates) recall(ctx context.Context, addOn string) (scene.States, error) {
+func (m *rolloutStates) recall(ctx context.Context, addOn string) (inventory.States, error) {
 	kept, found := m.get(addOn)
 	if !found {
-		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scene.StatesName(addOn), Namespace: m.hub.Namespace}}
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: inventory.StatesName(addOn), Namespace: m.hub.Namespace}}
 		err := m.hub.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(config), config)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read what is remembered of the rollout of %s: %w", addOn, err)
 		}
-		all, errs := scene.ReadStates(config.Data)
+		all, errs := inventory.ReadStates(config.Data)
 		for _, err := range errs {
 			m.log.WarnContext(ctx, "a rollout begins again: what was remembered of it cannot be read", "addon", addOn, "error", err)
 		}

@@ -27,10 +27,10 @@ import (
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/carry"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -137,7 +137,7 @@ func newShip(t *testing.T) *ship {
 		s.must(err)
 		public, err := key.Public()
 		s.must(err)
-		text, err := join.Hub(t.Context(), s.kube, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{scene.Carried: "true"}})
+		text, err := join.Hub(t.Context(), s.kube, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{inventory.Carried: "true"}})
 		s.must(err)
 		s.must(os.WriteFile(s.file(name+".kubeconfig"), text, 0o600))
 	}

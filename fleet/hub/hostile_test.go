@@ -26,12 +26,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
@@ -88,7 +88,7 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	cfg := controlplane.ForTest(t)
 	b := &battlefield{T: t, heap: filepath.Join(t.TempDir(), "heap")}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	rights := accesstest.Config(t, cfg, access.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: []string{"charts"}, Signers: []string{"example.com/*"}})
+	rights := accesstest.Config(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: []string{"charts"}, Signers: []string{"example.com/*"}})
 	self, err := os.Executable()
 	b.must(err)
 	b.must(controlplane.WriteKubeconfig(file, cfg))

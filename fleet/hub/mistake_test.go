@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/registration"
 )
 
 // mistake is something that a user or an agent does to a hub, and what they are told.
@@ -81,8 +81,8 @@ func addOnMistakes() (list []mistake) {
 	}
 	add("shares-a-cluster", "", shared("rome", "ClusterRole", "view"), "", "", "is the namespace of a cluster")
 	add("shares-the-hub", "", shared(hub.DefaultNamespace, "ClusterRole", "view"), "", "", "which has Secrets of the hub")
-	add("reads-the-signing-key", "", shared(hub.DefaultNamespace, "Role", access.Account), "", "", "which has the rights of the hub itself")
-	add("is-the-hub", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: "+access.Account+"}}"), "", "", "which has the rights of the hub itself")
+	add("reads-the-signing-key", "", shared(hub.DefaultNamespace, "Role", registration.HubAccount), "", "", "which has the rights of the hub itself")
+	add("is-the-hub", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: "+registration.HubAccount+"}}"), "", "", "which has the rights of the hub itself")
 	add("signs-for-kubernetes", "", signer("kubernetes.io/kube-apiserver-client", "name: ca"), "", "", "is one of Kubernetes")
 	add("foreign-authority", "", signer("example.com/x", "name: ca, namespace: kube-system"), "", "", "the hub reads no Secrets of namespace kube-system")
 	add("no-authority", "", signer("example.com/x", "name: missing"), "", "", "not found")

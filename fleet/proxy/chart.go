@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 )
 
 // Reasons of condition HelmReleaseProxySpecsUpToDate.
@@ -46,14 +46,14 @@ type ChartReconciler struct {
 type pass struct {
 	*ChartReconciler
 	hcp      *caaph.HelmChartProxy
-	selected []release.Cluster
+	selected []chartplan.Cluster
 	releases []caaph.HelmReleaseProxy
 
 	rendering time.Duration // how long values were rendered
 	exceeded  error         // the limit that the template exceeded, or nil
 
-	problem release.Condition // the first one, which the condition shows
-	errs    []error           // what is tried again
+	problem chartplan.Condition // the first one, which the condition shows
+	errs    []error             // what is tried again
 	again   time.Duration
 }
 
@@ -104,15 +104,15 @@ func (r *ChartReconciler) releasesOf(ctx context.Context, hcp *caaph.HelmChartPr
 // fail notes a problem. The first of a pass is shown, before all that goes on; all are tried again.
 func (p *pass) fail(reason string, err error) {
 	if len(p.errs) == 0 {
-		p.problem = release.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: err.Error()}
+		p.problem = chartplan.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: err.Error()}
 	}
 	p.errs = append(p.errs, err)
 }
 
 // show notes what goes on.
 func (p *pass) show(reason, message string) {
-	if p.problem == (release.Condition{}) {
-		p.problem = release.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: message}
+	if p.problem == (chartplan.Condition{}) {
+		p.problem = chartplan.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: message}
 	}
 }
 
@@ -148,16 +148,16 @@ func (p *pass) keep(ctx context.Context) error {
 		return err
 	}
 	byName := make(map[string]*unstructured.Unstructured, len(objects))
-	var all []release.Cluster
+	var all []chartplan.Cluster
 	for i := range objects {
 		byName[objects[i].GetName()] = &objects[i]
 		all = append(all, summary(&objects[i]))
 	}
-	if p.selected, err = release.Select(p.hcp, all); err != nil {
+	if p.selected, err = chartplan.Select(p.hcp, all); err != nil {
 		p.show(selectionFailed, "spec.clusterSelector: "+err.Error())
 		return nil //nolint:nilerr // the condition says it
 	}
-	for _, r := range release.Orphans(p.hcp, p.selected, p.releases) {
+	for _, r := range chartplan.Orphans(p.hcp, p.selected, p.releases) {
 		if err := p.delete(ctx, r); err != nil {
 			p.fail(deletionFailed, err)
 		}
@@ -176,8 +176,8 @@ func (p *pass) keep(ctx context.Context) error {
 
 // work is what a cluster needs.
 type work struct {
-	cluster release.Cluster
-	action  release.Action // "" if it is not known
+	cluster chartplan.Cluster
+	action  chartplan.Action // "" if it is not known
 	want    caaph.HelmReleaseProxy
 	has     caaph.HelmReleaseProxy // zero if there is none
 	blocked bool                   // nothing may be done now
@@ -185,7 +185,7 @@ type work struct {
 
 // decide finds out what a cluster needs. A rollout has to know of clusters where nothing can be done now, too: it would go on without
 // its canaries otherwise, and forget who has begun.
-func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) work {
+func (p *pass) decide(ctx context.Context, c chartplan.Cluster, object *unstructured.Unstructured) work {
 	w := work{cluster: c, blocked: c.Paused}
 	var has []caaph.HelmReleaseProxy
 	for _, r := range p.releases {
@@ -199,7 +199,7 @@ func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructur
 			if !c.Paused {
 				p.show(reinstalling, p.reinstalled(c))
 			}
-			w.action = release.Keep
+			w.action = chartplan.Keep
 			return w
 		}
 	}
@@ -209,7 +209,7 @@ func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructur
 		err = fmt.Errorf("failed to parse values on cluster %s: %w", c.Name, err)
 	} else {
 		reason = creationFailed
-		w.action, w.want, err = release.Decide(p.hcp, c, has, text)
+		w.action, w.want, err = chartplan.Decide(p.hcp, c, has, text)
 	}
 	if err != nil {
 		w.action, w.blocked = "", true
@@ -220,7 +220,7 @@ func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructur
 	return w
 }
 
-func (p *pass) reinstalled(c release.Cluster) string {
+func (p *pass) reinstalled(c chartplan.Cluster) string {
 	return fmt.Sprintf("HelmReleaseProxy on cluster '%s' successfully deleted, preparing to reinstall", c.Name)
 }
 
@@ -228,17 +228,17 @@ func (p *pass) reinstalled(c release.Cluster) string {
 func (p *pass) do(ctx context.Context, w work) {
 	var err error
 	switch w.action {
-	case release.Create:
+	case chartplan.Create:
 		// The name is the same each time. A pass that does not see another's object yet makes no second one.
 		w.want.Name = w.want.GenerateName + suffix(p.hcp, w.cluster)
 		if err = p.Create(ctx, &w.want); apierrors.IsAlreadyExists(err) {
 			err = p.sees(ctx, w.want.Name)
 		}
 		p.show(specsUpdating, fmt.Sprintf("Helm release proxy '%s' is not updated yet", w.want.Name))
-	case release.Update:
+	case chartplan.Update:
 		err = p.Patch(ctx, &w.want, client.MergeFromWithOptions(w.has.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{}))
 		p.show(specsUpdating, fmt.Sprintf("Helm release proxy '%s' is not updated yet", w.has.Name))
-	case release.Reinstall:
+	case chartplan.Reinstall:
 		err = p.delete(ctx, w.has)
 		p.show(reinstalling, p.reinstalled(w.cluster))
 	}
@@ -269,7 +269,7 @@ func (p *pass) report(ctx context.Context) error {
 		status.MatchingClusters = append(status.MatchingClusters, c.Reference())
 	}
 	had := condition(base.Status.Conditions, proxiesReadyType)
-	set(&status.Conditions, p.hcp.Generation, release.Aggregate(p.releases, p.problem, had)...)
+	set(&status.Conditions, p.hcp.Generation, chartplan.Aggregate(p.releases, p.problem, had)...)
 	if reflect.DeepEqual(base.Status, p.hcp.Status) {
 		return nil
 	}

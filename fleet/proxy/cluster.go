@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 )
 
 // group is that of Cluster API. Kinds of control planes and infrastructures are in groups that end with it.
@@ -70,10 +70,10 @@ func (c *clusters) get(ctx context.Context, namespace, name string) (*unstructur
 }
 
 // summary is what decisions need of a cluster.
-func summary(o *unstructured.Unstructured) release.Cluster {
+func summary(o *unstructured.Unstructured) chartplan.Cluster {
 	paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused")
 	_, annotated := o.GetAnnotations()[caaph.Paused]
-	return release.Cluster{
+	return chartplan.Cluster{
 		APIVersion: o.GetAPIVersion(), Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels(),
 		Paused: paused || annotated, Deleting: !o.GetDeletionTimestamp().IsZero(),
 	}

@@ -12,46 +12,46 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/fleet/chartplan"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
 // Helm is the Provider that installs charts.
 type Helm struct {
 	schemes []string
-	get     func(ctx context.Context, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error)
+	get     func(ctx context.Context, want source.Chart, access source.Access, whole bool) (release.Chart, error)
 }
 
 // NewHelm returns a Provider that fetches charts also by these schemes.
 func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newShelf().get} }
 
-func connect(t Target) (*helmrelease.Client, error) {
-	return helmrelease.New(helmrelease.Config{
+func connect(t Target) (*release.Client, error) {
+	return release.New(release.Config{
 		Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default"), Tenant: t.Proxy.Namespace,
 	})
 }
 
 // Read implements Provider.
-func (h *Helm) Read(ctx context.Context, t Target) (release.Installed, error) {
+func (h *Helm) Read(ctx context.Context, t Target) (chartplan.Installed, error) {
 	c, err := connect(t)
 	if err != nil {
-		return release.Installed{}, err
+		return chartplan.Installed{}, err
 	}
 	r, err := c.Get(ctx, t.Name)
-	if errors.Is(err, helmrelease.ErrNotFound) {
-		return release.Installed{}, nil
+	if errors.Is(err, release.ErrNotFound) {
+		return chartplan.Installed{}, nil
 	}
 	if err != nil {
-		return release.Installed{}, err
+		return chartplan.Installed{}, err
 	}
 	return installed(r)
 }
 
-func installed(r helmrelease.Release) (release.Installed, error) {
+func installed(r release.Release) (chartplan.Installed, error) {
 	values, err := yaml.Marshal(r.Values)
-	return release.Installed{
-		Status: r.Status, Revision: r.Revision, Version: r.Version, Values: string(values), Owner: r.Labels[release.OwnerLabel], Mirrors: r.Labels[release.MirrorsLabel],
+	return chartplan.Installed{
+		Status: r.Status, Revision: r.Revision, Version: r.Version, Values: string(values), Owner: r.Labels[chartplan.OwnerLabel], Mirrors: r.Labels[chartplan.MirrorsLabel],
 	}, err
 }
 
@@ -66,7 +66,7 @@ func (h *Helm) Version(ctx context.Context, t Target) (string, error) {
 }
 
 // chart fetches the chart of a release, with the charts that it depends on if the proxy asks for them.
-func (h *Helm) chart(ctx context.Context, t Target) (helmrelease.Chart, error) {
+func (h *Helm) chart(ctx context.Context, t Target) (release.Chart, error) {
 	access := t.Access
 	access.Schemes = h.schemes
 	spec := t.Proxy.Spec
@@ -74,36 +74,36 @@ func (h *Helm) chart(ctx context.Context, t Target) (helmrelease.Chart, error) {
 }
 
 // Run implements Provider.
-func (h *Helm) Run(ctx context.Context, t Target, o release.Operation) (release.Installed, error) {
+func (h *Helm) Run(ctx context.Context, t Target, o chartplan.Operation) (chartplan.Installed, error) {
 	c, err := connect(t)
 	if err != nil {
-		return release.Installed{}, err
+		return chartplan.Installed{}, err
 	}
 	chart, err := h.chart(ctx, t)
 	if err != nil {
-		return release.Installed{}, err
+		return chartplan.Installed{}, err
 	}
-	if o == release.Recover {
+	if o == chartplan.Recover {
 		if _, err := c.Recover(ctx, t.Name); err != nil {
-			return release.Installed{}, err
+			return chartplan.Installed{}, err
 		}
 	}
 	do := c.Upgrade
-	if o == release.Install {
-		if _, err := c.Recover(ctx, t.Name); err != nil && !errors.Is(err, helmrelease.ErrNotFound) {
-			return release.Installed{}, err
+	if o == chartplan.Install {
+		if _, err := c.Recover(ctx, t.Name); err != nil && !errors.Is(err, release.ErrNotFound) {
+			return chartplan.Installed{}, err
 		}
 		do = c.Install
 	}
 	opts := options(*t.Proxy)
 	if len(t.Mirrors) > 0 {
-		opts.Labels[release.MirrorsLabel], opts.PostRender = mirrorsID(t.Mirrors), rewrite(t.Mirrors)
-	} else if o != release.Install {
-		opts.Labels[release.MirrorsLabel] = "null" // so Helm removes a label
+		opts.Labels[chartplan.MirrorsLabel], opts.PostRender = mirrorsID(t.Mirrors), rewrite(t.Mirrors)
+	} else if o != chartplan.Install {
+		opts.Labels[chartplan.MirrorsLabel] = "null" // so Helm removes a label
 	}
 	done, err := do(ctx, t.Name, chart, []byte(t.Proxy.Spec.Values), opts)
 	if err != nil {
-		return release.Installed{}, err
+		return chartplan.Installed{}, err
 	}
 	return installed(done)
 }
@@ -118,12 +118,12 @@ func (h *Helm) Remove(ctx context.Context, t Target) error {
 }
 
 // options are Helm's for a proxy (C-3).
-func options(r caaph.HelmReleaseProxy) helmrelease.Options {
+func options(r caaph.HelmReleaseProxy) release.Options {
 	in := r.Spec.Options
-	o := helmrelease.Options{
+	o := release.Options{
 		Wait: in.Wait, WaitForJobs: in.WaitForJobs, Atomic: in.Atomic, DisableHooks: in.DisableHooks, SkipCRDs: in.SkipCRDs,
 		SubNotes: in.SubNotes, DisableOpenAPIValidation: in.DisableOpenAPIValidation, TakeOwnership: in.TakeOwnership,
-		Labels:          map[string]string{release.OwnerLabel: release.Owner(r)},
+		Labels:          map[string]string{chartplan.OwnerLabel: chartplan.Owner(r)},
 		CreateNamespace: in.Install.CreateNamespace == nil || *in.Install.CreateNamespace, IncludeCRDs: in.Install.IncludeCRDs,
 		Force: in.Upgrade.Force, ResetValues: in.Upgrade.ResetValues, ReuseValues: in.Upgrade.ReuseValues,
 		ResetThenReuseValues: in.Upgrade.ResetThenReuseValues, CleanupOnFail: in.Upgrade.CleanupOnFail,
@@ -143,7 +143,7 @@ func options(r caaph.HelmReleaseProxy) helmrelease.Options {
 }
 
 // dependencies fetches the charts that a chart depends on and lacks.
-func dependencies(ctx context.Context, c helmrelease.Chart, access source.Access) (helmrelease.Chart, error) {
+func dependencies(ctx context.Context, c release.Chart, access source.Access) (release.Chart, error) {
 	missing, err := c.Missing()
 	if err != nil || len(missing) == 0 {
 		return c, err

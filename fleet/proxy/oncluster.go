@@ -7,10 +7,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
-	"github.com/sealift/sealift/fleet/release"
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -48,7 +48,7 @@ func Apply(ctx context.Context, local *rest.Config, r parcel.Release, chart []by
 	a, at := carriedAttempt(local, r)
 	a.provider = inParcel(chart)
 	if !a.hrp.DeletionTimestamp.IsZero() {
-		_ = a.remove(ctx, &release.Cluster{}) // what fails is in the status
+		_ = a.remove(ctx, &chartplan.Cluster{}) // what fails is in the status
 		return a.report(at.removed), ctx.Err()
 	}
 	if err := a.recall(ctx); err != nil { // without it, a release that is installed once could be upgraded
@@ -61,8 +61,8 @@ func Apply(ctx context.Context, local *rest.Config, r parcel.Release, chart []by
 
 // inParcel is Helm with the chart of a parcel.
 func inParcel(chart []byte) *Helm {
-	return &Helm{get: func(context.Context, source.Chart, source.Access, bool) (helmrelease.Chart, error) {
-		return helmrelease.ReadArchive(chart)
+	return &Helm{get: func(context.Context, source.Chart, source.Access, bool) (release.Chart, error) {
+		return release.ReadArchive(chart)
 	}}
 }
 
@@ -85,11 +85,11 @@ func (a *attempt) look(ctx context.Context) error {
 	if err != nil {
 		return a.unread(ctx, err)
 	}
-	if release.Foreign(*a.hrp, has) {
+	if chartplan.Foreign(*a.hrp, has) {
 		return a.foreign(ctx, t)
 	}
 	do, err := a.needs(ctx, t, has)
-	if err == nil && has.Status == "deployed" && do != release.None {
+	if err == nil && has.Status == "deployed" && do != chartplan.None {
 		err = errors.New("the cluster does not have the chart and the values of the parcel: the upgrade failed, or somebody changed the release; apply a new parcel")
 	}
 	if err != nil {
@@ -107,8 +107,8 @@ func carriedAttempt(local *rest.Config, r parcel.Release) (*attempt, *onCluster)
 func (a *attempt) recall(ctx context.Context) error {
 	t, _, _ := a.target(ctx) // the cluster is here
 	has, err := a.provider.Read(ctx, t)
-	if err == nil && has.Status == "deployed" && has.Owner == release.Owner(*a.hrp) {
-		release.Record(a.hrp, has, t.Name)
+	if err == nil && has.Status == "deployed" && has.Owner == chartplan.Owner(*a.hrp) {
+		chartplan.Record(a.hrp, has, t.Name)
 	}
 	return err
 }

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
-	"github.com/sealift/sealift/fleet/release"
-	"github.com/sealift/sealift/fleet/scene"
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -36,14 +36,14 @@ const namedAfter = "fleet.sealift.dev/named-after-generation"
 
 // home returns the only namespace whose HelmReleaseProxies go into the parcels of a cluster.
 func home(c *ocm.ManagedCluster) string {
-	return cmp.Or(c.Annotations[scene.ClusterNamespace], c.Name)
+	return cmp.Or(c.Annotations[inventory.ClusterNamespace], c.Name)
 }
 
 // belongs says whether a release goes into the parcels of a cluster. Everyone can name any cluster in a HelmReleaseProxy, so its
 // namespace counts, too.
 func belongs(hrp *caaph.HelmReleaseProxy, c *ocm.ManagedCluster) bool {
 	reference := hrp.Spec.ClusterRef
-	return c.Annotations[scene.Carried] == "true" && reference.Name == c.Name && hrp.Namespace == home(c) &&
+	return c.Annotations[inventory.Carried] == "true" && reference.Name == c.Name && hrp.Namespace == home(c) &&
 		(reference.Namespace == "" || reference.Namespace == hrp.Namespace)
 }
 
@@ -67,7 +67,7 @@ func (a *attempt) waitForParcel(ctx context.Context) error {
 	case a.hrp.Status.ObservedGeneration == a.hrp.Generation:
 		return nil
 	}
-	return a.write(ctx, false, release.Condition{Type: clusterAvailable, Status: "False", Reason: "WaitsForParcel",
+	return a.write(ctx, false, chartplan.Condition{Type: clusterAvailable, Status: "False", Reason: "WaitsForParcel",
 		Message: "the cluster has no connection: run 'sealift fleet pack " + a.hrp.Spec.ClusterRef.Name + "', and take its report"})
 }
 
@@ -149,7 +149,7 @@ func (c Carrier) chart(ctx context.Context, found *clusters, one *parcel.Release
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := helmrelease.ReadArchive(fetched.Content)
+	loaded, err := release.ReadArchive(fetched.Content)
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/carry"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -59,7 +59,7 @@ func (r *room) ship(name string) *ship {
 	r.must(err)
 	public, err := key.Public()
 	r.must(err)
-	text, err := join.Hub(r.t.Context(), cluster, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{scene.Carried: "true", scene.ClusterNamespace: r.namespace}})
+	text, err := join.Hub(r.t.Context(), cluster, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{inventory.Carried: "true", inventory.ClusterNamespace: r.namespace}})
 	r.must(err)
 	m, err := join.Read(text)
 	r.must(err)

@@ -6,19 +6,19 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
 // Provider keeps releases on clusters with a package manager.
 type Provider interface {
 	// Read returns what a cluster has of a release. The zero value means nothing.
-	Read(ctx context.Context, t Target) (release.Installed, error)
+	Read(ctx context.Context, t Target) (chartplan.Installed, error)
 	// Version returns the version that a release should have. A proxy may name a range, or nothing.
 	Version(ctx context.Context, t Target) (string, error)
 	// Run does an operation, and returns what the cluster has then. It may have something in spite of an error.
-	Run(ctx context.Context, t Target, o release.Operation) (release.Installed, error)
+	Run(ctx context.Context, t Target, o chartplan.Operation) (chartplan.Installed, error)
 	// Remove uninstalls a release, if there is one.
 	Remove(ctx context.Context, t Target) error
 }

@@ -1,7 +1,7 @@
 // Package proxy runs the controllers of HelmChartProxy and HelmReleaseProxy: the Cluster API add-on provider for Helm.
 //
 // A HelmChartProxy selects clusters and writes a HelmReleaseProxy for each (ChartReconciler). A HelmReleaseProxy keeps one
-// release on one cluster (ReleaseReconciler), with the help of a Provider. What they decide is in fleet/release and
+// release on one cluster (ReleaseReconciler), with the help of a Provider. What they decide is in fleet/chartplan and
 // fleet/values; here it is observed and done.
 package proxy
 
@@ -30,9 +30,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/internal/poll"
 )
 
@@ -176,7 +176,7 @@ func (w *watchClusters) releasesOf(ctx context.Context, cluster client.Object) (
 }
 
 // set writes conditions. Their times change only if their status does.
-func set(conditions *[]metav1.Condition, generation int64, list ...release.Condition) {
+func set(conditions *[]metav1.Condition, generation int64, list ...chartplan.Condition) {
 	for _, c := range list {
 		const longest = 32768 // bytes of a message
 		meta.SetStatusCondition(conditions, metav1.Condition{
@@ -186,11 +186,11 @@ func set(conditions *[]metav1.Condition, generation int64, list ...release.Condi
 }
 
 // condition returns a condition that is there, or a zero one.
-func condition(conditions []metav1.Condition, kind string) release.Condition {
+func condition(conditions []metav1.Condition, kind string) chartplan.Condition {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil {
-		return release.Condition{Type: kind, Status: string(c.Status), Reason: c.Reason, Message: c.Message}
+		return chartplan.Condition{Type: kind, Status: string(c.Status), Reason: c.Reason, Message: c.Message}
 	}
-	return release.Condition{}
+	return chartplan.Condition{}
 }
 
 // withFinalizer adds a finalizer, if it is missing.

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/fleet/chartplan"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -171,11 +171,11 @@ func testInstallOnce(r *room) {
 
 func testForeign(r *room) {
 	r.cluster("one", "")
-	chart, err := helmrelease.ReadArchive(archive(r.t, "1.0.0"))
+	chart, err := release.ReadArchive(archive(r.t, "1.0.0"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.helm().Install(r.t.Context(), "web", chart, []byte("text: theirs\n"), helmrelease.Options{CreateNamespace: true}); err != nil {
+	if _, err := r.helm().Install(r.t.Context(), "web", chart, []byte("text: theirs\n"), release.Options{CreateNamespace: true}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.1.0")
@@ -245,7 +245,7 @@ func testProgressive(r *room) {
 	r.cluster("z", "tier: canary")
 	const strategy = `{rolloutStrategy: {type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: canary}], maxConcurrency: 2}},
 		decisionGroups: [{groupName: canary, groupClusterSelector: {labelSelector: {matchLabels: {tier: canary}}}}]}`
-	r.proxy("web", release.RolloutAnnotation+": \""+strings.ReplaceAll(strategy, "\n\t\t", " ")+"\"",
+	r.proxy("web", chartplan.RolloutAnnotation+": \""+strings.ReplaceAll(strategy, "\n\t\t", " ")+"\"",
 		"clusterSelector: {}, repoURL: \""+r.registry+"\", version: 1.0.0, valuesTemplate: \"fail: {{ eq .Cluster.metadata.name \\\"c\\\" }}\"")
 	var order []string
 	r.eventually("the rollout stops", func() (bool, string) {
@@ -282,7 +282,7 @@ func testUnreachable(r *room) {
 	r.clusterAt("a", "", "https://127.0.0.1:1")
 	r.cluster("b", "")
 	r.cluster("c", "")
-	r.proxy("web", release.RolloutAnnotation+`: "{rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}}"`,
+	r.proxy("web", chartplan.RolloutAnnotation+`: "{rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}}"`,
 		"clusterSelector: {}, repoURL: \""+r.registry+"\", version: 1.0.0")
 	r.want("a", "ClusterAvailable", "False")
 	r.want("b", "Ready", "True")
@@ -343,7 +343,7 @@ func testHostile(r *room) {
 	r.wantChart("secret", "HelmReleaseProxySpecsUpToDate", "refers to a kind outside of *.cluster.x-k8s.io")
 	r.proxy("endless", "", "clusterSelector: {}, releaseName: third, repoURL: \""+r.registry+"\", version: 1.0.0, valuesTemplate: \"{{ range until 100000000 }}x{{ end }}\"")
 	r.wantChart("endless", "HelmReleaseProxySpecsUpToDate", "exceeds")
-	if _, err := r.helm().Get(r.t.Context(), "third"); !errors.Is(err, helmrelease.ErrNotFound) {
+	if _, err := r.helm().Get(r.t.Context(), "third"); !errors.Is(err, release.ErrNotFound) {
 		r.t.Errorf("an endless template installed: %v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -116,7 +116,7 @@ func (r *ReleaseReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl
 		return ctrl.Result{RequeueAfter: r.options.Resync}, a.waitForParcel(ctx)
 	}
 	if !hrp.DeletionTimestamp.IsZero() {
-		var found *release.Cluster
+		var found *chartplan.Cluster
 		if cluster != nil {
 			found = new(summary(cluster))
 		}
@@ -127,7 +127,7 @@ func (r *ReleaseReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl
 
 // target reaches the cluster.
 func (a *attempt) target(ctx context.Context) (t Target, reason string, err error) {
-	t = Target{Proxy: a.hrp, Name: release.Name(*a.hrp)}
+	t = Target{Proxy: a.hrp, Name: chartplan.Name(*a.hrp)}
 	t.Cluster, reason, err = a.reach(ctx)
 	return t, reason, err
 }
@@ -150,7 +150,7 @@ func (a *attempt) keep(ctx context.Context) error {
 	if err != nil {
 		return a.unread(ctx, err)
 	}
-	if release.Foreign(*a.hrp, has) {
+	if chartplan.Foreign(*a.hrp, has) {
 		return a.foreign(ctx, t)
 	}
 	has, err = a.operate(ctx, t, has)
@@ -174,26 +174,26 @@ func (a *attempt) foreign(ctx context.Context, t Target) error {
 }
 
 // needs returns what the release needs.
-func (a *attempt) needs(ctx context.Context, t Target, has release.Installed) (release.Operation, error) {
+func (a *attempt) needs(ctx context.Context, t Target, has chartplan.Installed) (chartplan.Operation, error) {
 	version, err := a.provider.Version(ctx, t)
 	if err != nil {
-		return release.None, err
+		return chartplan.None, err
 	}
-	do, err := release.Operate(*a.hrp, has, version)
-	if do == release.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) && !once(a.hrp) {
-		do = release.Upgrade
+	do, err := chartplan.Operate(*a.hrp, has, version)
+	if do == chartplan.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) && !once(a.hrp) {
+		do = chartplan.Upgrade
 	}
 	return do, err
 }
 
 // operate does what the release needs, if anything.
-func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) (release.Installed, error) {
+func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed) (chartplan.Installed, error) {
 	do, err := a.needs(ctx, t, has)
-	if err != nil || do == release.None {
+	if err != nil || do == chartplan.None {
 		return has, err
 	}
 	if condition(a.hrp.Status.Conditions, releaseReady).Reason == "" { // it may take long
-		err := a.write(ctx, false, available(), release.Condition{Type: releaseReady, Status: "False", Reason: preparing})
+		err := a.write(ctx, false, available(), chartplan.Condition{Type: releaseReady, Status: "False", Reason: preparing})
 		if err != nil {
 			return has, err
 		}
@@ -207,9 +207,9 @@ func once(hrp *caaph.HelmReleaseProxy) bool {
 }
 
 // done records what the cluster has. What the spec lacks goes first: it is a new generation.
-func (a *attempt) done(ctx context.Context, t Target, has release.Installed) error {
+func (a *attempt) done(ctx context.Context, t Target, has chartplan.Installed) error {
 	status := a.hrp.Status
-	release.Record(a.hrp, has, t.Name)
+	chartplan.Record(a.hrp, has, t.Name)
 	recorded := a.hrp.Status
 	if !reflect.DeepEqual(a.hrp.Annotations, a.base.Annotations) || a.hrp.Spec.ReleaseName != a.base.Spec.ReleaseName {
 		a.hrp.Status = status
@@ -219,20 +219,20 @@ func (a *attempt) done(ctx context.Context, t Target, has release.Installed) err
 		a.base = a.hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	}
 	a.hrp.Status.Status, a.hrp.Status.Revision = recorded.Status, recorded.Revision
-	ready := release.Report(has)
+	ready := chartplan.Report(has)
 	if ready.Status == "True" && a.hrp.Spec.Options.Upgrade.Recreate {
 		ready.Message = "options.upgrade.recreate has no effect: Helm no longer recreates Pods"
 	}
 	return a.write(ctx, true, available(), ready)
 }
 
-func available() release.Condition {
-	return release.Condition{Type: clusterAvailable, Status: "True", Reason: "Available"}
+func available() chartplan.Condition {
+	return chartplan.Condition{Type: clusterAvailable, Status: "True", Reason: "Available"}
 }
 
 // unavailable reports a cluster that cannot be worked on, and what else is known. What was known of its release stays.
-func (a *attempt) unavailable(ctx context.Context, reason string, err error, also ...release.Condition) error {
-	no := release.Condition{Type: clusterAvailable, Status: "False", Reason: reason, Message: err.Error()}
+func (a *attempt) unavailable(ctx context.Context, reason string, err error, also ...chartplan.Condition) error {
+	no := chartplan.Condition{Type: clusterAvailable, Status: "False", Reason: reason, Message: err.Error()}
 	if failed := a.write(ctx, false, append(also, no)...); failed != nil {
 		return failed
 	}
@@ -241,7 +241,7 @@ func (a *attempt) unavailable(ctx context.Context, reason string, err error, als
 
 // failed reports a release that is not in its desired state. The generation counts as observed.
 func (a *attempt) failed(ctx context.Context, reason string, err error) error {
-	no := release.Condition{Type: releaseReady, Status: "False", Reason: reason, Message: err.Error()}
+	no := chartplan.Condition{Type: releaseReady, Status: "False", Reason: reason, Message: err.Error()}
 	if failed := a.write(ctx, true, available(), no); failed != nil {
 		return failed
 	}
@@ -250,11 +250,11 @@ func (a *attempt) failed(ctx context.Context, reason string, err error) error {
 
 // write writes conditions and their summary. The generation is observed when the release was brought to it, or could not
 // be.
-func (a *attempt) write(ctx context.Context, observed bool, list ...release.Condition) error {
+func (a *attempt) write(ctx context.Context, observed bool, list ...chartplan.Condition) error {
 	status := &a.hrp.Status
 	set(&status.Conditions, a.hrp.Generation, list...)
 	set(&status.Conditions, a.hrp.Generation,
-		release.Summary(condition(status.Conditions, clusterAvailable), condition(status.Conditions, releaseReady)))
+		chartplan.Summary(condition(status.Conditions, clusterAvailable), condition(status.Conditions, releaseReady)))
 	if observed {
 		status.ObservedGeneration = a.hrp.Generation
 	}
@@ -267,12 +267,12 @@ func (a *attempt) write(ctx context.Context, observed bool, list ...release.Cond
 }
 
 // remove uninstalls the release, and drops the finalizer (C-22).
-func (a *attempt) remove(ctx context.Context, found *release.Cluster) error {
-	if release.Remove(*a.hrp, found, true) == release.Forget {
+func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
+	if chartplan.Remove(*a.hrp, found, true) == chartplan.Forget {
 		return a.release(ctx, a.hrp)
 	}
 	t, reason, err := a.target(ctx)
-	var has release.Installed
+	var has chartplan.Installed
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, answerTimeout)
 		has, err = a.provider.Read(asking, t)
@@ -280,22 +280,22 @@ func (a *attempt) remove(ctx context.Context, found *release.Cluster) error {
 		reason = readFails
 	}
 	if err != nil {
-		if release.Remove(*a.hrp, found, false) == release.Forget {
+		if chartplan.Remove(*a.hrp, found, false) == chartplan.Forget {
 			return a.release(ctx, a.hrp)
 		}
-		var also []release.Condition
+		var also []chartplan.Condition
 		if reason == readFails {
-			also = append(also, release.Condition{Type: releaseReady, Status: "False", Reason: readFails, Message: err.Error()})
+			also = append(also, chartplan.Condition{Type: releaseReady, Status: "False", Reason: readFails, Message: err.Error()})
 		}
 		return a.unavailable(ctx, reason, err, also...)
 	}
-	if has.Status != "" && !release.Foreign(*a.hrp, has) {
+	if has.Status != "" && !chartplan.Foreign(*a.hrp, has) {
 		if err := a.provider.Remove(ctx, t); err != nil {
 			return a.failed(ctx, removalFails, err)
 		}
 	}
 	// others may have finalizers on the object, too
-	if err := a.write(ctx, true, available(), release.Report(release.Installed{})); err != nil {
+	if err := a.write(ctx, true, available(), chartplan.Report(chartplan.Installed{})); err != nil {
 		return err
 	}
 	return a.release(ctx, a.hrp)

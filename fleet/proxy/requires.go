@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/relation"
-	"github.com/sealift/sealift/fleet/release"
 )
 
 // waitsForOthers is the reason of condition HelmReleaseProxySpecsUpToDate while a required chart is not ready.
@@ -78,7 +78,7 @@ func unready(r *caaph.HelmReleaseProxy) string {
 func (p *pass) free(works []work, held map[string]string) []work {
 	return slices.DeleteFunc(works, func(w work) bool {
 		why := held[w.cluster.Name]
-		if why == "" || w.action == release.Keep {
+		if why == "" || w.action == chartplan.Keep {
 			return false
 		}
 		p.show(waitsForOthers, why)

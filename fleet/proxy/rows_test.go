@@ -13,17 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // answers is a Provider that says what the Helm of a row says.
 type answers struct {
-	has, then release.Installed
+	has, then chartplan.Installed
 	fails     error
 }
 
-func (h answers) Read(context.Context, Target) (release.Installed, error) {
+func (h answers) Read(context.Context, Target) (chartplan.Installed, error) {
 	if h.then.Status == "" {
 		return h.has, h.fails
 	}
@@ -34,7 +34,7 @@ func (h answers) Version(_ context.Context, t Target) (string, error) {
 	return t.Proxy.Spec.Version, nil
 }
 
-func (h answers) Run(context.Context, Target, release.Operation) (release.Installed, error) {
+func (h answers) Run(context.Context, Target, chartplan.Operation) (chartplan.Installed, error) {
 	return h.then, h.fails
 }
 
@@ -42,17 +42,17 @@ func (h answers) Remove(context.Context, Target) error { return nil }
 
 // helmSays is what the Helm of each row says. The rows have it in their names only.
 var helmSays = map[string]answers{
-	"successfully install a Helm release":                                      {then: release.Installed{Status: "deployed", Revision: 1}},
-	"successfully install a Helm release with a generated name":                {then: release.Installed{Status: "deployed", Revision: 1}},
-	"successfully install a Helm release when strategy is InstallOnce":         {then: release.Installed{Status: "deployed", Revision: 1}},
-	"do nothing if already successfully and installed strategy is InstallOnce": {has: release.Installed{Status: "deployed", Revision: 1}},
-	"Helm release pending":                            {then: release.Installed{Status: "pending-install", Revision: 1}},
-	"Helm release in a failed state, no client error": {then: release.Installed{Status: "failed", Revision: 1}},
-	"Helm client returns error":                       {then: release.Installed{Status: "failed"}, fails: errors.New("internal error")},
-	"successfully uninstall a Helm release":           {has: release.Installed{Status: "deployed", Revision: 1}},
+	"successfully install a Helm release":                                      {then: chartplan.Installed{Status: "deployed", Revision: 1}},
+	"successfully install a Helm release with a generated name":                {then: chartplan.Installed{Status: "deployed", Revision: 1}},
+	"successfully install a Helm release when strategy is InstallOnce":         {then: chartplan.Installed{Status: "deployed", Revision: 1}},
+	"do nothing if already successfully and installed strategy is InstallOnce": {has: chartplan.Installed{Status: "deployed", Revision: 1}},
+	"Helm release pending":                            {then: chartplan.Installed{Status: "pending-install", Revision: 1}},
+	"Helm release in a failed state, no client error": {then: chartplan.Installed{Status: "failed", Revision: 1}},
+	"Helm client returns error":                       {then: chartplan.Installed{Status: "failed"}, fails: errors.New("internal error")},
+	"successfully uninstall a Helm release":           {has: chartplan.Installed{Status: "deployed", Revision: 1}},
 	"Helm release already uninstalled":                {},
 	"error attempting to get Helm release":            {fails: errors.New("internal error")},
-	"do nothing when strategy is InstallOnce":         {has: release.Installed{Status: "deployed", Revision: 1}},
+	"do nothing when strategy is InstallOnce":         {has: chartplan.Installed{Status: "deployed", Revision: 1}},
 }
 
 // left is what a row's reconcile left behind.
@@ -61,13 +61,13 @@ type left struct {
 		Metadata metav1.ObjectMeta
 		Spec     caaph.HelmReleaseProxySpec
 		Status   struct {
-			Conditions []release.Condition
+			Conditions []chartplan.Condition
 			Status     string
 			Revision   int
 		}
 	}
 	HelmChartProxy struct {
-		Status struct{ Conditions []release.Condition }
+		Status struct{ Conditions []chartplan.Condition }
 	}
 }
 
@@ -88,7 +88,7 @@ func TestReleaseRows(t *testing.T) {
 	}
 	for file, do := range map[string]func(*attempt) error{
 		"TestReconcileNormal": func(a *attempt) error { return a.keep(t.Context()) },
-		"TestReconcileDelete": func(a *attempt) error { return a.remove(t.Context(), &release.Cluster{}) },
+		"TestReconcileDelete": func(a *attempt) error { return a.remove(t.Context(), &chartplan.Cluster{}) },
 	} {
 		for _, r := range cases.Rows[row](t, "fleet/caaph/controllers_helmreleaseproxy__helmreleaseproxy_controller__"+file+".json") {
 			t.Run(file+"/"+r.Name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestReleaseRows(t *testing.T) {
 				}
 				want := leftBehind(t, r.Observed).HelmReleaseProxy
 				hrp := r.Case.HelmReleaseProxy
-				says.has.Owner, says.has.Version = release.Owner(hrp), hrp.Spec.Version
+				says.has.Owner, says.has.Version = chartplan.Owner(hrp), hrp.Spec.Version
 				a := &attempt{place: &onCluster{}, provider: says, hrp: &hrp, base: hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)}
 				if err := do(a); (err != nil) != (r.Case.ExpectedError != "") || err != nil && err.Error() != r.Case.ExpectedError {
 					t.Fatalf("got error %v, want %q", err, r.Case.ExpectedError)
@@ -145,7 +145,7 @@ func TestValuesThatCannotBeParsed(t *testing.T) {
 	hcp := &caaph.HelmChartProxy{}
 	hcp.Spec.ChartName, hcp.Spec.ValuesTemplate = "test-chart-name", "apiServerPort: {{ .Cluster.invalid-path }}"
 	p := &pass{ChartReconciler: &ChartReconciler{}, hcp: hcp}
-	p.decide(t.Context(), release.Cluster{Name: "test-cluster"}, &unstructured.Unstructured{Object: map[string]any{}})
+	p.decide(t.Context(), chartplan.Cluster{Name: "test-cluster"}, &unstructured.Unstructured{Object: map[string]any{}})
 	const want = "failed to parse values on cluster test-cluster: template: test-chart-name-test-cluster:1: bad character U+002D '-'"
 	if p.problem.Reason != "ValueParsingFailed" || p.problem.Message != want {
 		t.Errorf("got %+v", p.problem)
@@ -166,7 +166,7 @@ func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
 		hcp := &caaph.HelmChartProxy{}
 		hcp.Spec.ValuesTemplate = text
 		p := &pass{ChartReconciler: &ChartReconciler{clusters: &clusters{}}, hcp: hcp}
-		if _, err := p.render(t.Context(), release.Cluster{Name: "rome"}, o); (err != nil) != reads {
+		if _, err := p.render(t.Context(), chartplan.Cluster{Name: "rome"}, o); (err != nil) != reads {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -178,14 +178,14 @@ func TestRemovalSaysWhatBecameOfTheRelease(t *testing.T) {
 		says answers
 		want string
 	}{
-		"removed":            {answers{has: release.Installed{Status: "deployed"}}, "False HelmReleaseDeleted "},
+		"removed":            {answers{has: chartplan.Installed{Status: "deployed"}}, "False HelmReleaseDeleted "},
 		"not there":          {answers{}, "False HelmReleaseDeleted "},
 		"it does not answer": {answers{fails: errors.New("no route")}, "False HelmReleaseGetFailed no route"},
 	} {
 		hrp := &caaph.HelmReleaseProxy{}
-		tt.says.has.Owner = release.Owner(*hrp)
+		tt.says.has.Owner = chartplan.Owner(*hrp)
 		a := &attempt{place: &onCluster{}, provider: tt.says, hrp: hrp, base: &caaph.HelmReleaseProxy{}}
-		_ = a.remove(t.Context(), &release.Cluster{})
+		_ = a.remove(t.Context(), &chartplan.Cluster{})
 		if c := condition(hrp.Status.Conditions, releaseReady); c.Status+" "+c.Reason+" "+c.Message != tt.want {
 			t.Errorf("%s: %+v", name, c)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -28,16 +28,16 @@ type shelf struct {
 }
 
 type keptChart struct {
-	chart helmrelease.Chart
+	chart release.Chart
 	until time.Time
 }
 
 func newShelf() *shelf { return &shelf{kept: make(map[string]keptChart)} }
 
-func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error) {
+func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
 	text, err := json.Marshal([]any{want, access, whole})
 	if err != nil {
-		return helmrelease.Chart{}, err
+		return release.Chart{}, err
 	}
 	sum := sha256.Sum256(text)
 	key := string(sum[:])
@@ -53,19 +53,19 @@ func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access
 	})
 	select {
 	case <-ctx.Done():
-		return helmrelease.Chart{}, context.Cause(ctx)
+		return release.Chart{}, context.Cause(ctx)
 	case result := <-fetched:
-		c, _ := result.Val.(helmrelease.Chart)
+		c, _ := result.Val.(release.Chart)
 		return c, result.Err
 	}
 }
 
-func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error) {
+func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
 	a, err := source.Fetch(ctx, want, access)
 	if err != nil {
-		return helmrelease.Chart{}, err
+		return release.Chart{}, err
 	}
-	c, err := helmrelease.ReadArchive(a.Content)
+	c, err := release.ReadArchive(a.Content)
 	if err != nil {
 		return c, err
 	}
@@ -89,7 +89,7 @@ func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access
 	return c, nil
 }
 
-func (s *shelf) find(key string) (helmrelease.Chart, bool) {
+func (s *shelf) find(key string) (release.Chart, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, found := s.kept[key]

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/rollout"
 )
 
 // suffix makes the name of a cluster's HelmReleaseProxy unique, as the API server does with five characters.
-func suffix(hcp *caaph.HelmChartProxy, c release.Cluster) string {
+func suffix(hcp *caaph.HelmChartProxy, c chartplan.Cluster) string {
 	sum := sha256.Sum256([]byte(string(hcp.UID) + "/" + c.Name))
 	return hex.EncodeToString(sum[:])[:5]
 }
@@ -42,7 +42,7 @@ const longestRendering = 30 * time.Second
 
 // render renders the values of a cluster. It reads what the cluster refers to if the template needs it. A template that exceeded a limit
 // for one cluster is not rendered for the others of this pass.
-func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
+func (p *pass) render(ctx context.Context, c chartplan.Cluster, object *unstructured.Unstructured) (string, error) {
 	if p.exceeded != nil {
 		return "", p.exceeded
 	}
@@ -57,7 +57,7 @@ func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructur
 	return text, err
 }
 
-func (p *pass) renderOne(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
+func (p *pass) renderOne(ctx context.Context, c chartplan.Cluster, object *unstructured.Unstructured) (string, error) {
 	text := p.hcp.Spec.ValuesTemplate
 	in := values.Input{Name: p.hcp.Spec.ChartName + "-" + c.Name, Tenant: p.hcp.Namespace, Template: text, Cluster: object.Object}
 	var err error
@@ -82,12 +82,12 @@ func (p *pass) turn(ctx context.Context, works []work) []work {
 		p.fail(waitsForOthers, err)
 		return nil
 	}
-	var known []release.Known
+	var known []chartplan.Known
 	for _, w := range works {
-		known = append(known, release.Known{Cluster: w.cluster, Action: w.action, Release: w.has, Blocked: w.blocked})
+		known = append(known, chartplan.Known{Cluster: w.cluster, Action: w.action, Release: w.has, Blocked: w.blocked})
 	}
 	works = slices.DeleteFunc(works, func(w work) bool { return w.blocked })
-	if p.hcp.Annotations[release.RolloutAnnotation] == "" {
+	if p.hcp.Annotations[chartplan.RolloutAnnotation] == "" {
 		return p.free(works, held)
 	}
 	stored, state, err := p.remembered(ctx)
@@ -95,7 +95,7 @@ func (p *pass) turn(ctx context.Context, works []work) []work {
 		p.fail(rolloutFailed, err)
 		return nil
 	}
-	result, err := release.Advance(p.hcp, change(p.hcp), known, held, state, p.now())
+	result, err := chartplan.Advance(p.hcp, change(p.hcp), known, held, state, p.now())
 	if err != nil {
 		p.show(rolloutFailed, err.Error())
 		return nil

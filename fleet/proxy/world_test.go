@@ -36,14 +36,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
-	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/charts"
 	"github.com/sealift/sealift/testgrid/clusterapi"
@@ -77,7 +77,7 @@ func newWorld(t *testing.T, rooms ...string) *world {
 		t.Fatal(err)
 	}
 	w.serveCharts(t)
-	rights := accesstest.Config(t, w.config, access.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: rooms})
+	rights := accesstest.Config(t, w.config, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: rooms})
 	ready := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -151,15 +151,15 @@ func upgradeUntilKilled(text string) error {
 	if err != nil {
 		return err
 	}
-	c, err := helmrelease.New(helmrelease.Config{Cluster: config, Namespace: j.Namespace})
+	c, err := release.New(release.Config{Cluster: config, Namespace: j.Namespace})
 	if err != nil {
 		return err
 	}
-	chart, err := helmrelease.Load(j.Chart)
+	chart, err := release.Load(j.Chart)
 	if err != nil {
 		return err
 	}
-	_, err = c.Upgrade(context.Background(), "web", chart, nil, helmrelease.Options{})
+	_, err = c.Upgrade(context.Background(), "web", chart, nil, release.Options{})
 	return err
 }
 
@@ -414,9 +414,9 @@ func (r *room) wantChart(name, kind, text string) {
 }
 
 // helm reads releases of the room's clusters.
-func (r *room) helm() *helmrelease.Client {
+func (r *room) helm() *release.Client {
 	r.t.Helper()
-	c, err := helmrelease.New(helmrelease.Config{Cluster: r.config, Namespace: r.namespace + "-on-clusters"})
+	c, err := release.New(release.Config{Cluster: r.config, Namespace: r.namespace + "-on-clusters"})
 	if err != nil {
 		r.t.Fatal(err)
 	}

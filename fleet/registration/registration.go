@@ -1,5 +1,5 @@
 // Package registration says who the agents of add-ons are on the hub: the subjects of their certificates, which requests
-// for certificates are granted, and which roles the agents get (O-35, X-30). It talks to no cluster.
+// for certificates are granted, and which roles the agents get (O-35, X-30). It has the rights of hubs, too. It talks to no cluster.
 package registration
 
 import (

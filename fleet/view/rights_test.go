@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 )
 
 // few is a hub as a user sees it who may read ManagedClusters and ClusterManagementAddOns only, or ManagedClusterAddOns too.
@@ -66,7 +66,7 @@ func TestFewRightsLeaveOutWhatTheyHide(t *testing.T) {
 			}
 			notes = append(notes, what)
 		}
-		return View{Reader: scene.Reader{Reader: Limited(f, note)}, Now: time.Now, Note: note}
+		return View{Reader: inventory.Reader{Reader: Limited(f, note)}, Now: time.Now, Note: note}
 	}
 	list, err := view(few{}).Clusters(t.Context())
 	if err != nil || len(list) != 2 || list[0].AddOns != -1 || !list[0].LastSeen.IsZero() {

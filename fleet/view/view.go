@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/rollout"
 )
 
 // View reads a hub.
 type View struct {
-	scene.Reader
+	inventory.Reader
 	// Namespace has the hub's own objects.
 	Namespace string
 	Now       func() time.Time
@@ -73,12 +73,12 @@ func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
 		c := &clusters.Items[i]
 		row := Cluster{
 			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: cmp.Or(c.Labels[ocm.ClusterSetLabel], ocm.DefaultClusterSet),
-			AddOns: count[c.Name], Occasional: scene.IsOccasional(c), Carried: scene.IsCarried(c), Asleep: scene.IsAsleep(c),
+			AddOns: count[c.Name], Occasional: inventory.IsOccasional(c), Carried: inventory.IsCarried(c), Asleep: inventory.IsAsleep(c),
 		}
 		if hidden != nil {
 			row.AddOns = -1
 		}
-		if state := meta.FindStatusCondition(c.Status.Conditions, scene.Available); state != nil {
+		if state := meta.FindStatusCondition(c.Status.Conditions, inventory.Available); state != nil {
 			row.Available, row.Message = string(state.Status), state.Message
 		}
 		if state := meta.FindStatusCondition(c.Status.Conditions, seal.Verified); state != nil && state.Status == metav1.ConditionFalse {
@@ -143,7 +143,7 @@ func (v View) AddOns(ctx context.Context) ([]AddOn, error) {
 	}
 	list := []AddOn{}
 	for i := range all.Items {
-		known := &scene.AddOn{ClusterManagementAddOn: &all.Items[i]}
+		known := &inventory.AddOn{ClusterManagementAddOn: &all.Items[i]}
 		for k := range installed.Items {
 			if installed.Items[k].Name == known.Name {
 				known.Installed = append(known.Installed, &installed.Items[k])
@@ -155,8 +155,8 @@ func (v View) AddOns(ctx context.Context) ([]AddOn, error) {
 	return list, nil
 }
 
-func summary(known *scene.AddOn) AddOn {
-	a := AddOn{Name: known.Name, Clusters: len(known.Installed), Paused: known.Annotations[scene.Paused] == "true"}
+func summary(known *inventory.AddOn) AddOn {
+	a := AddOn{Name: known.Name, Clusters: len(known.Installed), Paused: known.Annotations[inventory.Paused] == "true"}
 	for _, i := range known.Installed {
 		switch state := meta.FindStatusCondition(i.Status.Conditions, "Available"); {
 		case state == nil || state.Status == metav1.ConditionUnknown:
@@ -179,13 +179,13 @@ func summary(known *scene.AddOn) AddOn {
 
 // decided is an add-on with what the hub would decide now.
 type decided struct {
-	*scene.AddOn
+	*inventory.AddOn
 	input  configuration.Input
 	result configuration.Result
 }
 
 // read reads one add-on.
-func (v View) read(ctx context.Context, name string) (*scene.AddOn, error) {
+func (v View) read(ctx context.Context, name string) (*inventory.AddOn, error) {
 	var cma ocm.ClusterManagementAddOn
 	if err := v.Get(ctx, types.NamespacedName{Name: name}, &cma); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -201,13 +201,13 @@ func (v View) read(ctx context.Context, name string) (*scene.AddOn, error) {
 }
 
 // decide asks what the hub would decide now.
-func (v View) decide(ctx context.Context, known *scene.AddOn, lookup *scene.Lookup) (*decided, error) {
+func (v View) decide(ctx context.Context, known *inventory.AddOn, lookup *inventory.Lookup) (*decided, error) {
 	var kept corev1.ConfigMap
-	err := v.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: scene.StatesName(known.Name)}, &kept)
+	err := v.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: inventory.StatesName(known.Name)}, &kept)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read what the hub remembers of the rollout of %s: %w", known.Name, err)
 	}
-	states, _ := scene.ReadStates(kept.Data) // the hub logs what cannot be read, and begins again as we do
+	states, _ := inventory.ReadStates(kept.Data) // the hub logs what cannot be read, and begins again as we do
 	d := &decided{AddOn: known}
 	if d.input, err = v.Input(ctx, known, states, lookup); err != nil {
 		return nil, fmt.Errorf("read the configuration of %s: %w", known.Name, err)

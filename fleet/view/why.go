@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/relation"
-	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/rollout"
 )
@@ -59,7 +59,7 @@ func (v View) Why(ctx context.Context, name, cluster string) (Why, error) {
 			return w.turn(d, known.Installed[at]), nil
 		},
 		func() (bool, error) { return w.deployed(known.Installed[at]), nil },
-		func() (bool, error) { return v.works(ctx, w, known.Installed[at], scene.IsCarried(c)) },
+		func() (bool, error) { return v.works(ctx, w, known.Installed[at], inventory.IsCarried(c)) },
 		func() (bool, error) { return w.health(known.Installed[at]), nil },
 	} {
 		ok, err := step()
@@ -87,14 +87,14 @@ func (w *Why) stop(format string, args ...any) bool {
 
 func (w *Why) cluster(c *ocm.ManagedCluster) bool {
 	object := "ManagedCluster " + c.Name
-	state := meta.FindStatusCondition(c.Status.Conditions, scene.Available)
+	state := meta.FindStatusCondition(c.Status.Conditions, inventory.Available)
 	switch {
 	case !c.Spec.HubAcceptsClient:
 		w.add(object, "is not accepted", false)
 		return w.stop("The hub has not accepted cluster %s: set spec.hubAcceptsClient of its ManagedCluster.", c.Name)
-	case scene.IsCarried(c) && state == nil:
+	case inventory.IsCarried(c) && state == nil:
 		return w.add(object, "is carried, and no report of it was taken yet", true)
-	case scene.IsCarried(c):
+	case inventory.IsCarried(c):
 		return w.add(object, "is carried: "+state.Message, true)
 	case state == nil:
 		w.add(object, "never reported", false)
@@ -106,7 +106,7 @@ func (w *Why) cluster(c *ocm.ManagedCluster) bool {
 	return w.add(object, "is available", true)
 }
 
-func (w *Why) placement(known *scene.AddOn, c *ocm.ManagedCluster, installed bool) bool {
+func (w *Why) placement(known *inventory.AddOn, c *ocm.ManagedCluster, installed bool) bool {
 	object := "ClusterManagementAddOn " + known.Name
 	if known.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		if w.add(object, "is installed by hand", installed) {

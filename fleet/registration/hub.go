@@ -1,6 +1,4 @@
-// Package access has the rights that a hub needs, as RBAC objects. Tests run hubs with these rights and no others. What an
-// agent of a cluster may do is in package join. This package talks to no cluster.
-package access
+package registration
 
 import (
 	"cmp"
@@ -13,21 +11,20 @@ import (
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/registration"
 )
 
-// Account is the default name of a hub's ServiceAccount. ClusterRoles and Roles have its name, too.
-const Account = "sealift-fleet-hub"
+// HubAccount is the default name of a hub's ServiceAccount. ClusterRoles and Roles have its name, too.
+const HubAccount = "sealift-fleet-hub"
 
-// Aggregate is the label of ClusterRoles whose rights a hub gets in addition. It needs the right to read each kind of
+// HubAggregate is the label of ClusterRoles whose rights a hub gets in addition. It needs the right to read each kind of
 // configuration that is not Sealift's own, and all rights of a role that it is to bind to the agents of add-ons.
-const Aggregate = "fleet.sealift.dev/aggregate-to-hub"
+const HubAggregate = "fleet.sealift.dev/aggregate-to-hub"
 
-// Hub says which hub gets rights. Namespace is required.
+// Hub is a hub that gets rights, as RBAC objects. Tests run hubs with these rights and no others. Namespace is required.
 type Hub struct {
 	// Namespace has the hub's own objects, and its ServiceAccount.
 	Namespace string
-	// Account is the name of the ServiceAccount. Default Account.
+	// Account is the name of the ServiceAccount. Default HubAccount.
 	Account string
 	// SecretNamespaces are those whose Secrets the hub may read: those with HelmChartProxies, whose clusters have their
 	// kubeconfigs there, and those of --secret-namespace.
@@ -44,13 +41,13 @@ var (
 
 // Roles returns the names of the hub's own ClusterRoles and Roles.
 func (h Hub) Roles() []string {
-	name := cmp.Or(h.Account, Account)
+	name := cmp.Or(h.Account, HubAccount)
 	return []string{name, name + "-more"}
 }
 
 // Objects returns the ServiceAccount and its rights, in the order in which to apply them.
 func (h Hub) Objects() []runtime.Object {
-	name := cmp.Or(h.Account, Account)
+	name := cmp.Or(h.Account, HubAccount)
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: h.Namespace, Name: name}}
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{
@@ -65,7 +62,7 @@ func (h Hub) Objects() []runtime.Object {
 		bind(name),
 		&rbacv1.ClusterRole{
 			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name + "-more"}, // Kubernetes writes its rules
-			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{Aggregate: "true"}}}},
+			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{HubAggregate: "true"}}}},
 		},
 		bind(name + "-more"),
 	}
@@ -128,7 +125,7 @@ func (h Hub) everywhere() []rbacv1.PolicyRule {
 		rule(rbacv1.GroupName, all, "rolebindings"),
 		rule("certificates.k8s.io", reads, "certificatesigningrequests"),
 		rule("certificates.k8s.io", []string{"update"}, "certificatesigningrequests/approval", "certificatesigningrequests/status"),
-		named("certificates.k8s.io", "signers", []string{"approve"}, registration.KubeSigner),
+		named("certificates.k8s.io", "signers", []string{"approve"}, KubeSigner),
 		// charts
 		rule("cluster.x-k8s.io", reads, "clusters"),
 		rule(caaph.Version.Group, all, "helmchartproxies", "helmreleaseproxies"),

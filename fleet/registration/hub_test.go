@@ -1,4 +1,4 @@
-package access_test
+package registration_test
 
 import (
 	"slices"
@@ -6,13 +6,13 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/registration"
 )
 
 // TestRightsThatNobodyNeeds shows what a hub must not be able to do. That it can do its work is shown by the tests of
 // packages control and proxy, whose hubs have these rights only.
 func TestRightsThatNobodyNeeds(t *testing.T) {
-	objects := access.Hub{Namespace: "fleet", SecretNamespaces: []string{"charts", "charts"}, Signers: []string{"example.com/*"}}.Objects()
+	objects := registration.Hub{Namespace: "fleet", SecretNamespaces: []string{"charts", "charts"}, Signers: []string{"example.com/*"}}.Objects()
 	namespaces := []string{}
 	for _, o := range objects {
 		switch o := o.(type) {

@@ -1,4 +1,4 @@
-package release_test
+package chartplan_test
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -29,19 +29,19 @@ decisionGroups:
 func TestAdvance(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: canaryFirst}
-	var known []release.Known
+	hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: canaryFirst}
+	var known []chartplan.Known
 	for _, name := range []string{"a", "b", "c", "d", "e", "z"} {
-		c := release.Cluster{Namespace: "fleet", Name: name}
+		c := chartplan.Cluster{Namespace: "fleet", Name: name}
 		if name == "z" {
 			c.Labels = map[string]string{"tier": "canary"}
 		}
-		known = append(known, release.Known{Cluster: c, Action: release.Create})
+		known = append(known, chartplan.Known{Cluster: c, Action: chartplan.Create})
 	}
 	var state rollout.State
 	var log []string
 	for range 10 {
-		got, err := release.Advance(hcp, "v1", known, nil, state, now)
+		got, err := chartplan.Advance(hcp, "v1", known, nil, state, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestAdvance(t *testing.T) {
 			if !slices.Contains(starts, k.Cluster.Name) {
 				continue
 			}
-			known[i].Action, known[i].Release = release.Keep, made
+			known[i].Action, known[i].Release = chartplan.Keep, made
 			status, reason := metav1.ConditionTrue, "Ready"
 			if k.Cluster.Name == "c" {
 				status, reason = metav1.ConditionFalse, "HelmInstallOrUpgradeFailed"
@@ -72,14 +72,14 @@ func TestAdvance(t *testing.T) {
 	if want := []string{"z", "a b", "c d", ""}; !slices.Equal(log, want) {
 		t.Errorf("starts are %q, want %q", log, want)
 	}
-	delete(hcp.Annotations, release.RolloutAnnotation)
-	got, err := release.Advance(hcp, "v2", known[4:], nil, rollout.State{}, now)
+	delete(hcp.Annotations, chartplan.RolloutAnnotation)
+	got, err := chartplan.Advance(hcp, "v2", known[4:], nil, rollout.State{}, now)
 	if err != nil || len(got.With(rollout.Start)) != 1 {
 		t.Errorf("without the annotation: %+v %v", got, err)
 	}
 	for _, bad := range []string{"{rolloutStrategy: {type: Sometimes}}", "{strategy: {}}", "{"} {
-		hcp.Annotations[release.RolloutAnnotation] = bad
-		if _, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
+		hcp.Annotations[chartplan.RolloutAnnotation] = bad
+		if _, err := chartplan.Advance(hcp, "v1", known, nil, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -94,18 +94,18 @@ func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
 	} {
 		now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 		hcp, made, _ := proxy()
-		hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
-		known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
-		got, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now)
+		hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
+		known := []chartplan.Known{{Cluster: chartplan.Cluster{Name: "a"}, Action: chartplan.Create}, {Cluster: chartplan.Cluster{Name: "b"}, Action: chartplan.Create}}
+		got, err := chartplan.Advance(hcp, "v1", known, nil, rollout.State{}, now)
 		if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
 			t.Fatalf("%+v %v", got, err)
 		}
-		known[0].Action, known[0].Release = release.Keep, made
+		known[0].Action, known[0].Release = chartplan.Keep, made
 		known[0].Release.Generation = 1
 		known[0].Release.Status.Conditions = []metav1.Condition{{
 			Type: "ClusterAvailable", Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.Time{Time: now}, ObservedGeneration: 1,
 		}}
-		got, err = release.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
+		got, err = chartplan.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
 		if err != nil || !slices.Equal(got.With(rollout.Start), want) {
 			t.Errorf("%s: %+v %v", reason, got, err)
 		}
@@ -120,19 +120,19 @@ func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
 func TestAdvanceReinstalls(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: strings.Replace(canaryFirst, "maxConcurrency: 2", "maxConcurrency: 1", 1)}
-	var known []release.Known
+	hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: strings.Replace(canaryFirst, "maxConcurrency: 2", "maxConcurrency: 1", 1)}
+	var known []chartplan.Known
 	for _, name := range []string{"a", "b", "z"} {
-		c := release.Cluster{Namespace: "fleet", Name: name}
+		c := chartplan.Cluster{Namespace: "fleet", Name: name}
 		if name == "z" {
 			c.Labels = map[string]string{"tier": "canary"}
 		}
-		known = append(known, release.Known{Cluster: c, Action: release.Reinstall, Release: made})
+		known = append(known, chartplan.Known{Cluster: c, Action: chartplan.Reinstall, Release: made})
 	}
 	var state rollout.State
 	step := func(what string, want ...string) {
 		t.Helper()
-		got, err := release.Advance(hcp, "v2", known, nil, state, now)
+		got, err := chartplan.Advance(hcp, "v2", known, nil, state, now)
 		if err != nil || !slices.Equal(got.With(rollout.Start), want) {
 			t.Fatalf("%s: %+v %v", what, got, err)
 		}
@@ -141,11 +141,11 @@ func TestAdvanceReinstalls(t *testing.T) {
 	for _, i := range []int{2, 0, 1} {
 		k := &known[i]
 		step("the old release is there", k.Cluster.Name)
-		k.Action, k.Release.DeletionTimestamp = release.Keep, &metav1.Time{Time: now}
+		k.Action, k.Release.DeletionTimestamp = chartplan.Keep, &metav1.Time{Time: now}
 		step("it is being removed")
-		k.Action, k.Release = release.Create, caaph.HelmReleaseProxy{}
+		k.Action, k.Release = chartplan.Create, caaph.HelmReleaseProxy{}
 		step("it is gone", k.Cluster.Name)
-		k.Action, k.Release = release.Keep, made
+		k.Action, k.Release = chartplan.Keep, made
 		step("the new one is there")
 		k.Release.Status.Conditions = []metav1.Condition{{Type: "HelmReleaseReady", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}}}
 	}
@@ -156,23 +156,23 @@ func TestAdvanceReinstalls(t *testing.T) {
 func TestAdvanceWaitsForABlockedCanary(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: canaryFirst}
+	hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: canaryFirst}
 	ready := *made.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	ready.Status.Conditions = []metav1.Condition{{Type: "HelmReleaseReady", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}}}
 	for name, tt := range map[string]struct {
-		canary release.Known
+		canary chartplan.Known
 		want   []string
 	}{
-		"its values cannot be rendered":             {release.Known{}, nil},
-		"those of its next release cannot, either":  {release.Known{Release: ready}, nil},
-		"it is paused before its turn":              {release.Known{Action: release.Update, Release: ready}, nil},
-		"it is paused in the middle":                {release.Known{Action: release.Keep, Release: made}, nil},
-		"it is paused, and has what it should have": {release.Known{Action: release.Keep, Release: ready}, []string{"a"}},
+		"its values cannot be rendered":             {chartplan.Known{}, nil},
+		"those of its next release cannot, either":  {chartplan.Known{Release: ready}, nil},
+		"it is paused before its turn":              {chartplan.Known{Action: chartplan.Update, Release: ready}, nil},
+		"it is paused in the middle":                {chartplan.Known{Action: chartplan.Keep, Release: made}, nil},
+		"it is paused, and has what it should have": {chartplan.Known{Action: chartplan.Keep, Release: ready}, []string{"a"}},
 	} {
 		tt.canary.Blocked = true
-		tt.canary.Cluster = release.Cluster{Name: "z", Labels: map[string]string{"tier": "canary"}}
-		known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, tt.canary}
-		got, err := release.Advance(hcp, "v2", known, nil, rollout.State{}, now)
+		tt.canary.Cluster = chartplan.Cluster{Name: "z", Labels: map[string]string{"tier": "canary"}}
+		known := []chartplan.Known{{Cluster: chartplan.Cluster{Name: "a"}, Action: chartplan.Create}, tt.canary}
+		got, err := chartplan.Advance(hcp, "v2", known, nil, rollout.State{}, now)
 		if err != nil || !slices.Equal(got.With(rollout.Start), tt.want) {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}

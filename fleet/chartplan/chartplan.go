@@ -1,6 +1,6 @@
-// Package release says what a HelmChartProxy does on each cluster, and what a HelmReleaseProxy does with its Helm release
+// Package chartplan says what a HelmChartProxy does on each cluster, and what a HelmReleaseProxy does with its Helm release
 // (C-7 to C-14, C-19 to C-22). It is pure: controllers observe, ask, and act.
-package release
+package chartplan
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package release_test
+package chartplan_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/testgrid/cases"
@@ -27,7 +27,7 @@ const charts = "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controlle
 // cluster is a Cluster object of a row.
 type cluster map[string]any
 
-func (c cluster) read(t *testing.T) release.Cluster {
+func (c cluster) read(t *testing.T) chartplan.Cluster {
 	t.Helper()
 	var object struct {
 		APIVersion string
@@ -41,7 +41,7 @@ func (c cluster) read(t *testing.T) release.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return release.Cluster{
+	return chartplan.Cluster{
 		APIVersion: object.APIVersion, Namespace: object.Metadata.Namespace, Name: object.Metadata.Name, Labels: object.Metadata.Labels,
 		Paused: object.Spec.Paused, Deleting: !object.Metadata.DeletionTimestamp.IsZero(),
 	}
@@ -51,7 +51,7 @@ func (c cluster) read(t *testing.T) release.Cluster {
 type state struct {
 	HelmChartProxy struct {
 		Status struct {
-			Conditions       []release.Condition
+			Conditions       []chartplan.Condition
 			MatchingClusters []corev1.ObjectReference
 		}
 	}
@@ -86,11 +86,11 @@ func next(t *testing.T, hcp *caaph.HelmChartProxy, object cluster, has []caaph.H
 	if err != nil {
 		return has, err
 	}
-	action, got, err := release.Decide(hcp, c, has, text)
+	action, got, err := chartplan.Decide(hcp, c, has, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if action == release.Reinstall {
+	if action == chartplan.Reinstall {
 		return nil, nil
 	}
 	return []caaph.HelmReleaseProxy{got}, nil
@@ -110,11 +110,11 @@ func TestConstructRows(t *testing.T) {
 			if r.Case.Existing != nil {
 				existing = append(existing, *r.Case.Existing)
 			}
-			action, got, err := release.Decide(&r.Case.HelmChartProxy, r.Case.Cluster.read(t), existing, r.Case.ParsedValues)
-			if err != nil || (action == release.Keep) != (r.Case.Expected == nil) {
+			action, got, err := chartplan.Decide(&r.Case.HelmChartProxy, r.Case.Cluster.read(t), existing, r.Case.ParsedValues)
+			if err != nil || (action == chartplan.Keep) != (r.Case.Expected == nil) {
 				t.Fatal(action, err)
 			}
-			if action != release.Keep {
+			if action != chartplan.Keep {
 				cases.Same(t, "HelmReleaseProxy", got, r.Case.Expected)
 			}
 		})
@@ -150,8 +150,8 @@ func TestShouldReinstallRows(t *testing.T) {
 		Reinstall        bool
 	}
 	for _, r := range cases.Rows[row](t, charts+"_phases__TestShouldReinstallHelmRelease.json") {
-		action, _, err := release.Decide(&r.Case.HelmChartProxy, release.Cluster{}, []caaph.HelmReleaseProxy{r.Case.HelmReleaseProxy}, "")
-		if err != nil || (action == release.Reinstall) != r.Case.Reinstall {
+		action, _, err := chartplan.Decide(&r.Case.HelmChartProxy, chartplan.Cluster{}, []caaph.HelmReleaseProxy{r.Case.HelmReleaseProxy}, "")
+		if err != nil || (action == chartplan.Reinstall) != r.Case.Reinstall {
 			t.Errorf("%s: %s %v", r.Name, action, err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestReconcileNormalRows(t *testing.T) {
 	for _, r := range cases.Rows[row](t, charts+"__TestReconcileNormal.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			hcp := &r.Case.HelmChartProxy
-			var clusters []release.Cluster
+			var clusters []chartplan.Cluster
 			objects := map[string]cluster{}
 			var had []caaph.HelmReleaseProxy
 			for _, text := range r.Case.Objects {
@@ -184,11 +184,11 @@ func TestReconcileNormalRows(t *testing.T) {
 				}
 				had = append(had, release)
 			}
-			selected, err := release.Select(hcp, clusters)
+			selected, err := chartplan.Select(hcp, clusters)
 			if err != nil {
 				t.Fatal(err)
 			}
-			orphans := release.Orphans(hcp, selected, had)
+			orphans := chartplan.Orphans(hcp, selected, had)
 			left := slices.DeleteFunc(had, func(r caaph.HelmReleaseProxy) bool {
 				return slices.ContainsFunc(orphans, func(o caaph.HelmReleaseProxy) bool { return o.Name == r.Name })
 			})
@@ -209,7 +209,7 @@ func TestReconcileNormalRows(t *testing.T) {
 			cases.Same(t, "releases", append([]caaph.HelmReleaseProxy{}, left...), append([]caaph.HelmReleaseProxy{}, want.HelmReleaseProxies...))
 			cases.Same(t, "matching clusters", references, want.HelmChartProxy.Status.MatchingClusters)
 			if !slices.ContainsFunc(left, func(r caaph.HelmReleaseProxy) bool { return r.Name == "" }) { // messages have names
-				cases.Same(t, "conditions", release.Aggregate(left, release.Condition{}, release.Condition{}), want.HelmChartProxy.Status.Conditions)
+				cases.Same(t, "conditions", chartplan.Aggregate(left, chartplan.Condition{}, chartplan.Condition{}), want.HelmChartProxy.Status.Conditions)
 			}
 		})
 	}

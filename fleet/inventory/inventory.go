@@ -1,6 +1,6 @@
-// Package scene reads the hub's objects about an add-on, for the controllers and for commands that explain them: its placements,
+// Package inventory reads the hub's objects about an add-on, for the controllers and for commands that explain them: its placements,
 // clusters and configurations, in the form that package configuration takes. It changes nothing.
-package scene
+package inventory
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package scene
+package inventory
 
 import (
 	"context"
