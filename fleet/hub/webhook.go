@@ -1,13 +1,11 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,7 +19,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/conversion"
 	"github.com/sealift/sealift/fleet/crd"
-	"github.com/sealift/sealift/internal/intake"
+	"github.com/sealift/sealift/internal/reviews"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -53,12 +51,11 @@ func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, e
 		return nil, errors.Join(err, l.Close())
 	}
 	w.mux.HandleFunc("POST "+crd.ConversionPath, convert)
-	w.server = &http.Server{
-		Handler: limited(w.mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
-	}
+	bounds := newBounds(o.Log)
+	w.server = &http.Server{Handler: bounds.Handler(w.mux), ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+	bounded := bounds.Listener(w.server, l)
 	go func() {
-		err := w.server.Serve(tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.cert, NextProtos: []string{"h2", "http/1.1"}}))
+		err := w.server.Serve(tls.NewListener(bounded, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.cert, NextProtos: []string{"h2", "http/1.1"}}))
 		if !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("the webhooks of the hub ended", "error", err)
 		}
@@ -66,25 +63,9 @@ func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, e
 	return w, nil
 }
 
-// limited is a handler for some requests at once. A request is read before it waits for its turn, so a body that does not come keeps
-// nobody waiting.
-func limited(next http.Handler) http.Handler {
-	bodies := intake.New(intake.Limits{Body: maxReview, All: maxLarge * maxReview, Time: readTime})
-	turns := make(chan struct{}, maxReviews)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, release, ok := bodies.Read(w, r)
-		if !ok {
-			return
-		}
-		defer release()
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			next.ServeHTTP(w, r)
-		case <-r.Context().Done():
-		}
-	})
+// newBounds returns the bounds of the webhooks.
+func newBounds(log *slog.Logger) *reviews.Bounds {
+	return reviews.New(reviews.Limits{Body: maxReview, InMemory: maxLarge, AtOnce: maxReviews, Arrival: readTime, Log: log})
 }
 
 func (w *webhooks) close() { _ = w.server.Close() }
@@ -144,11 +125,7 @@ func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClie
 // convert answers a ConversionReview. One object that cannot be converted fails the review, as the API demands.
 func convert(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
-	data, err := io.ReadAll(r.Body)
-	if err == nil {
-		err = json.Unmarshal(data, &review)
-	}
-	if err != nil || review.Request == nil {
+	if err := json.Unmarshal(reviews.Body(r), &review); err != nil || review.Request == nil {
 		http.Error(w, "this is no ConversionReview", http.StatusBadRequest)
 		return
 	}

@@ -2,18 +2,28 @@ package hub
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/testgrid/flood"
+	"github.com/sealift/sealift/testgrid/pki"
 )
 
 // TestBodiesThatDoNotComeKeepNobodyWaiting opens requests whose bodies do not come. Reviews beside them are answered at once.
 func TestBodiesThatDoNotComeKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(newBounds(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		_, _ = fmt.Fprint(w, n, " ", err)
 	})))
@@ -44,5 +54,30 @@ func TestBodiesThatDoNotComeKeepNobodyWaiting(t *testing.T) {
 			t.Errorf("a review of %d bytes: %s, %v", length, text, err)
 		}
 		_ = answer.Body.Close()
+	}
+}
+
+// TestWebhooksBoundConnections opens connections from one address, and a review from another.
+func TestWebhooksBoundConnections(t *testing.T) {
+	t.Parallel()
+	dir := pki.New(t)
+	pair := pki.Client(t, dir, "webhooks")
+	w, err := listen(t.Context(), nil, Options{Log: slog.New(slog.DiscardHandler), Webhook: Webhook{Listen: "127.0.0.1:0", Cert: pair, Key: pair, CA: filepath.Join(dir, "ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	const connections = 300
+	kept, err := flood.Kept(t.Context(), w.address(), netip.MustParseAddr("127.0.9.20"), connections)
+	if err != nil || kept == 0 || kept >= connections {
+		t.Errorf("%d of %d connections are kept, %v", kept, connections, err)
+	}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	answer, err := client.Post("https://"+w.address()+crd.ConversionPath, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = answer.Body.Close(); answer.StatusCode != http.StatusBadRequest || answer.ProtoMajor != 2 {
+		t.Errorf("a review without a request: %s over %s", answer.Status, answer.Proto)
 	}
 }

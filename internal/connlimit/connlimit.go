@@ -51,6 +51,8 @@ type Options struct {
 	PerNetwork int
 	// Client returns the client of a connection. nil means by address, as Key does.
 	Client func(net.Conn) string
+	// Streams is the number of requests that one HTTP/2 connection may have at a time. 0 means 64.
+	Streams int
 	// Idle is how long a connection or request may move no bytes before another one can take its place. 0 means 10 s; less than 0 means
 	// for ever, for connections that NetConn copies past this package.
 	Idle time.Duration
@@ -99,7 +101,7 @@ type Stats struct {
 
 // New returns the bounds of a server.
 func New(o Options) *Limiter {
-	o.Stall, o.Idle = cmp.Or(o.Stall, DefaultStall), cmp.Or(o.Idle, idleTime)
+	o.Stall, o.Idle, o.Streams = cmp.Or(o.Stall, DefaultStall), cmp.Or(o.Idle, idleTime), cmp.Or(o.Streams, maxStreams)
 	if o.Idle < 0 {
 		o.Idle = math.MaxInt64
 	}

@@ -13,7 +13,7 @@ import (
 
 // What a connection of HTTP/2 may hold.
 const (
-	maxStreams   = 64
+	maxStreams   = 64       // Options.Streams if it is 0
 	streamBuffer = 64 << 10 // for bytes that a client sends and nobody reads yet
 	maxFrame     = 16 << 10
 	headerTable  = 4 << 10
@@ -35,7 +35,7 @@ func (l *Limiter) Configure(s *http.Server) {
 		}
 	}
 	s.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		MaxConcurrentStreams: l.options.Streams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
 		MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
 		SendPingTimeout: pingAfter, PingTimeout: pingTime, WriteByteTimeout: l.options.Stall,
 	}

@@ -1,5 +1,6 @@
 // Package intake reads the bodies of HTTP requests into memory before anybody works on them. The memory for all bodies of a server is
-// bounded. A body counts as it arrives, so a client that announces much and sends nothing takes no memory from others.
+// bounded. A body counts as it arrives, so a client that announces much and sends nothing takes no memory from others. One that sends
+// much, and ends nothing, leaves some for others.
 package intake
 
 import (
@@ -12,11 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/deadline"
 )
 
 // chunk is how much of a body is read before there is memory for it.
 const chunk = 32 << 10
+
+// share is how much more a client may hold than what it leaves free. So with n such clients, a part of 1/(1+8n) stays free for others.
+const share = 8
 
 // Limits bound what a server reads.
 type Limits struct {
@@ -32,20 +37,22 @@ type Room struct {
 
 	mu      sync.Mutex
 	free    int64
-	aside   bool          // the room that is set aside is in use
-	changed chan struct{} // closed when memory comes back
+	clients map[string]int64 // bytes that each of them holds
+	aside   bool             // the room that is set aside is in use
+	changed chan struct{}    // closed when memory comes back
 }
 
 // New returns an empty room.
 func New(l Limits) *Room {
-	return &Room{limits: l, free: l.All - l.Body, changed: make(chan struct{})}
+	return &Room{limits: l, free: l.All - l.Body, clients: make(map[string]int64), changed: make(chan struct{})}
 }
 
 // claim is the memory of one body.
 type claim struct {
-	room  *Room
-	held  int64
-	aside bool // it has the room that is set aside: all of a body
+	room   *Room
+	client string
+	held   int64
+	aside  bool // it has the room that is set aside: all of a body
 }
 
 // more waits for memory.
@@ -68,8 +75,9 @@ func (c *claim) try(n int64) (came <-chan struct{}, ok bool) {
 	defer c.room.mu.Unlock()
 	switch {
 	case c.aside:
-	case c.room.free >= n:
+	case c.room.free >= n && c.room.clients[c.client]+n <= share*c.room.free:
 		c.room.free -= n
+		c.room.clients[c.client] += n
 		c.held += n
 	case !c.room.aside:
 		c.room.aside, c.aside = true, true
@@ -83,6 +91,9 @@ func (c *claim) release() {
 	c.room.mu.Lock()
 	defer c.room.mu.Unlock()
 	c.room.free += c.held
+	if c.room.clients[c.client] -= c.held; c.room.clients[c.client] <= 0 {
+		delete(c.room.clients, c.client)
+	}
 	if c.aside {
 		c.room.aside = false
 	}
@@ -100,7 +111,7 @@ func (r *Room) Read(w http.ResponseWriter, req *http.Request) (body []byte, rele
 	_ = arrival.SetReadDeadline(end) // a recorder in a test has none
 	ctx, cancel := context.WithDeadline(req.Context(), end)
 	defer cancel()
-	held := claim{room: r}
+	held := claim{room: r, client: connlimit.Key(req.RemoteAddr)}
 	release = held.release
 	var all bytes.Buffer
 	from, part := http.MaxBytesReader(w, req.Body, r.limits.Body), make([]byte, chunk)

@@ -156,3 +156,28 @@ func TestResponseMayTakeLongerThanBody(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 }
+
+// TestClientWithEndlessBodiesLeavesMemory has one client that fills what it may, also what is set aside, and ends nothing. Another one sends
+// a small body.
+func TestClientWithEndlessBodiesLeavesMemory(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	room := New(Limits{Body: size, All: 4 * size, Time: time.Minute})
+	for range 4 * size / chunk {
+		one := claim{room: room, client: "192.0.2.1"}
+		_, _ = one.try(chunk)
+	}
+	if !room.aside {
+		t.Error("no body has the room that is set aside")
+	}
+	if _, ok := (&claim{room: room, client: "192.0.2.1"}).try(chunk); ok {
+		t.Error("the client got all the memory")
+	}
+	other := claim{room: room, client: "192.0.2.2"}
+	if _, ok := other.try(chunk); !ok {
+		t.Errorf("another client got nothing of %d bytes", room.free)
+	}
+	if other.release(); len(room.clients) != 1 {
+		t.Errorf("%v is remembered", room.clients)
+	}
+}

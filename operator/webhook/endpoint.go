@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sealift/sealift/internal/intake"
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/reviews"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -27,9 +27,8 @@ const (
 	// retryTime and keepTime are the pauses before the objects are looked at again: after a failure, and else.
 	retryTime = 3 * time.Second
 	keepTime  = time.Minute
-	// readTime bounds how long a review may take to arrive, and idleTime how long a connection may be silent.
+	// readTime bounds how long a review may take to arrive.
 	readTime = 15 * time.Second
-	idleTime = 2 * time.Minute
 	// parallel is how many hooks of an endpoint run at once. Further reviews wait. They are in memory, which has room for as many
 	// of the greatest size as inMemory says.
 	parallel = 64
@@ -56,8 +55,7 @@ type endpoint struct {
 	server  *Server
 	answer  answer
 	objects func(ca []byte) []object
-	bodies  *intake.Room
-	slots   chan struct{}
+	bounds  *reviews.Bounds
 	kick    chan struct{} // has a message when the objects shall be written
 	swept   sync.Once
 
@@ -78,9 +76,9 @@ type endpoint struct {
 // newEndpoint makes an endpoint for reviews of up to size bytes.
 func newEndpoint(s *Server, e Endpoint, size int64, answer answer, objects func([]byte) []object) *endpoint {
 	return &endpoint{
-		Endpoint: e, server: s, answer: answer, objects: objects, bodies: intake.New(intake.Limits{Body: size, All: inMemory * size, Time: readTime}),
-		slots: make(chan struct{}, parallel), kick: make(chan struct{}, 1),
-		known: map[kube.Ref]string{}, told: map[string]bool{}, failed: map[kube.Ref]error{},
+		Endpoint: e, server: s, answer: answer, objects: objects, kick: make(chan struct{}, 1),
+		bounds: reviews.New(reviews.Limits{Body: size, InMemory: inMemory, AtOnce: parallel, Arrival: readTime, Log: s.log}),
+		known:  map[kube.Ref]string{}, told: map[string]bool{}, failed: map[kube.Ref]error{},
 	}
 }
 
@@ -120,13 +118,13 @@ func (e *endpoint) open() error {
 	e.mu.Unlock()
 	server := &http.Server{
 		Handler: e.limited(), ErrorLog: slog.NewLogLogger(e.server.log.Handler(), slog.LevelDebug),
-		ReadTimeout: readTime, ReadHeaderTimeout: readTime, IdleTimeout: idleTime,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			return e.shown.Load().config, nil
 		}},
 	}
 	e.server.log.InfoContext(ctx, "webhooks are served", "address", listener.Addr().String(), "service", e.Service)
-	e.server.running.Go(func() { _ = server.ServeTLS(listener, "", "") })
+	bounded := e.bounds.Listener(server, listener)
+	e.server.running.Go(func() { _ = server.ServeTLS(bounded, "", "") })
 	e.server.running.Go(func() {
 		e.keep(ctx, load)
 		_ = server.Close()
@@ -149,26 +147,13 @@ func (e *endpoint) openLater() {
 	})
 }
 
-// limited is the handler for as many reviews at once as there are slots. A review is read before it waits for its slot, so a body
-// that does not come keeps nobody waiting.
+// limited is the handler for as many reviews at once as there are slots.
 func (e *endpoint) limited() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	answer := e.leaderFirst(e.answer)
-	mux.HandleFunc("POST /", func(w http.ResponseWriter, req *http.Request) {
-		body, release, ok := e.bodies.Read(w, req)
-		if !ok {
-			return
-		}
-		defer release()
-		select {
-		case e.slots <- struct{}{}:
-			defer func() { <-e.slots }()
-			answer(w, req, body)
-		case <-req.Context().Done():
-		}
-	})
-	return mux
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, req *http.Request) { answer(w, req, reviews.Body(req)) })
+	return e.bounds.Handler(mux)
 }
 
 // register asks keep to write the objects soon.

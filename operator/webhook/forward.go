@@ -18,6 +18,8 @@ const (
 	// is left alone.
 	reachTime = time.Second
 	silence   = 5 * time.Second
+	// leaderIdle is how long a connection to the leader is kept without a review.
+	leaderIdle = 2 * time.Minute
 	// usualTime is the timeout of a review that does not say its own.
 	usualTime = 10 * time.Second
 	// forwardedHeader marks a review that was passed on. It is answered where it arrives.
@@ -87,7 +89,7 @@ func (e *endpoint) askLeader(req *http.Request, address string, body []byte) ([]
 func (e *endpoint) leaderClient(pair *tls.Certificate, authority *x509.CertPool) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: reachTime}).DialContext,
-		TLSHandshakeTimeout: reachTime, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: parallel,
+		TLSHandshakeTimeout: reachTime, IdleConnTimeout: leaderIdle, MaxIdleConnsPerHost: parallel,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authority, ServerName: e.names()[0],
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }},
 	}}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/testgrid/flood"
 	"github.com/sealift/sealift/testgrid/pki"
 )
 
@@ -364,5 +366,30 @@ func TestAWrongCertificateIsNamed(t *testing.T) {
 	}
 	if _, err := e.fromFiles(); err == nil || !strings.Contains(err.Error(), "tls.key") {
 		t.Error(err)
+	}
+}
+
+// TestEndpointBoundsConnections opens connections from one address, and asks for /healthz from another.
+func TestEndpointBoundsConnections(t *testing.T) {
+	dir := pki.New(t)
+	pair := pki.Client(t, dir, "webhooks")
+	e := New(t.Context(), Options{Leads: func() bool { return false }, Admission: Endpoint{
+		Listen: "127.0.0.1:0", CertFile: pair, KeyFile: pair, CAFile: filepath.Join(dir, "ca.crt"),
+	}}).admission
+	if err := e.open(); err != nil {
+		t.Fatal(err)
+	}
+	const connections = 300
+	kept, err := flood.Kept(t.Context(), e.Address(), netip.MustParseAddr("127.0.9.20"), connections)
+	if err != nil || kept == 0 || kept >= connections {
+		t.Errorf("%d of %d connections are kept, %v", kept, connections, err)
+	}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resp, err := client.Get("https://" + e.Address() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz is %s", resp.Status)
 	}
 }

@@ -332,3 +332,30 @@ func send(conn net.Conn, r Request) error {
 	_, err := conn.Write(text.Bytes())
 	return err
 }
+
+// Kept opens idle connections from one address, and returns how many of them the server has not closed a moment later.
+func Kept(ctx context.Context, server string, from netip.Addr, connections int) (kept int, err error) {
+	c := Client{Server: server, From: from}
+	var all []net.Conn
+	defer func() {
+		for _, conn := range all {
+			_ = conn.Close()
+		}
+	}()
+	for range connections {
+		conn, err := c.dial(ctx, "")
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, conn)
+	}
+	time.Sleep(500 * time.Millisecond) // it closes those beyond its bounds at once
+	for _, conn := range all {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := conn.Read(make([]byte, 1))
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			kept++
+		}
+	}
+	return kept, nil
+}
