@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/store"
 )
@@ -41,7 +42,7 @@ type Source struct {
 	Verify bool
 	// Trusted are the keys that packages must be signed with; where there are any, nothing but packages is applied.
 	Trusted []signature.PublicKey
-	// Pause is the wait before the second try of an answer 404 or 5xx, doubled before each further one; 0 is 500 ms.
+	// Pause is the wait before the second try of an answer 404, 429 or 5xx, doubled before each further one; 0 is 500 ms.
 	Pause time.Duration
 	// CAs are those that servers are trusted by.
 	CAs trust.CAs
@@ -194,22 +195,24 @@ func (s Source) opener(at *url.URL) (store.Opener, error) {
 	return o, nil
 }
 
-// readHTTP tries up to five times while the server says 404 or 5xx: a mirror may still be filling up (K-11).
+// readHTTP tries up to five times while the server answers 404, 429 or 5xx: a mirror may still be filling up (K-11). It waits as long as
+// the server asks for, up to transfer.MaxPause.
 func (s Source) readHTTP(ctx context.Context, at *url.URL) (data []byte, err error) {
 	first := 2 * cmp.Or(s.Pause, fetchPause) // the pause is half of its bound on average
 	pauses := poll.Backoff{First: first, Longest: first << fetchTries}
 	tries := 0
 	err = pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
+		asking, asked := transfer.WithPause(ctx)
 		var status int
-		data, status, err = s.getHTTP(ctx, at)
-		again := status == http.StatusNotFound || status >= http.StatusInternalServerError
-		if err == nil || !again {
+		data, status, err = s.getHTTP(asking, at)
+		retryable := status == http.StatusNotFound || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+		if err == nil || !retryable {
 			return err == nil, err
 		}
 		if tries++; tries == fetchTries {
 			return false, fmt.Errorf("%w (tried %d times)", err, fetchTries)
 		}
-		return false, poll.NotYet(err)
+		return false, poll.NotBefore(asked.AtLeast(0), err)
 	})
 	return data, err
 }
@@ -225,7 +228,7 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = s.CAs.TLS()
 	defer transport.CloseIdleConnections()
-	client := http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	client := http.Client{Transport: transfer.NotingPauses(transport), CheckRedirect: checkRedirect}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), withoutURL(err))

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // answers runs a server that gives one status after the other, and the last one for ever.
@@ -40,6 +42,7 @@ func TestReadingTheWebIsTriedAgain(t *testing.T) {
 		{"an answer that comes late", []int{404, 503, 500, 404, 200}, 5, ""},
 		{"nothing there", []int{404}, 5, "does not exist"},
 		{"a server that fails", []int{503}, 5, "answered 503 Service Unavailable (tried 5 times)"},
+		{"a server that is asked too often", []int{429, 200}, 2, ""},
 		{"a refusal", []int{403}, 1, "answered 403 Forbidden"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,6 +67,33 @@ func TestReadingTheWebIsTriedAgain(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// TestRetryWaitsAsLongAsTheServerAsks has a server that asks for a second, and one that asks for an hour.
+func TestRetryWaitsAsLongAsTheServerAsks(t *testing.T) {
+	var asked atomic.Int64
+	after := "1"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	begin := time.Now()
+	if _, err := (Source{Pause: time.Millisecond}).Index(t.Context(), at(t, server.URL+"/addons.yaml"), "c"); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took < time.Second || asked.Load() != 2 {
+		t.Errorf("asked %d times in %s", asked.Load(), took)
+	}
+	after = "3600"
+	asked.Store(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := (Source{Pause: time.Millisecond}).Index(ctx, at(t, server.URL+"/addons.yaml"), "c"); !poll.Ended(err) || asked.Load() != 1 {
+		t.Errorf("asked %d times, %v", asked.Load(), err)
+	}
 }
 
 func TestRedirectsEnd(t *testing.T) {
