@@ -61,7 +61,7 @@ func objectsOf(r *kresource.Resource) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeJSON(data)
+	return strict.object(data)
 }
 
 // checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is no file for a git

@@ -18,7 +18,25 @@ import (
 
 // Decode reads the objects of a stream of YAML or JSON documents separated by "---". Empty documents are skipped, and
 // a List is taken apart. An error names the document by its number, counted from 1.
-func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
+func Decode(r io.Reader) ([]*unstructured.Unstructured, error) { return strict.decode(r) }
+
+// DecodeApplied reads the objects of a manifest that somebody else has applied, such as Helm. Of a key that is given twice the last one
+// counts, as for the API server. An object without a name, which the API server named, is left out.
+func DecodeApplied(r io.Reader) ([]*unstructured.Unstructured, error) { return lenient.decode(r) }
+
+// decoder is how objects are read.
+type decoder struct {
+	json func(yaml []byte) ([]byte, error)
+	skip bool // objects that cannot be named are left out
+}
+
+var (
+	// strict refuses a key that is given twice. The server would see the last one only.
+	strict  = decoder{json: yaml.YAMLToJSONStrict}
+	lenient = decoder{json: yaml.YAMLToJSON, skip: true}
+)
+
+func (d decoder) decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	var objs []*unstructured.Unstructured
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for n := 1; ; n++ {
@@ -29,7 +47,7 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read document %d: %w", n, err)
 		}
-		found, err := decodeDocument(doc)
+		found, err := d.document(doc)
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
@@ -37,36 +55,37 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-func decodeDocument(doc []byte) ([]*unstructured.Unstructured, error) {
-	// The strict form refuses a key that is given twice. The server would see the last one only.
-	data, err := yaml.YAMLToJSONStrict(doc)
+func (d decoder) document(doc []byte) ([]*unstructured.Unstructured, error) {
+	data, err := d.json(doc)
 	if err != nil {
 		return nil, err
 	}
 	if bytes.Equal(data, []byte("null")) {
 		return nil, nil
 	}
-	return decodeJSON(data)
+	return d.object(data)
 }
 
-func decodeJSON(data []byte) ([]*unstructured.Unstructured, error) {
+func (d decoder) object(data []byte) ([]*unstructured.Unstructured, error) {
 	// Not Unstructured.UnmarshalJSON, whose errors repeat the whole document: it may be a Secret.
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil {
 		return nil, errors.New("not a Kubernetes object: not a mapping at its top")
 	}
-	return takeApart(&unstructured.Unstructured{Object: content})
+	return d.takeApart(&unstructured.Unstructured{Object: content})
 }
 
 // takeApart returns the objects of a List, of Lists in it too, or the object itself. As for the API's own clients, an item of a
 // list such as RoleList may leave out its kind.
-func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (d decoder) takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	of, list := strings.CutSuffix(obj.GetKind(), "List")
 	if value, there := obj.Object["items"]; list && there && value == nil {
 		return nil, nil
 	}
 	if !obj.IsList() {
-		if err := checkShape(obj); err != nil {
+		if err := checkShape(obj); err != nil && d.skip {
+			return nil, nil
+		} else if err != nil {
 			return nil, err
 		}
 		return []*unstructured.Unstructured{obj}, nil
@@ -83,7 +102,7 @@ func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, er
 			one.SetAPIVersion(obj.GetAPIVersion())
 			one.SetKind(of)
 		}
-		found, err := takeApart(one)
+		found, err := d.takeApart(one)
 		if err != nil {
 			return nil, fmt.Errorf("%s: item %d: %w", obj.GetKind(), i+1, err)
 		}

@@ -99,3 +99,35 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestAppliedManifestsAreReadAsTheAPIServerReadThem has what Decode refuses and Helm applies.
+func TestAppliedManifestsAreReadAsTheAPIServerReadThem(t *testing.T) {
+	const manifest = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: first, name: last}
+---
+apiVersion: v1
+kind: Pod
+metadata: {generateName: some-}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Secret, metadata: {name: in-a-list}}
+- {apiVersion: batch/v1, kind: Job, metadata: {generateName: more-}}
+`
+	if _, err := render.Decode(strings.NewReader(manifest)); err == nil {
+		t.Error("Decode takes a key that is given twice")
+	}
+	objects, err := render.DecodeApplied(strings.NewReader(manifest))
+	var names []string
+	for _, o := range objects {
+		names = append(names, o.GetKind()+"/"+o.GetName())
+	}
+	if err != nil || strings.Join(names, " ") != "ConfigMap/last Secret/in-a-list" {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := render.DecodeApplied(strings.NewReader("{")); err == nil {
+		t.Error("a document that cannot be read is no error")
+	}
+}

@@ -112,7 +112,7 @@ func (o *Operator) refs(u *unit, manifest string) ([]kube.Ref, error) {
 	if known {
 		return refs, nil
 	}
-	objs, err := render.Decode(strings.NewReader(manifest))
+	objs, err := render.DecodeApplied(strings.NewReader(manifest)) // Helm applied what Decode refuses
 	if err != nil {
 		return nil, err
 	}

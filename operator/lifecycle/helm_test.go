@@ -80,7 +80,7 @@ func testHeal(s *site) {
 	s.withHelm()
 	s.healEvery = 300 * time.Millisecond
 	s.file("modules/values.yaml", "aEnabled: true\n")
-	s.file("modules/a/templates/x.yaml", chartOf("kept", "---\n"+chartOf("stolen", "---\n"+chartOf("dropped", ""))))
+	s.file("modules/a/templates/x.yaml", chartOf("kept", "data: {twice: \"1\"}\n---\n"+chartOf("stolen", "---\n"+chartOf("dropped", ""))))
 	s.hook("modules/a/hooks/drop.sh", "kubernetes: ["+s.maps("")+"]", `grep -q '"type":"Event"' $BINDING_CONTEXT_PATH || exit 0
 echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+`, name: dropped}' > $KUBERNETES_PATCH_PATH`)
 	s.hook("modules/a/hooks/h.sh", "afterHelm: 1", "")
