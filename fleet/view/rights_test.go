@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/rollout"
 )
 
 // few is a hub as a user sees it who may read ManagedClusters and ClusterManagementAddOns only, or ManagedClusterAddOns too.
@@ -24,8 +26,14 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
 }
 
-func (few) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	switch o.(type) {
+func (few) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	switch o := o.(type) {
+	case *ocm.ClusterManagementAddOn:
+		if o.Name = key.Name; o.Name == "hello" {
+			o.Spec.InstallStrategy = ocm.InstallStrategy{Type: ocm.InstallPlacements, Placements: []ocm.InstallPlacement{{ConfigObject: ocm.ConfigObject{Namespace: "default", Name: "all"}}}}
+			return nil
+		}
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "clustermanagementaddons"}, key.Name)
 	case *coordinationv1.Lease:
 		return forbidden("leases")
 	case *corev1.ConfigMap:
@@ -34,7 +42,7 @@ func (few) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...clie
 	return forbidden("placements")
 }
 
-func (f few) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (f few) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	switch list := list.(type) {
 	case *ocm.List[ocm.ManagedCluster]:
 		list.Items = []ocm.ManagedCluster{
@@ -49,6 +57,9 @@ func (f few) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 	case *ocm.List[ocm.ManagedClusterAddOn]:
 		if f.addOns {
 			list.Items = []ocm.ManagedClusterAddOn{{ObjectMeta: metav1.ObjectMeta{Namespace: "oslo", Name: "hello"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "oslo", Name: "other"}}}
+			if o := (&client.ListOptions{}).ApplyOptions(options); o.FieldSelector != nil {
+				list.Items = list.Items[:1]
+			}
 			return nil
 		}
 	}
@@ -89,5 +100,47 @@ func TestFewRightsLeaveOutWhatTheyHide(t *testing.T) {
 	var kept corev1.ConfigMap
 	if err := view(few{}).Get(t.Context(), client.ObjectKey{Name: "states"}, &kept); !apierrors.IsNotFound(err) || len(notes) != 1 {
 		t.Errorf("the states: %v, %q", err, notes)
+	}
+}
+
+// TestStatusOfAnAddOnNeedsNoPlacements asks for one add-on, with and without the right to read ManagedClusterAddOns.
+func TestStatusOfAnAddOnNeedsNoPlacements(t *testing.T) {
+	var notes []string
+	note := func(what string, _ error) { notes = append(notes, what) }
+	view := func(f few) View {
+		return View{Reader: inventory.Reader{Reader: Limited(f, note)}, Now: time.Now, Note: note}
+	}
+	one, err := view(few{addOns: true}).AddOn(t.Context(), "hello")
+	if err != nil || len(one.Rows) != 1 || one.Rows[0].Cluster != "oslo" || one.Rows[0].Status != rollout.Waiting || one.Rows[0].Available != "Unknown" {
+		t.Errorf("%+v, %v", one, err)
+	}
+	if len(notes) != 2 || !strings.HasPrefix(notes[0], "what decides about rollouts") {
+		t.Errorf("told was %q", notes)
+	}
+	if _, err := view(few{}).AddOn(t.Context(), "hello"); !apierrors.IsForbidden(err) {
+		t.Errorf("without ManagedClusterAddOns: %v", err)
+	}
+	if _, err := view(few{addOns: true}).AddOn(t.Context(), "other"); err == nil || apierrors.IsForbidden(err) {
+		t.Errorf("an add-on that does not exist: %v", err)
+	}
+}
+
+// TestReportedStatusIsThatOfTheConditions has the states that condition Progressing tells.
+func TestReportedStatusIsThatOfTheConditions(t *testing.T) {
+	for _, row := range []struct {
+		condition []metav1.Condition
+		want      rollout.Status
+	}{
+		{nil, rollout.Waiting},
+		{[]metav1.Condition{{Type: "Progressing", Status: "False", Reason: "WaitingForManifestApplied"}}, rollout.Working},
+		{[]metav1.Condition{{Type: "Progressing", Status: "True", Reason: "Progressing"}}, rollout.Working},
+		{[]metav1.Condition{{Type: "Progressing", Status: "False", Reason: "Completed"}}, rollout.Succeeded},
+		{[]metav1.Condition{{Type: "Progressing", Status: "False", Reason: "ConfigurationUnsupported"}}, rollout.Failed},
+	} {
+		a := &ocm.ManagedClusterAddOn{}
+		a.Status.Conditions = row.condition
+		if got := reported(a); got != row.want {
+			t.Errorf("%v: %s, want %s", row.condition, got, row.want)
+		}
 	}
 }

@@ -218,17 +218,22 @@ func (v View) decide(ctx context.Context, known *inventory.AddOn, lookup *invent
 
 // AddOn returns one add-on with its clusters.
 func (v View) AddOn(ctx context.Context, name string) (AddOn, error) {
-	known, err := v.read(ctx, name)
+	d, err := v.readDecided(ctx, name)
+	hidden := v.Note != nil && apierrors.IsForbidden(err)
+	if hidden {
+		v.Note("what decides about rollouts, so waves, and what clusters wait for, are missing", err)
+		d, err = v.readInstalled(ctx, name)
+	}
 	if err != nil {
 		return AddOn{}, err
 	}
-	d, err := v.decide(ctx, known, v.Lookup(ctx))
-	if err != nil {
-		return AddOn{}, err
-	}
+	known := d.AddOn
 	a := summary(known)
 	for _, i := range known.Installed {
 		row := Row{Cluster: i.Namespace, Status: rollout.Succeeded, Available: "Unknown"}
+		if hidden {
+			row.Status = reported(i)
+		}
 		if p, decision := d.of(i.Namespace); decision != nil {
 			row.Status, row.Reason, row.Until, row.Wave = decision.Status, decision.Reason, decision.Until, p.Plan.Spec.Waves[decision.Wave].Name
 			row.Skipped = decision.Asleep && decision.Status != rollout.Succeeded
@@ -246,6 +251,52 @@ func (v View) AddOn(ctx context.Context, name string) (AddOn, error) {
 	}
 	slices.SortFunc(a.Rows, func(x, y Row) int { return cmp.Compare(x.Cluster, y.Cluster) })
 	return a, nil
+}
+
+// readDecided reads one add-on, and asks what the hub would decide now.
+func (v View) readDecided(ctx context.Context, name string) (*decided, error) {
+	known, err := v.read(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return v.decide(ctx, known, v.Lookup(ctx))
+}
+
+// readInstalled reads one add-on for a user who may not read what the hub decides from, such as placements. Clusters that the user may not
+// read either are missing.
+func (v View) readInstalled(ctx context.Context, name string) (*decided, error) {
+	known := &inventory.AddOn{ClusterManagementAddOn: &ocm.ClusterManagementAddOn{}, Clusters: make(map[string]*ocm.ManagedCluster)}
+	if err := v.Get(ctx, types.NamespacedName{Name: name}, known.ClusterManagementAddOn); err != nil {
+		return nil, fmt.Errorf("read add-on %s: %w", name, err)
+	}
+	var installed ocm.List[ocm.ManagedClusterAddOn]
+	if err := v.List(ctx, &installed, client.MatchingFields{inventory.Name: name}); err != nil {
+		return nil, fmt.Errorf("read add-on %s on the clusters: %w", name, err)
+	}
+	for i := range installed.Items {
+		known.Installed = append(known.Installed, &installed.Items[i])
+	}
+	var clusters ocm.List[ocm.ManagedCluster]
+	if err := v.List(ctx, &clusters); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("read the clusters: %w", err)
+	}
+	for i := range clusters.Items {
+		known.Clusters[clusters.Items[i].Name] = &clusters.Items[i]
+	}
+	return &decided{AddOn: known}, nil
+}
+
+// reported returns the status of an add-on on a cluster by its own conditions.
+func reported(a *ocm.ManagedClusterAddOn) rollout.Status {
+	switch state := meta.FindStatusCondition(a.Status.Conditions, "Progressing"); {
+	case state == nil:
+		return rollout.Waiting
+	case state.Status == metav1.ConditionTrue || strings.HasPrefix(state.Reason, "WaitingFor"):
+		return rollout.Working
+	case state.Reason == "Completed":
+		return rollout.Succeeded
+	}
+	return rollout.Failed
 }
 
 // of returns the decision about a cluster, and its placement.
