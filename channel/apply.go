@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// The labels by which kOps marks what is an add-on's (K-26).
+// The labels with which kOps marks the objects of an add-on (K-26).
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	labelAddon     = "addon.kops.k8s.io/name"
@@ -31,7 +31,7 @@ type ApplyOptions struct {
 	Patience time.Duration
 	// Done is called for each add-on that was brought up to date: in the order of the plan, those that had to wait later.
 	Done func(Decision)
-	// Note is told in one line what a person who watches wants to know: that another run is waited for, that an add-on waits.
+	// Note gets lines for a person who watches: that this run waits for another one, or that an add-on waits.
 	Note func(line string)
 }
 

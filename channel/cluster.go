@@ -122,7 +122,7 @@ func (c *Cluster) owners(ctx context.Context) ([]addon.Record, error) {
 	return owners, nil
 }
 
-// unread tells what a user with few rights does not see.
+// unread notes the objects that a user may not read.
 func (c *Cluster) unread(ctx context.Context, what string, err error) {
 	c.log.WarnContext(ctx, "you may not read "+what, "error", err)
 }

@@ -121,7 +121,7 @@ func TestNewPlan(t *testing.T) {
 		{"the one for this Kubernetes", []Entry{entry("a", "1.6.0", "old", "k8s:<1.6.0", "id:pre"), entry("a", "1.6.0", "new", "k8s:>=1.6.0", "id:k8s-16")}, nil,
 			[]string{"a new install: it is not installed", `a old skip: Kubernetes 1.36.3 is not in "<1.6.0"`}},
 		{"a range that is none skips its entry alone", []Entry{entry("a", "1.6.0", "1", "k8s:>=1.6"), entry("b", "1.0.0", "2")}, nil,
-			[]string{"b 2 install: it is not installed", `a 1 skip: its kubernetesVersion ">=1.6" is no range: Could not parse Range ">=1.6": Could not parse version "1.6" in ">=1.6": No Major.Minor.Patch elements found`}},
+			[]string{"b 2 install: it is not installed", `a 1 skip: its kubernetesVersion ">=1.6" is not a range: Could not parse Range ">=1.6": Could not parse version "1.6" in ">=1.6": No Major.Minor.Patch elements found`}},
 		{"of equals with other ids the last", []Entry{entry("a", "1.0", "1", "id:x"), entry("a", "1.0.0", "2", "id:y")}, nil,
 			[]string{"a 2 install: it is not installed", `a 1 skip: an entry after it is preferred: same version 1.0.0, and id "y" is not "x"`}},
 		{"without versions the last that differs", []Entry{entry("a", "", "1", "id:x"), entry("a", "", "2", "id:y"), entry("a", "", "3", "id:y")}, nil,

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-func TestHealthIsTheRuleOfKOps(t *testing.T) {
+func TestHealthFollowsKOps(t *testing.T) {
 	data, err := os.ReadFile("testdata/kops-health.json")
 	if err != nil {
 		t.Fatal(err)

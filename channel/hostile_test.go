@@ -24,7 +24,7 @@ func kustomization(t *testing.T, names []string, size int) (entry Entry, asked *
 	return Entry{Name: "x", Location: server.URL + "/x/"}, asked
 }
 
-func TestKustomizationThatNamesAFileAgainIsNotFetchedAgain(t *testing.T) {
+func TestKustomizationWithRepeatedFileIsFetchedOnce(t *testing.T) {
 	entry, asked := kustomization(t, strings.Fields(strings.Repeat("a.yaml ./a.yaml ../x/a.yaml ", 300)), 1)
 	_, err := Source{}.Objects(t.Context(), entry)
 	if asked.Load() != 2 {
@@ -32,7 +32,7 @@ func TestKustomizationThatNamesAFileAgainIsNotFetchedAgain(t *testing.T) {
 	}
 }
 
-func TestKustomizationIsNotWithoutEnd(t *testing.T) {
+func TestKustomizationsAreBounded(t *testing.T) {
 	var names []string
 	for _, letter := range "abcdefghijkl" {
 		names = append(names, string(letter)+".yaml")

@@ -22,7 +22,7 @@ import (
 // DefaultNamespace holds the record of an add-on that names no namespace.
 const DefaultNamespace = "kube-system"
 
-// indexKind is what tells an index from any other manifest; an index has no apiVersion (K-1).
+// indexKind is the kind of an index. Unlike other manifests, an index has no apiVersion (K-1).
 const indexKind = "Addons"
 
 // Index is the content of one channel.
@@ -85,7 +85,7 @@ type file struct {
 	} `yaml:"spec"`
 }
 
-// Parse reads an index that was found at a location; channel is what the user called it. A file that is no index is taken
+// Parse reads an index that was found at a location; channel is what the user called it. A file that is not an index is taken
 // for the manifest of one add-on (K-5), and a file without objects for an index without add-ons (K-4).
 func Parse(data []byte, location *url.URL, channel string) (Index, error) {
 	docs, err := documents(data)
@@ -133,7 +133,7 @@ func documents(data []byte) ([][]byte, error) {
 	}
 	keep()
 	if bytes.IndexByte(data, 0) >= 0 {
-		return nil, errors.New("it holds a zero byte, so it is no text")
+		return nil, errors.New("it has a zero byte, so it is not text")
 	}
 	return docs, nil
 }
@@ -158,7 +158,7 @@ const maxIndex = 8 << 20
 
 var kindLine = regexp.MustCompile(`(?mi)^kind:\s*["']?` + indexKind + `\b`)
 
-// parseIndex gives nil for a document that is no index. An index is read as kOps reads it: its keys in any case.
+// parseIndex gives nil for a document that is not an index. An index is read as kOps reads it: its keys in any case.
 func parseIndex(doc []byte) (*Index, error) {
 	if len(doc) > maxIndex && kindLine.Match(doc) {
 		return nil, fmt.Errorf("an index has at most %d MiB, and this one has %d", maxIndex>>20, len(doc)>>20)

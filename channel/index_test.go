@@ -71,9 +71,9 @@ spec:
 		{"a file without objects has no add-ons", "\n# nothing\n---\n  \n", nil, ""},
 		{"an empty file has no add-ons", "", nil, ""},
 		{"an index without entries has no add-ons", "kind: Addons\nmetadata: {name: x}\nspec: {}\n", nil, ""},
-		{"a file that is no index is the manifest of one add-on", plain, []Entry{wrapped}, ""},
+		{"a file that is not an index is the manifest of one add-on", plain, []Entry{wrapped}, ""},
 		{"blanks around a manifest do not change its hash", "\n\n" + plain + "\n", []Entry{wrapped}, ""},
-		{"an Addons with an apiVersion is no index", "apiVersion: example.com/v1\nkind: Addons\nmetadata: {name: a}\n", []Entry{{Name: wrapped.Name, Namespace: "kube-system", Manifest: wrapped.Manifest,
+		{"an Addons with an apiVersion is not an index", "apiVersion: example.com/v1\nkind: Addons\nmetadata: {name: a}\n", []Entry{{Name: wrapped.Name, Namespace: "kube-system", Manifest: wrapped.Manifest,
 			ManifestHash: ManifestHash([]byte("apiVersion: example.com/v1\nkind: Addons\nmetadata: {name: a}\n")), Channel: "c", Location: wrapped.Location}}, ""},
 		{"invalid YAML", "kind: Addons\nspec: [", nil, "error parsing addons or manifest"},
 		{"invalid YAML in a later document of a manifest", plain + "---\na: b: c\n", nil, "error parsing addons or manifest"},
@@ -87,7 +87,7 @@ spec:
 		{"a name that no annotation takes", "kind: Addons\nmetadata: {name: 'a b'}\nspec: {addons: [{manifest: a}]}\n", nil, `addon "a b": the name cannot be part of an annotation`},
 		{"no name", "kind: Addons\nspec: {addons: [{manifest: a}]}\n", nil, `addon "": the name cannot be part of an annotation`},
 		{"a namespace that is none", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: a, namespace: A/B}]}\n", nil, `addon "x": namespace "A/B"`},
-		{"a manifest that is no location", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: 'http://[::1'}]}\n", nil, `addon "x": manifest "http://[::1" is not a location`},
+		{"a manifest that is not a location", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: 'http://[::1'}]}\n", nil, `addon "x": manifest "http://[::1" is not a location`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ spec:
 	}
 }
 
-func TestIndexFromElsewhereDoesNotReachThisMachine(t *testing.T) {
+func TestRemoteIndexReadsNoLocalFiles(t *testing.T) {
 	for _, tt := range []struct {
 		name, index, manifest string
 		refused               bool
@@ -173,7 +173,7 @@ func TestManifestsAreResolvedFromTheIndex(t *testing.T) {
 	}
 }
 
-func TestBootstrapIndexesAreForOneVersion(t *testing.T) {
+func TestBootstrapIndexesHaveOneVersion(t *testing.T) {
 	err := Index{Entries: []Entry{{Name: "a"}, {Name: "b", KubernetesVersion: ">=1.6.0"}}}.CheckBootstrap()
 	if err == nil || err.Error() != `bootstrap addon "b" has a KubernetesVersion` {
 		t.Errorf("%v", err)
@@ -255,7 +255,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestTheSizeOfAnIndexIsBounded(t *testing.T) {
+func TestIndexSizeIsBounded(t *testing.T) {
 	text := "kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n" + strings.Repeat("  - {manifest: a}\n", maxIndex/16)
 	if _, err := Parse([]byte(text), at(t, "/srv/addons.yaml"), "c"); err == nil || !strings.Contains(err.Error(), "an index has at most 8 MiB") {
 		t.Errorf("%v", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/kube/lease"
 )
 
-// withLease calls work while no other run applies add-ons to the cluster. tell may be nil. It is told who is waited for, and that
+// withLease calls work while no other run applies add-ons to the cluster. tell may be nil. It gets the holder of the Lease that is waited for, and a line when
 // work starts over because the Lease was lost.
 func (c *Cluster) withLease(ctx context.Context, tell func(string), work func(context.Context) error) error {
 	o := c.lease

@@ -89,7 +89,7 @@ func shown(location string) string {
 	return redacted(u)
 }
 
-// withoutURL is what is wrong with a URL, without the URL: an error that repeats it shows what is secret in it.
+// withoutURL returns the cause of a URL's error. The error itself repeats the URL, which may have secrets.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -98,5 +98,5 @@ func withoutURL(err error) error {
 	return err
 }
 
-// isLocal says whether a location is on this machine's disk.
+// isLocal reports whether a location is on this machine's disk.
 func isLocal(u *url.URL) bool { return u.Scheme == "" || u.Scheme == "file" }

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// DefaultListen is where a loop says whether it is ready (K-33).
+	// DefaultListen is where a loop reports whether it is ready (K-33).
 	DefaultListen = "127.0.0.1:3986"
 	// firstRetry is the pause until a pass has succeeded for the first time: the cluster may be coming up.
 	firstRetry = 5 * time.Second
 )
 
-// Loop repeats a pass until it is told to end (K-33).
+// Loop repeats a pass until its context ends (K-33).
 type Loop struct {
 	Interval time.Duration
 	Listen   string // where /readyz is served; empty is DefaultListen
-	// Listening is told the URL of /readyz once it is served.
+	// Listening gets the URL of /readyz once it is served.
 	Listening func(url string)
 	Log       *slog.Logger // gets each failure; nil is silence
 

@@ -93,13 +93,13 @@ func (p *pass) objects(ctx context.Context, a *addOn) ([]*unstructured.Unstructu
 	return kept, nil
 }
 
-// unversioned is what two versions of one kind have in common: they are the same object.
+// unversioned identifies an object without its version: two versions of one kind are the same object.
 func unversioned(ref kube.Ref) kube.Ref {
 	ref.Version = ""
 	return ref
 }
 
-// namesObject says whether an add-on's manifest names an object now. A manifest that cannot be read may name it, so that
+// namesObject reports whether an add-on's manifest names an object now. A manifest that cannot be read may name it, so that
 // nothing is lost.
 func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
 	p.mu.Lock()

@@ -190,7 +190,7 @@ func (c *Cluster) PlanRelease(ctx context.Context, addOn string) (Handback, erro
 }
 
 // Release gives an add-on back to the installer: its objects move as they are, and the record of the channel is removed.
-// Repeat the call to finish one that was interrupted. note, which may be nil, is told when another run is waited for.
+// Repeat the call to finish one that was interrupted. note, which may be nil, gets a line when another run is waited for.
 func (c *Cluster) Release(ctx context.Context, addOn string, note func(string)) error {
 	engine := kube.New(c.engine.Cluster, kube.Options{})
 	return c.withLease(ctx, note, func(ctx context.Context) error {

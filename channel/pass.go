@@ -90,7 +90,7 @@ func (p *pass) patience(waiting []*addOn) time.Duration {
 	return min(bound, kindPatience)
 }
 
-// round tries each add-on once, and gives those that wait for what others bring. Its error ends the pass.
+// round tries each add-on once, and returns those that wait for others. Its error ends the pass.
 func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err error) {
 	for i, a := range todo {
 		a.err = p.bring(ctx, a)
@@ -116,7 +116,7 @@ func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err 
 	return waiting, nil
 }
 
-// away says whether the API server is gone, so that no other add-on needs to find out.
+// away reports whether the API server is gone, so that no other add-on needs to find out.
 func (p *pass) away(ctx context.Context) error {
 	return p.insist(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
 		_, err := p.engine.Version(ctx)
@@ -182,7 +182,7 @@ func (p *pass) failures() error {
 	return errors.Join(errs...)
 }
 
-// causeOf is what failures have in common: the innermost errors of an outage or of a wait, and of any other its text.
+// causeOf returns what groups failures: the innermost errors of an outage or a wait, and the text of any other error.
 func causeOf(err error) string {
 	if !outage.Passes(err) && !kube.Awaits(err) {
 		return err.Error()

@@ -297,7 +297,7 @@ func testEmptyManifest(p *playground) {
 	}
 }
 
-// uid tells whether an object is still the one that it was.
+// uid reports whether an object is still the one that it was.
 func (p *playground) uid(name string) types.UID {
 	p.Helper()
 	obj, err := p.objects(kube.Ref{Version: "v1", Kind: "ConfigMap"}).Get(p.Context(), name, metav1.GetOptions{})

@@ -22,7 +22,7 @@ const caLifetime = 10 * 365 * 24 * time.Hour
 
 func caName(addon string) string { return addon + "-ca" }
 
-// lacksKeys says whether the CA of an add-on, or the Issuer that hands it to cert-manager, is missing (K-28).
+// lacksKeys reports whether the CA of an add-on, or the Issuer that hands it to cert-manager, is missing (K-28).
 func (c *Cluster) lacksKeys(ctx context.Context, addon string) (bool, error) {
 	secret, err := c.exists(ctx, named(secrets, caName(addon)))
 	if err != nil {

@@ -2,7 +2,7 @@ package channel
 
 import "fmt"
 
-// Action is what a plan has for an add-on.
+// Action is a plan's action for an add-on.
 type Action string
 
 // The actions. Issue makes the keys of an add-on that is otherwise up to date. Adopt takes over what the installer has
@@ -16,12 +16,12 @@ const (
 	Conflict Action = "conflict"
 )
 
-// Decision is what a channel's entry means for one cluster.
+// Decision is the action for one entry of a channel on one cluster, with its reason.
 type Decision struct {
 	Action    Action  `json:"action"`
 	Reason    string  `json:"reason"`
 	Installed *Record `json:"installed,omitempty"`
-	From      string  `json:"from,omitempty"` // who owns the add-on, where that is no channel
+	From      string  `json:"from,omitempty"` // who owns the add-on, where that is not a channel
 	// PKI says that the keys of the add-on are missing and will be made.
 	PKI   bool  `json:"pki,omitempty"`
 	Entry Entry `json:"entry"`
@@ -54,7 +54,7 @@ func (p Plan) Updates() []Decision {
 }
 
 // NewPlan decides what the entries of some channels, in their order, mean for a cluster of a version that has these
-// records. It asks nobody. The add-ons of adopt are adopted again although they were released.
+// records. It makes no requests. The add-ons of adopt are adopted again although they were released.
 func NewPlan(entries []Entry, gitVersion string, records []Installed, adopt ...string) (Plan, error) {
 	server, err := serverVersion(gitVersion)
 	if err != nil {
@@ -67,7 +67,7 @@ func NewPlan(entries []Entry, gitVersion string, records []Installed, adopt ...s
 		in, err := matches(e.KubernetesVersion, server)
 		switch {
 		case err != nil:
-			plan.skip(e, fmt.Sprintf("its kubernetesVersion %q is no range: %v", e.KubernetesVersion, err), true)
+			plan.skip(e, fmt.Sprintf("its kubernetesVersion %q is not a range: %v", e.KubernetesVersion, err), true)
 			continue
 		case !in:
 			plan.skip(e, fmt.Sprintf("Kubernetes %s is not in %q", server, e.KubernetesVersion), false)

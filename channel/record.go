@@ -11,7 +11,7 @@ const recordPrefix = "addons.k8s.io/"
 // systemGeneration counts the changes of how add-ons are applied that call for applying them again: 1 since prune.
 const systemGeneration = 1
 
-// Record is what is written down of an installed add-on: on its namespace, in an annotation (K-18).
+// Record describes an installed add-on, in an annotation of its namespace (K-18).
 type Record struct {
 	Version          *string `json:"version,omitempty"`
 	Channel          string  `json:"channel,omitempty"`
@@ -20,7 +20,7 @@ type Record struct {
 	SystemGeneration int     `json:"systemGeneration,omitempty"`
 }
 
-// record is what will be written down once the entry is applied.
+// record returns the record that Apply writes once the entry is applied.
 func (e Entry) record() Record {
 	return Record{Version: e.Version, Channel: e.Channel, ID: e.ID, ManifestHash: e.ManifestHash, SystemGeneration: systemGeneration}
 }
@@ -30,7 +30,7 @@ type Installed struct {
 	Namespace string `json:"namespace"` // empty where no channel has installed it
 	Name      string `json:"name"`
 	Record
-	Owner    string `json:"owner,omitempty"`    // who applies it, where that is no channel
+	Owner    string `json:"owner,omitempty"`    // who applies it, where that is not a channel
 	Former   string `json:"former,omitempty"`   // who applied it before the channel, and the version
 	Released string `json:"released,omitempty"` // namespace/name under which a channel gave it back
 }
@@ -46,7 +46,7 @@ func (r Record) encode() (string, error) {
 	return string(data), err
 }
 
-// ReplacedBy says whether what is recorded gives way to a new record, and why or why not: by version, id and hash where
+// ReplacedBy reports whether what is recorded gives way to a new record, and why or why not: by version, id and hash where
 // either has a version (K-14), by id, hash and generation where neither has one (K-15).
 func (r Record) ReplacedBy(n Record) (replace bool, reason string) {
 	if r.Version == nil && n.Version == nil {

@@ -30,7 +30,7 @@ func answers(t *testing.T, statuses ...int) (url string, asked *atomic.Int64) {
 	return server.URL + "/addons.yaml", asked
 }
 
-func TestReadingTheWebIsTriedAgain(t *testing.T) {
+func TestHTTPReadsAreRetried(t *testing.T) {
 	source := Source{Pause: time.Millisecond}
 	for _, tt := range []struct {
 		name     string
@@ -158,7 +158,7 @@ func TestHashesOfManifests(t *testing.T) {
 	}
 }
 
-func TestABucketIsReadInItsRegion(t *testing.T) {
+func TestBucketIsReadInItsRegion(t *testing.T) {
 	var signed atomic.Pointer[string]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("location") {

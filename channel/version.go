@@ -21,12 +21,12 @@ func serverVersion(gitVersion string) (semver.Version, error) {
 	return v, nil
 }
 
-// matches says whether a cluster's version lies in a range, such as ">=1.4.0 <1.6.0 || 1.30.x". An empty range has them all.
+// matches reports whether a cluster's version lies in a range, such as ">=1.4.0 <1.6.0 || 1.30.x". An empty range has them all.
 func matches(rangeText string, server semver.Version) (in bool, err error) {
 	if strings.TrimSpace(rangeText) == "" {
 		return true, nil
 	}
-	// The library indexes past its input on some texts that are no ranges, such as "1x".
+	// The library indexes past its input on some texts that are not ranges, such as "1x".
 	defer func() {
 		if p := recover(); p != nil {
 			in, err = false, fmt.Errorf("Could not parse Range %q", rangeText) //nolint:staticcheck // in the words of the library

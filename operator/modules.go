@@ -79,7 +79,7 @@ func debugModules(mux *routes, m *lifecycle.Operator) {
 	})
 }
 
-// modulesGraph is the order of the modules in the language of Graphviz.
+// modulesGraph returns the order of the modules as a Graphviz graph.
 func modulesGraph(all []lifecycle.Status) string {
 	var out strings.Builder
 	out.WriteString("digraph modules {\n")

@@ -32,9 +32,9 @@ type Options struct {
 
 	// Listen is the address of /healthz, /readyz and /metrics, such as 0.0.0.0:9115.
 	Listen string
-	// Listening is told the address when it is open, which matters for a port of 0. It may be nil.
+	// Listening is called with the address once it is open, which matters for port 0. It may be nil.
 	Listening func(address string)
-	// Webhooks says where hooks answer the API server. Cluster and Log are those of the engine.
+	// Webhooks configures the endpoints at which hooks answer the API server. Cluster and Log are those of the engine.
 	Webhooks webhook.Options
 	// Replicas says that other operators run, too. Nil means that this is the only one.
 	Replicas *Replicas
@@ -49,14 +49,14 @@ type Options struct {
 // Run loads the hooks and runs them until ctx ends. It fails if a hook has no valid configuration.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	var us *replica
+	var self *replica
 	if o.Replicas != nil {
 		if err := o.Replicas.check(); err != nil {
 			return err
 		}
-		us = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
+		self = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
 		if o.Modules != nil {
-			o.Webhooks.Leader = us.leader
+			o.Webhooks.Leader = self.leader
 		}
 	}
 	own, err := scratch.NewIn(cmp.Or(o.Runner.TempDir, os.TempDir()))
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer cancel()
 	o.Webhooks.Cluster, o.Webhooks.Log = o.Cluster, o.Log
 	var e *work
-	o.Webhooks.Leads = func() bool { return (us == nil || us.leads.Load()) && e.knowsHooks() }
+	o.Webhooks.Leads = func() bool { return (self == nil || self.leads.Load()) && e.knowsHooks() }
 	webhooks := webhook.New(ctx, o.Webhooks)
 	defer webhooks.Wait()
 	defer cancel()
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	for _, h := range e.Hooks() {
 		o.Log.InfoContext(ctx, "hook loaded", "hook", h.Name, "version", h.Config.Version)
 	}
-	stop, err := o.servePublic(ctx, e, us)
+	stop, err := o.servePublic(ctx, e, self)
 	if err != nil {
 		return err
 	}
@@ -101,33 +101,33 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		defer stop()
 	}
-	if us != nil {
+	if self != nil {
 		e.Standby(ctx)
 	}
 	if err := webhooks.Set(e.Webhooks()); err != nil {
 		return err
 	}
-	if us == nil {
+	if self == nil {
 		e.Run(ctx)
 		return nil
 	}
-	return us.lead(ctx, e.Run)
+	return self.lead(ctx, e.Run)
 }
 
 // servePublic serves metrics and health until stop is called, and tells other replicas the port.
-func (o *Options) servePublic(ctx context.Context, e *work, us *replica) (stop func(), err error) {
+func (o *Options) servePublic(ctx context.Context, e *work, self *replica) (stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
 	}
 	address := listener.Addr().String()
-	if us != nil {
-		if _, us.port, err = net.SplitHostPort(address); err != nil {
+	if self != nil {
+		if _, self.port, err = net.SplitHostPort(address); err != nil {
 			listener.Close()
 			return nil, err
 		}
 	}
-	public := &http.Server{Handler: publicHandler(e, us), ReadHeaderTimeout: headerTimeout}
+	public := &http.Server{Handler: publicHandler(e, self), ReadHeaderTimeout: headerTimeout}
 	go func() { _ = public.Serve(listener) }()
 	if o.Listening != nil {
 		o.Listening(address)
@@ -153,14 +153,14 @@ func (o *Options) prepareWorkdir(own *scratch.Dir) error {
 	return hook.WriteShellLibrary(framework)
 }
 
-// publicHandler answers the cluster. us is nil if there are no other replicas.
-func publicHandler(e *work, us *replica) http.Handler {
+// publicHandler answers the cluster. self is nil if there are no other replicas.
+func publicHandler(e *work, self *replica) http.Handler {
 	own, hooks := e.Metrics()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
-		if us != nil && !us.leads.Load() {
-			us.askLeader(w, req)
+		if self != nil && !self.leads.Load() {
+			self.askLeader(w, req)
 			return
 		}
 		if err := e.notReady(); err != nil {

@@ -44,8 +44,8 @@ func webhookHook(t *testing.T, name, config string) webhook.Hook {
 
 const badExpression = "the API server refuses it: Invalid value: \"objekt.metadata.name == 'x'\": compilation failed"
 
-// TestRefusedWebhookIsNamedAtTheStart: one expression that the API server refuses must not switch all webhooks off.
-func TestRefusedWebhookIsNamedAtTheStart(t *testing.T) {
+// TestRefusedWebhookIsNamedAtStart: one expression that the API server refuses must not switch all webhooks off.
+func TestRefusedWebhookIsNamedAtStart(t *testing.T) {
 	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {
 		t.Fatal(err)

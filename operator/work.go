@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/operator/lifecycle"
 )
 
-// work is what an operator does: it runs the hooks of a folder, or modules.
+// work is an operator's job: to run the hooks of a folder, or modules.
 type work struct {
 	*engine.Engine
 
@@ -55,7 +55,7 @@ func (w *work) Standby(ctx context.Context) {
 	w.Engine.Standby(ctx)
 }
 
-// knowsHooks says whether all hooks are known that have webhooks. Until then, those that the API server calls stay.
+// knowsHooks reports whether all hooks are known that have webhooks. Until then, those that the API server calls stay.
 func (w *work) knowsHooks() bool { return w.modules == nil || w.modules.Discovered() }
 
 // notReady returns what the start still waits for, or why hooks are not called after it. It returns nil if all is well.

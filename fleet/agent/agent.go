@@ -1,5 +1,5 @@
-// Package agent runs on a managed cluster. It applies the ManifestWorks of the cluster's namespace on the hub, reports
-// what became of them, and tells the hub that the cluster is alive (O-32, O-36, X-16, X-17, X-25).
+// Package agent runs on a managed cluster. It applies the ManifestWorks of the cluster's namespace on the hub, reports their status, and
+// renews the Lease of the cluster (O-32, O-36, X-16, X-17, X-25).
 //
 // On the hub it needs rights in its own namespace alone, and the right to read its ManagedCluster and to write its status.
 // Package join grants them. It opens all connections itself: the hub never connects to the cluster.
@@ -81,9 +81,9 @@ type agent struct {
 	mu      sync.Mutex
 	applied map[string]*appliedWork // by the name of the work
 
-	courier courier
-	marks   marks
-	refused map[string]*seal.Refusal // by the name of the work, under mu
+	delivery imageDelivery
+	marks    marks
+	refused  map[string]*seal.Refusal // by the name of the work, under mu
 }
 
 // Run works until ctx ends.
@@ -146,7 +146,7 @@ func connectLocal(o Options) (*agent, error) {
 		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
 	}
 	o.RemoveTime = cmp.Or(o.RemoveTime, time.Minute)
-	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), courier: newCourier()}
+	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), delivery: newImageDelivery()}
 	var err error
 	if a.local, err = kube.Connect(o.Local, o.Log); err != nil {
 		return nil, err

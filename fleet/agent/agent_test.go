@@ -256,8 +256,8 @@ func TestOneAddOnStopsNoOther(t *testing.T) {
 	})
 }
 
-// TestAWorkStaysUntilItsObjectsAreGone has a cluster that cannot say which kinds it has while a work is deleted.
-func TestAWorkStaysUntilItsObjectsAreGone(t *testing.T) {
+// TestWorkStaysUntilItsObjectsAreDeleted has a cluster that cannot say which kinds it has while a work is deleted.
+func TestWorkStaysUntilItsObjectsAreDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.apply(`
@@ -300,8 +300,8 @@ spec:
 	})
 }
 
-// TestAnotherStrategyDeletesNothing changes how objects of a work are updated. Only what leaves the work is deleted.
-func TestAnotherStrategyDeletesNothing(t *testing.T) {
+// TestChangedStrategyDeletesNothing changes how objects of a work are updated. Only what leaves the work is deleted.
+func TestChangedStrategyDeletesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	strategies := map[string]string{

@@ -15,13 +15,13 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// canComplete says whether the manifest's rules say when it is complete.
+// canComplete reports whether the manifest's rules say when it is complete.
 func (m *manifest) canComplete() bool {
 	return slices.ContainsFunc(m.rules, func(r rule) bool { return r.condition == ocm.Complete })
 }
 
 // freeze finds the manifests that are complete: those that are recorded, and those whose objects are so now. They are neither
-// updated nor made again. It says whether the whole work is complete, so that nothing of it changes any more: all its manifests
+// updated nor made again. It reports whether the whole work is complete, so that nothing of it changes any more: all its manifests
 // are that can be.
 func (a *agent) freeze(ctx context.Context, recorded []ocm.ResourceIdentifier, manifests []manifest) (whole bool) {
 	some, open := false, false
@@ -90,7 +90,7 @@ func spareLeft(manifests []manifest) func(kube.Ref) string {
 	}
 }
 
-// recordComplete records that a manifest is complete, before anybody is told.
+// recordComplete records that a manifest is complete, before the hub gets to know.
 func (a *agent) recordComplete(ctx context.Context, work *ocm.ManifestWork, m *manifest) error {
 	was, err := a.recalled(ctx, work)
 	if err != nil {

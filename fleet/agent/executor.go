@@ -101,7 +101,7 @@ func (a *agent) mayGrant(ctx context.Context, user rest.ImpersonationConfig, m *
 	return err
 }
 
-// orphaned says whether an object stays when its work is deleted.
+// orphaned reports whether an object stays when its work is deleted.
 func orphaned(spec ocm.AgentSpec, id ocm.ResourceIdentifier) bool {
 	o := spec.DeleteOption
 	if o == nil {

@@ -169,7 +169,7 @@ func fieldValue(value any) (ocm.FieldValue, error) {
 	return ocm.FieldValue{Type: ocm.FieldJSON, JSON: new(string(text))}, nil
 }
 
-// unfinished says whether an object reports that it is not rolled out.
+// unfinished reports whether an object reports that it is not rolled out.
 func unfinished(s ocm.ManifestStatus) bool {
 	return slices.ContainsFunc(s.StatusFeedback.Values, func(v ocm.FeedbackValue) bool {
 		return v.Name == status.RolledOut && v.FieldValue.Boolean != nil && !*v.FieldValue.Boolean

@@ -21,7 +21,7 @@ import (
 // appliedFinalizer is that of the agent of Open Cluster Management on its records.
 const appliedFinalizer = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
 
-// former is what the agent of Open Cluster Management recorded of a work. It owns the objects, so they would go with the record.
+// former is the record that the agent of Open Cluster Management kept of a work. It owns the objects, so deleting it would delete them.
 type former struct {
 	record  *unstructured.Unstructured
 	applied []ocm.AppliedResource
@@ -43,7 +43,7 @@ func (a *agent) formers(ctx context.Context, work string) (list []former, err er
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(record.Object, &content)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what an earlier agent recorded of work %s: %w", work, err)
+			return nil, fmt.Errorf("read an earlier agent's record of work %s: %w", work, err)
 		}
 		if content.Annotations[placesAnnotation] == "" {
 			list = append(list, former{record, content.Status.AppliedResources})
@@ -65,7 +65,7 @@ func managers(formers []former) []string {
 	return names
 }
 
-// takeOver ends what the agent of Open Cluster Management recorded of a work. It deletes the objects that do not stay, and takes the record
+// takeOver ends the record that the agent of Open Cluster Management kept of a work. It deletes the objects that do not stay, and takes the record
 // from the owners of the others. An object that the record does not own is left alone. Those that are still there are an error.
 func (a *agent) takeOver(ctx context.Context, formers []former, stays func(ocm.ResourceIdentifier) bool) error {
 	for _, f := range formers {

@@ -60,9 +60,9 @@ func (c *cluster) owners(name string) (n int) {
 	return len(o.GetOwnerReferences())
 }
 
-// TestWorkOfOpenClusterManagementIsTakenOver starts an agent where that of Open Cluster Management has applied a work. Its template has
+// TestOpenClusterManagementWorkIsTakenOver starts an agent where that of Open Cluster Management has applied a work. Its template has
 // changed since: objects and fields that it no longer has go, and those of others stay.
-func TestWorkOfOpenClusterManagementIsTakenOver(t *testing.T) {
+func TestOpenClusterManagementWorkIsTakenOver(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.eventually("the kinds of agents are there", func() bool {

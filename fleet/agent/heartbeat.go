@@ -139,7 +139,7 @@ var reserved = []string{"id.k8s.io", kubeVersionClaim, "platform.open-cluster-ma
 // maxClaims bounds the claims that users add.
 const maxClaims = 20
 
-// claims returns the facts that the cluster tells of itself (X-17).
+// claims returns the ClusterClaims of the cluster (X-17).
 func (a *agent) claims(ctx context.Context, version string) ([]ocm.ClusterClaim, error) {
 	resource := schema.GroupVersionResource{Group: ocm.ClusterVersion.Group, Version: "v1alpha1", Resource: "clusterclaims"}
 	list, err := a.local.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})

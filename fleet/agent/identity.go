@@ -106,7 +106,7 @@ func (a *agent) identify(ctx context.Context, hub kubernetes.Interface, waiting 
 	return errors.Join(errs...)
 }
 
-// usesTemplate says whether the hub renders an add-on.
+// usesTemplate reports whether the hub renders an add-on.
 func usesTemplate(a *ocm.ManagedClusterAddOn) bool {
 	return slices.ContainsFunc(a.Status.ConfigReferences, func(r ocm.StoredReference) bool {
 		return r.Group == ocm.AddOnVersion.Group && r.Resource == "addontemplates"
@@ -200,7 +200,7 @@ func subject(r ocm.RegistrationInfo) pkix.Name {
 	return pkix.Name{CommonName: r.Subject.User, Organization: r.Subject.Groups, OrganizationalUnit: r.Subject.OrganizationUnit}
 }
 
-// valid says whether a Secret has a key and its certificate for an identity, and whether a fifth of its time is left.
+// valid reports whether a Secret has a key and its certificate for an identity, and whether a fifth of its time is left.
 func valid(data map[string][]byte, r ocm.RegistrationInfo, now time.Time) bool {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {

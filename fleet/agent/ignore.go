@@ -83,7 +83,7 @@ func fieldPaths(field ocm.IgnoreField) ([][]string, error) {
 	return paths, nil
 }
 
-// owns says whether a manager applied a field of an object last.
+// owns reports whether a manager applied a field of an object last.
 func owns(live *unstructured.Unstructured, manager string, path []string) bool {
 	parts := make([]any, len(path))
 	for i, p := range path {

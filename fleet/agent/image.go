@@ -12,7 +12,7 @@ import (
 
 // Images brings images to where the nodes of a cluster find them.
 type Images interface {
-	// Check says whether it can, before anything changes.
+	// Check reports whether it can, before anything changes.
 	Check(ctx context.Context) error
 	// Bring brings the images of a bundle that is unpacked in a folder to all nodes that are Ready, and names these nodes. It leaves alone
 	// what is there.

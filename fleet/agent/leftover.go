@@ -83,7 +83,7 @@ func (w *carrier) noted() (works []parcel.Work, err error) {
 	return works, err
 }
 
-// note is the file that says that a work is to be removed.
+// note is the file of a work that has to be removed.
 func (w *carrier) note(name string) string {
 	return filepath.Join(w.Content, leftName, url.PathEscape(name)+".json")
 }

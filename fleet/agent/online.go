@@ -50,25 +50,25 @@ const retryLooks = 6
 func (a *agent) bring(ctx context.Context, work *ocm.ManifestWork) error {
 	images := imagesOf(work.Spec)
 	if a.Content == nil || len(images) == 0 {
-		a.courier.forget(work.Name)
+		a.delivery.forget(work.Name)
 		return nil
 	}
 	nodes, err := a.readyNodes(ctx)
 	if err != nil {
 		return err
 	}
-	return a.courier.want(work.Name, fmt.Sprint(work.UID, work.Generation, images), images, nodes, retryLooks*a.Look, a.Repair)
+	return a.delivery.want(work.Name, fmt.Sprint(work.UID, work.Generation, images), images, nodes, retryLooks*a.Look, a.Repair)
 }
 
 // deliveries brings the images that are wanted, until ctx ends.
 func (a *agent) deliveries(ctx context.Context) error {
 	for {
-		e, any := a.courier.next()
+		e, any := a.delivery.next()
 		if !any {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-a.courier.wake:
+			case <-a.delivery.wake:
 			}
 			continue
 		}
@@ -80,7 +80,7 @@ func (a *agent) deliveries(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.courier.finish(e, done, err)
+		a.delivery.finish(e, done, err)
 		if err == nil {
 			err = a.dropUnused(ctx)
 		}
@@ -91,7 +91,7 @@ func (a *agent) deliveries(ctx context.Context) error {
 }
 
 // deliver fetches the packages that carry the images of a work, and brings these to the nodes. What was fetched before, it only brings.
-func (a *agent) deliver(ctx context.Context, e errand) (done *delivered, err error) {
+func (a *agent) deliver(ctx context.Context, e delivery) (done *delivered, err error) {
 	before, err := a.readyNodes(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (a *agent) deliver(ctx context.Context, e errand) (done *delivered, err err
 }
 
 // fetch fetches the packages that carry the images of a work, unless they are here.
-func (a *agent) fetch(ctx context.Context, e errand) (done *delivered, err error) {
+func (a *agent) fetch(ctx context.Context, e delivery) (done *delivered, err error) {
 	c := a.Content
 	here := e.done != nil && !slices.ContainsFunc(e.done.folders, isGone)
 	if here && len(e.done.missing) == 0 {
@@ -166,7 +166,7 @@ func (a *agent) fetch(ctx context.Context, e errand) (done *delivered, err error
 	return done, nil
 }
 
-// isGone says whether a folder has not all of a package any more.
+// isGone reports whether a folder has not all of a package any more.
 func isGone(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, bundle.IndexName))
 	return err != nil
@@ -211,7 +211,7 @@ func (a *agent) dropUnused(ctx context.Context) error {
 			used[image] = true
 		}
 	}
-	a.courier.keepOnly(used)
+	a.delivery.keepOnly(used)
 	folders, err := os.ReadDir(a.Content.Folder)
 	if errors.Is(err, fs.ErrNotExist) { // nothing was fetched yet
 		return nil
@@ -232,7 +232,7 @@ func (a *agent) dropUnused(ctx context.Context) error {
 	return err
 }
 
-// started says whether the content of a work, as it is now, was applied before: then its images were on the nodes.
+// started reports whether the content of a work, as it is now, was applied before: then its images were on the nodes.
 func started(work *ocm.ManifestWork, known *appliedWork) bool {
 	if known != nil && known.generation == work.Generation && known.seal == work.Annotations[seal.Annotation] {
 		return true

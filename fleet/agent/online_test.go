@@ -333,8 +333,8 @@ func TestImagesReachEveryReadyNode(t *testing.T) {
 	c.eventually("the other one waits", func() bool { return c.waits("second", "package broken-1.0.tar.gz") })
 }
 
-// TestSlowImagesHoldUpNothingElse has nodes that do not answer.
-func TestSlowImagesHoldUpNothingElse(t *testing.T) {
+// TestSlowImagesDelayNothingElse has nodes that do not answer.
+func TestSlowImagesDelayNothingElse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.pack("1.0")

@@ -60,8 +60,8 @@ type Applied struct {
 	Parcel  int64    `json:"parcel,omitempty"`
 	Works   []string `json:"works,omitempty"`
 	Removed []string `json:"removed,omitempty"`
-	// Stuck are works that could not be removed, each with the reason. They stop nothing else. The
-	// same parcel may be applied again then, and a later one tries again, too.
+	// Stuck are works that could not be removed, each with the reason. They do not stop other works. The same parcel, or a later one,
+	// retries them.
 	Stuck map[string]string `json:"stuck,omitempty"`
 	// Releases are Helm releases, by namespace and name of their HelmReleaseProxies on the hub.
 	Releases []string `json:"releases,omitempty"`

@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 )
 
-// TestReportsGoOnUnderANewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
+// TestReportsContinueUnderANewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
 // numbers above those that it took before.
-func TestReportsGoOnUnderANewKey(t *testing.T) {
+func TestReportsContinueUnderANewKey(t *testing.T) {
 	var keys []signature.PublicKey
 	for range 2 {
 		key, err := signature.Generate()

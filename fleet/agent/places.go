@@ -81,7 +81,7 @@ func (m *manifest) names(id ocm.ResourceIdentifier) bool {
 	})
 }
 
-// may says whether an object may go from one place to another.
+// may reports whether an object may go from one place to another.
 func (p places) may(was places) bool {
 	if was.Objects == p.Objects {
 		return false
@@ -94,7 +94,7 @@ func (p places) may(was places) bool {
 	return len(p.with(was).Sets) > 1
 }
 
-// with has the sets of both.
+// with returns the union.
 func (p places) with(was places) places {
 	all := maps.Clone(p.Sets)
 	maps.Copy(all, was.Sets)

@@ -19,7 +19,7 @@ func (a *agent) appliedWorks() dynamic.ResourceInterface {
 	return a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks"))
 }
 
-// recalled reads where the objects of a work were. An agent of before kept no places.
+// recalled reads where the objects of a work were. Older agents kept no places.
 func (a *agent) recalled(ctx context.Context, work *ocm.ManifestWork) (was places, err error) {
 	record, err := a.appliedWorks().Get(ctx, a.hubHash+"-"+work.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

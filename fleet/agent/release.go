@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-// releaseName is what people are told of a release.
+// releaseName names a release in messages.
 func releaseName(r parcel.Release) string { return r.Proxy.Namespace + "/" + r.Proxy.Name }
 
 func releaseNames(p parcel.Parcel) (names []string) {

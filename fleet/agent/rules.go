@@ -73,7 +73,7 @@ var ruleEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// hasConditions says whether a status has a list of conditions that is not empty.
+// hasConditions reports whether a status has a list of conditions that is not empty.
 func hasConditions(value ref.Val) ref.Val {
 	status, ok := value.(traits.Mapper)
 	if !ok {

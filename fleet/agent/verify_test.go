@@ -16,9 +16,9 @@ import (
 	"github.com/sealift/sealift/fleet/seal"
 )
 
-// TestSequenceBelongsToTheNameOfTheCluster has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
+// TestSequenceBelongsToClusterName has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
 // rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, also under later names.
-func TestSequenceBelongsToTheNameOfTheCluster(t *testing.T) {
+func TestSequenceBelongsToClusterName(t *testing.T) {
 	private, err := signature.Generate()
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ type manifest struct {
 	home *manner
 }
 
-// isLeft says whether the object is left as it is, in its set.
+// isLeft reports whether the object is left as it is, in its set.
 func (m *manifest) isLeft() bool { return m.complete || m.home != nil }
 
 // reconcile brings one work and the cluster together. It asks to be called again while the work has something to look at.
@@ -54,7 +54,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	if apierrors.IsNotFound(err) {
 		a.remember(key.Name, nil)
 		a.note(key.Name, nil)
-		a.courier.forget(key.Name)
+		a.delivery.forget(key.Name)
 		return 0, nil // its finalizer went when its objects were gone
 	}
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	}
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
-		return 0, errors.New("the copy of a work is none")
+		return 0, errors.New("the copy of a work has another type")
 	}
 	failed := a.status(ctx, after, known.manifests)
 	a.verified(after)
@@ -270,7 +270,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 	}
 }
 
-// exists says whether a set has been applied before.
+// exists reports whether a set has been applied before.
 func (a *agent) exists(ctx context.Context, set kube.Set) bool {
 	_, err := a.reader.CoreV1().Secrets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	return !apierrors.IsNotFound(err)

@@ -71,7 +71,7 @@ func ValidateReleaseUpdate(old, now HelmReleaseProxySpec) error {
 	)
 }
 
-// strategy returns the reconcile strategy. An empty one means Continuous, so writing it is no change.
+// strategy returns the reconcile strategy. An empty one means Continuous, so writing it is not a change.
 func strategy(c Chart) string { return cmp.Or(c.ReconcileStrategy, Continuous) }
 
 func immutable(field, old, now string) error {

@@ -80,7 +80,7 @@ type HelmReleaseProxySpec struct {
 	Values     string `json:"values,omitempty"`
 }
 
-// HelmReleaseProxyStatus is what became of the release.
+// HelmReleaseProxyStatus is the state of the release.
 type HelmReleaseProxyStatus struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	Status             string             `json:"status,omitempty"`

@@ -140,7 +140,7 @@ func (h Hub) patchStatus(ctx context.Context, o client.Object, content map[strin
 	return client.IgnoreNotFound(h.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// takeCluster tells that the cluster was in contact when it reported.
+// takeCluster records that the cluster was in contact when it reported.
 func (h Hub) takeCluster(ctx context.Context, cluster *ocm.ManagedCluster, r parcel.Report, wentBack bool, used int64) error {
 	conditions := slices.Clone(cluster.Status.Conditions)
 	set := func(kind, status, reason, message string) {

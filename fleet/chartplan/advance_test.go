@@ -85,9 +85,9 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// TestAdvanceWithoutAClusterThatDoesNotAnswer rolls out one cluster at a time, and the first has a problem. The next starts if the
+// TestAdvanceSkipsUnreachableCluster rolls out one cluster at a time, and the first has a problem. The next starts if the
 // cluster cannot be reached, but not if the hub lacks what all clusters need.
-func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
+func TestAdvanceSkipsUnreachableCluster(t *testing.T) {
 	for reason, want := range map[string][]string{
 		"GetClusterFailed": {"b"}, "GetKubeconfigFailed": {"b"}, "NotAvailable": {"b"}, "HelmReleaseGetFailed": {"b"}, "WaitsForParcel": {"b"},
 		"GetCredentialsFailed": nil, "GetCACertificateFailed": nil,

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 )
 
-// Cluster is what a decision needs of a Cluster object.
+// Cluster has the fields of a Cluster object that decisions depend on.
 type Cluster struct {
 	APIVersion, Namespace, Name string
 	Labels                      map[string]string
@@ -100,7 +100,7 @@ func Decide(hcp *caaph.HelmChartProxy, c Cluster, existing []caaph.HelmReleasePr
 	return Update, want, nil
 }
 
-// different says whether the release has to be removed before it can be what the proxy wants (C-11).
+// different reports whether the release has to be removed before it can be what the proxy wants (C-11).
 func different(hcp *caaph.HelmChartProxy, r caaph.HelmReleaseProxy) bool {
 	if hcp.Spec.ChartName != r.Spec.ChartName || hcp.Spec.RepoURL != r.Spec.RepoURL || hcp.Spec.ReleaseNamespace != r.Spec.ReleaseNamespace {
 		return true

@@ -239,7 +239,7 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-func TestForeignReleasesAreToldByTheirOwner(t *testing.T) {
+func TestForeignReleasesAreFoundByOwner(t *testing.T) {
 	_, r, _ := proxy()
 	for name, test := range map[string]struct {
 		has     chartplan.Installed
@@ -280,8 +280,8 @@ func TestNamesOfReleases(t *testing.T) {
 	}
 }
 
-// TestVersionsThatNameTheSameChart has versions as repositories find them: a v in front, and build metadata that nobody asked for.
-func TestVersionsThatNameTheSameChart(t *testing.T) {
+// TestEqualChartVersionsMatch has versions as repositories find them: a v in front, and build metadata that nobody asked for.
+func TestEqualChartVersionsMatch(t *testing.T) {
 	_, r, _ := proxy()
 	for _, tt := range []struct {
 		has, want string

@@ -11,7 +11,7 @@ import (
 )
 
 // Aggregate returns conditions HelmReleaseProxySpecsUpToDate, HelmReleaseProxiesReady and Ready of a HelmChartProxy
-// (C-14, X-35). The first one is what its controller has to say, such as an error; if it is zero, all specs are up to date,
+// (C-14, X-35). The first one is the controller's own, such as an error; if it is zero, all specs are up to date,
 // or will be.
 func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition) []Condition {
 	ready := proxiesReady(releases)
@@ -87,7 +87,7 @@ func proxiesReady(releases []caaph.HelmReleaseProxy) Condition {
 	return ready
 }
 
-// summarize makes condition Ready from the others: the worst status, and their messages.
+// summarize derives condition Ready from the others: the worst status, and their messages.
 func summarize(conditions ...Condition) Condition {
 	ready := Condition{Type: "Ready", Status: "True", Reason: "InfoReported"}
 	for _, c := range conditions {

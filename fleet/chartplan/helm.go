@@ -12,23 +12,23 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// Installed is what a cluster has of a release. The zero value means that it has none.
+// Installed is the state of a release on a cluster. The zero value means that it is not installed.
 type Installed struct {
 	// Status is Helm's word, such as deployed or pending-upgrade.
 	Status   string
 	Revision int
 	// Version is that of the chart, and Values are those that it was installed with.
 	Version, Values string
-	// Owner is what OwnerLabel says. Releases of others, and of upstream, have none.
+	// Owner is the value of OwnerLabel. Releases of others, and of upstream, have none.
 	Owner string
-	// Mirrors is what MirrorsLabel says.
+	// Mirrors is the value of MirrorsLabel.
 	Mirrors string
 }
 
 // MirrorsLabel is on the record of a release whose images a cluster pulls from elsewhere. It identifies the mirrors.
 const MirrorsLabel = "fleet.sealift.dev/mirrors"
 
-// OwnerLabel is on the record of a release that a HelmReleaseProxy installed. Its value is what Owner returns.
+// OwnerLabel is on the record of a release that a HelmReleaseProxy installed. Its value is the result of Owner.
 const OwnerLabel = "fleet.sealift.dev/owner"
 
 // Owner identifies the proxy of a release. A hub that was restored has the same owners.
@@ -41,7 +41,7 @@ func Owner(r caaph.HelmReleaseProxy) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Foreign says whether a release belongs to somebody else, and must be left alone (C-23). One without an owner belongs to
+// Foreign reports whether a release belongs to somebody else, and must be left alone (C-23). One without an owner belongs to
 // the proxy if upstream installed it for this proxy. TakeOwnership takes a release over.
 func Foreign(r caaph.HelmReleaseProxy, has Installed) bool {
 	switch {
@@ -99,7 +99,7 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 	return Upgrade, nil
 }
 
-// sameVersion says whether a chart is the one that a version names. Repositories find the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so
+// sameVersion reports whether a chart is the one that a version names. Repositories find the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so
 // a release of these is no reason for an upgrade.
 func sameVersion(has, want string) bool {
 	if has == want {
@@ -110,7 +110,7 @@ func sameVersion(has, want string) bool {
 	return err1 == nil && err2 == nil && had.Equal(wanted) && (wanted.Metadata() == "" || had.Metadata() == wanted.Metadata())
 }
 
-// sameValues says whether an upgrade would leave the values of a release as they are.
+// sameValues reports whether an upgrade would leave the values of a release as they are.
 func sameValues(has string, want caaph.HelmReleaseProxySpec) (bool, error) {
 	had, err := helm.ReadValues([]byte(has))
 	if err != nil {
@@ -164,7 +164,7 @@ func Record(r *caaph.HelmReleaseProxy, has Installed, name string) {
 	}
 }
 
-// Removal is what happens with the release of a HelmReleaseProxy that is being deleted.
+// Removal is the action for the release of a HelmReleaseProxy that is being deleted.
 type Removal string
 
 const (

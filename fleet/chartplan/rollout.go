@@ -29,10 +29,10 @@ type Rollout struct {
 	ClustersPerDecisionGroup *intstr.IntOrString `json:"clustersPerDecisionGroup,omitempty"`
 }
 
-// Known is what a cluster has of the chart.
+// Known is the state of the chart on a cluster.
 type Known struct {
 	Cluster Cluster
-	// Action is what Decide says, and Release what the cluster has. A cluster without a release has a zero one. The action is "" if
+	// Action is the result of Decide, and Release that of the cluster. A cluster without a release has a zero one. The action is "" if
 	// Decide cannot say.
 	Action  Action
 	Release caaph.HelmReleaseProxy
@@ -104,13 +104,13 @@ func observe(k Known) rollout.Target {
 	return t
 }
 
-// unreachable says whether the cluster itself cannot be reached.
+// unreachable reports whether the cluster itself cannot be reached.
 func unreachable(available *metav1.Condition) bool {
 	reasons := []string{"GetClusterFailed", "GetKubeconfigFailed", "NotAvailable", "HelmReleaseGetFailed", "WaitsForParcel"}
 	return available.Status == metav1.ConditionFalse && slices.Contains(reasons, available.Reason)
 }
 
-// unprepared says whether the hub lacks what every cluster needs, such as the credentials of the chart's repository. The cluster may
+// unprepared reports whether the hub lacks what every cluster needs, such as the credentials of the chart's repository. The cluster may
 // be well, so the condition is no reason to go on without it.
 func unprepared(available *metav1.Condition) bool {
 	return available != nil && available.Status == metav1.ConditionFalse &&

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Input is what the configuration of one add-on depends on.
+// Input has everything that the configuration of one add-on depends on.
 type Input struct {
 	// Defaults are the add-on's defaults, and DefaultRefs their hashes.
 	Defaults    []ocm.AddOnConfig
@@ -46,7 +46,7 @@ type Placement struct {
 	Groups   []strategy.Group
 	// Configs are the placement's configurations with their hashes.
 	Configs []ocm.InstallConfigReference
-	// State is what the last decision left.
+	// State is the state that the last decision returned.
 	State rollout.State
 }
 
@@ -82,7 +82,7 @@ type Result struct {
 // Decision is the answer for the add-on on one cluster.
 type Decision struct {
 	Cluster string
-	// Desired is the configuration that the add-on shall have in the end.
+	// Desired is the configuration at the end of the rollout.
 	Desired []ocm.ConfigReference
 	// References are the configurations that it has from now on.
 	References []ocm.ConfigReference

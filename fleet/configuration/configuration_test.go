@@ -134,8 +134,8 @@ func TestOwnConfigurationDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestAnEarlierPlacementDoesNotFillGaps shows X-1: a type that the last placement does not configure has the default.
-func TestAnEarlierPlacementDoesNotFillGaps(t *testing.T) {
+// TestEarlierPlacementDoesNotFillGaps shows X-1: a type that the last placement does not configure has the default.
+func TestEarlierPlacementDoesNotFillGaps(t *testing.T) {
 	first, last := oneByOne("good", "a"), oneByOne("good", "a")
 	last.Name, last.Configs = "last", nil
 	in := configuration.Input{
@@ -153,8 +153,8 @@ func TestAnEarlierPlacementDoesNotFillGaps(t *testing.T) {
 	}
 }
 
-// TestABadStrategyStopsItsPlacementOnly has a placement with a mistake beside a good one.
-func TestABadStrategyStopsItsPlacementOnly(t *testing.T) {
+// TestBadStrategyStopsOnlyItsPlacement has a placement with a mistake beside a good one.
+func TestBadStrategyStopsOnlyItsPlacement(t *testing.T) {
 	bad, good := oneByOne("good", "a"), oneByOne("good", "b")
 	bad.Name = "bad"
 	bad.Strategy.Progressive = &ocm.RolloutProgression{MaxConcurrency: new(intstr.FromString("many"))}
@@ -172,7 +172,7 @@ func TestABadStrategyStopsItsPlacementOnly(t *testing.T) {
 	}
 }
 
-func TestPauseHoldsWhoWaits(t *testing.T) {
+func TestPauseHoldsWaitingClusters(t *testing.T) {
 	in := configuration.Input{
 		Placements: []configuration.Placement{oneByOne("good", "a", "b")}, Paused: true,
 		AddOns: []configuration.AddOn{
@@ -208,8 +208,8 @@ func TestUnsupportedTypesHaveNoNewHash(t *testing.T) {
 	}
 }
 
-// TestOfANewConfigurationNothingWasApplied gives a cluster another object of a type that it has.
-func TestOfANewConfigurationNothingWasApplied(t *testing.T) {
+// TestNewConfigurationHasNoAppliedHash gives a cluster another object of a type that it has.
+func TestNewConfigurationHasNoAppliedHash(t *testing.T) {
 	a := configuration.AddOn{Cluster: "a"}
 	a.References = []ocm.ConfigReference{{
 		ConfigType: deploy, DesiredConfig: hashed("old", "h"), LastAppliedConfig: hashed("old", "h"), LastObservedGeneration: 3,

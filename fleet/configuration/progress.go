@@ -15,7 +15,7 @@ type Progress struct {
 	// Selected counts the clusters that the placement selects. Configured are those that it configures.
 	Selected   int
 	Configured []string
-	// Plan is what Rollout was decided by.
+	// Plan is the plan of Rollout.
 	Plan    strategy.Plan
 	Rollout rollout.Result
 	// Err says why the placement's rollout does not run. Other placements go on.

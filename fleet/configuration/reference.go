@@ -93,7 +93,7 @@ func merge(had, desired []ocm.ConfigReference) []ocm.ConfigReference {
 	return list
 }
 
-// Object is what is known of a configuration object.
+// Object is a configuration object, as far as decisions need it.
 type Object struct {
 	SpecHash   string
 	Generation int64

@@ -23,7 +23,7 @@ type Package struct {
 	*bundle.Archive
 }
 
-// Found is what a store has of the images that were looked for. Call Close.
+// Found has the packages of a store that carry the images. Call Close.
 type Found struct {
 	Packages []Package
 	// Digests has the digest of each image that was found, "" if its package does not know it.

@@ -59,9 +59,9 @@ func noise(seed uint64, size int) []byte {
 	return data
 }
 
-// TestAFetchGoesOnWhereItWasCut has a line that is cut again and again. Only the beginning of the package, with its
+// TestFetchResumesWhereItWasCut has a line that is cut again and again. Only the beginning of the package, with its
 // index, comes more than once.
-func TestAFetchGoesOnWhereItWasCut(t *testing.T) {
+func TestFetchResumesWhereItWasCut(t *testing.T) {
 	t.Parallel()
 	layers := [][]byte{noise(1, 20<<20), noise(2, 12<<20)}
 	file, folder := packed(t, layers...), t.TempDir()
@@ -107,8 +107,8 @@ func TestAFetchGoesOnWhereItWasCut(t *testing.T) {
 	}
 }
 
-// TestAChangedBeginningIsFetchedAgain has the beginning of a layer that is not what it was.
-func TestAChangedBeginningIsFetchedAgain(t *testing.T) {
+// TestFetchRestartsAfterChangedBeginning has the beginning of a layer that is not what it was.
+func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	t.Parallel()
 	layer := noise(1, 1<<20)
 	file, folder := packed(t, layer), t.TempDir()
@@ -141,8 +141,8 @@ func TestAChangedBeginningIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestAFetchEndsWithItsContext has a context that ends while a layer is read from a store that takes no notice of it.
-func TestAFetchEndsWithItsContext(t *testing.T) {
+// TestFetchEndsWithItsContext has a context that ends while a layer is read from a store that takes no notice of it.
+func TestFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	file := packed(t, noise(1, 20<<20))
 	l := &line{Reader: bytes.NewReader(file), left: len(file)}

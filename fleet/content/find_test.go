@@ -113,8 +113,8 @@ func TestOneDamagedPackageStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestAPackageWithoutASignatureStopsNoOther has a newer package with the image, which nobody signed.
-func TestAPackageWithoutASignatureStopsNoOther(t *testing.T) {
+// TestUnsignedPackageStopsNoOther has a newer package with the image, which nobody signed.
+func TestUnsignedPackageStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	key, err := signature.Generate()
@@ -139,8 +139,8 @@ func TestAPackageWithoutASignatureStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestAStoreThatIsAwayIsNotADamagedPackage has a server that ends after its packages were listed.
-func TestAStoreThatIsAwayIsNotADamagedPackage(t *testing.T) {
+// TestUnreachableStoreIsNotADamagedPackage has a server that ends after its packages were listed.
+func TestUnreachableStoreIsNotADamagedPackage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.put("first", "1.0", nil, "example.com/first:1")
@@ -162,8 +162,8 @@ func TestAStoreThatIsAwayIsNotADamagedPackage(t *testing.T) {
 	}
 }
 
-// TestPodsSpellImagesAsTheyLike has an image of Docker Hub, one of another registry and one with a digest.
-func TestPodsSpellImagesAsTheyLike(t *testing.T) {
+// TestImageSpellingsMatch has an image of Docker Hub, one of another registry and one with a digest.
+func TestImageSpellingsMatch(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.put("all", "1.0", nil, "docker.io/library/busybox:1.35.0", "docker.io/grafana/loki:latest", "example.com:5000/a@"+zero)

@@ -40,13 +40,13 @@ func (c *controllers) addOns() error {
 		Watches(&ocm.PlacementDecision{}, all).
 		Watches(&ocm.ManagedCluster{}, all).
 		WatchesRawSource(source.Func(c.images.start)).
-		Build(again(r))
+		Build(retryOnConflict(r))
 	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all}
 	r.reader.Watch = w.watch
 	return err
 }
 
-// withDependents asks for an add-on, and for those that require it.
+// withDependents returns requests for an add-on, and for those that require it.
 func (c *controllers) withDependents(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
 	var all ocm.List[ocm.ClusterManagementAddOn]

@@ -30,7 +30,7 @@ const patience, retry = 10 * time.Minute, 5 * time.Second
 func (c *controllers) certificates() error {
 	return builder.ControllerManagedBy(c.hub).Named("certificate").
 		For(&certificatesv1.CertificateSigningRequest{}).
-		Complete(again(reconcile.Func(c.certify)))
+		Complete(retryOnConflict(reconcile.Func(c.certify)))
 }
 
 func (c *controllers) certify(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -72,7 +72,7 @@ func has(csr certificatesv1.CertificateSigningRequest, kind certificatesv1.Reque
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == kind })
 }
 
-// answer does the next thing for a request: it is refused, approved, signed, or its certificate is handed over.
+// answer takes the next step for a request: to refuse, approve or sign it, or to hand its certificate over.
 func (c *controllers) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, a *ocm.ManagedClusterAddOn, wanted []ocm.Registration) (again time.Duration, err error) {
 	request := registration.Request{Signer: csr.Spec.SignerName, Username: csr.Spec.Username, PEM: csr.Spec.Request}
 	for _, usage := range csr.Spec.Usages {

@@ -31,7 +31,7 @@ const (
 	feature     = "feature.open-cluster-management.io/addon-"
 )
 
-// clusters looks after ManagedClusters: namespace, set, Lease, taints, and labels with the health of add-ons.
+// clusters reconciles ManagedClusters: namespace, set, Lease, taints, and labels with the health of add-ons.
 func (c *controllers) clusters() error {
 	b := builder.ControllerManagedBy(c.hub).Named("cluster").
 		For(&ocm.ManagedCluster{}).

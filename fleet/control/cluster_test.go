@@ -27,8 +27,8 @@ func (r *leaseReader) Get(_ context.Context, _ client.ObjectKey, o client.Object
 	return nil
 }
 
-// TestHubThatWasAwayWaitsForRenewals starts a hub long after the last renewal. Only what it could have seen counts.
-func TestHubThatWasAwayWaitsForRenewals(t *testing.T) {
+// TestRestartedHubWaitsForRenewals starts a hub long after the last renewal. Only what it could have seen counts.
+func TestRestartedHubWaitsForRenewals(t *testing.T) {
 	const limit = 5 * time.Minute
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	leases := &leaseReader{lease: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Namespace: "rome"}}}

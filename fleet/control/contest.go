@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/fleet/relation"
 )
 
-// contest says whether an add-on wants an object that belongs to somebody else, and sets condition Conflict. The works of
+// contest reports whether an add-on wants an object that belongs to somebody else, and sets condition Conflict. The works of
 // such an add-on stay as they are. Two add-ons that come at the same moment may both write their works. Then the agent
 // applies the object for one of them, and reports the other.
 func (r *clusterAddOns) contest(ctx context.Context, p place, plan deploy.Plan) (contested bool, err error) {

@@ -60,7 +60,7 @@ type Options struct {
 	LookAgain time.Duration
 }
 
-// controllers is what all controllers share.
+// controllers has the state that all controllers share.
 type controllers struct {
 	client.Client
 	direct client.Reader // without the cache
@@ -113,13 +113,13 @@ func clusterIn(_ context.Context, req reconcile.Request) string {
 
 // sharded lets a controller work on the clusters of this hub's shards. all lists the requests of all clusters.
 func (c *controllers) sharded(b *builder.Builder, r reconcile.Reconciler, all func(context.Context, client.Object) []reconcile.Request) error {
-	reconciler, gained := c.hub.Shard(again(r), clusterIn, func(ctx context.Context) []reconcile.Request { return all(ctx, nil) })
+	reconciler, gained := c.hub.Shard(retryOnConflict(r), clusterIn, func(ctx context.Context) []reconcile.Request { return all(ctx, nil) })
 	return b.WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency, NeedLeaderElection: new(false)}).
 		WatchesRawSource(gained).Complete(reconciler)
 }
 
-// again tries a reconcile again, without an error in the log, if somebody else wrote between its read and its write.
-func again(r reconcile.Reconciler) reconcile.Reconciler {
+// retryOnConflict reconciles once more, without an error in the log, if somebody else wrote between its read and its write.
+func retryOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
 		if apierrors.IsConflict(err) {

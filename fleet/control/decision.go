@@ -61,7 +61,7 @@ func decisionsOf(p *ocm.Placement, all []ocm.PlacementDecision) map[string]*ocm.
 	return of
 }
 
-// decided says whether nothing is left to write.
+// decided reports whether nothing is left to write.
 func decided(has map[string]*ocm.PlacementDecision, want []ocm.PlacementDecision) bool {
 	return len(has) == len(want) && !slices.ContainsFunc(want, func(w ocm.PlacementDecision) bool {
 		d := has[w.Name]

@@ -30,7 +30,7 @@ import (
 	"github.com/sealift/sealift/fleet/template"
 )
 
-// clusterAddOns deploys add-ons on clusters, and tells how they are.
+// clusterAddOns deploys add-ons on clusters, and reports their health.
 func (c *controllers) clusterAddOns() error {
 	r := &clusterAddOns{controllers: c}
 	b := builder.ControllerManagedBy(c.hub).Named("cluster-addon").
@@ -69,7 +69,7 @@ type clusterAddOns struct {
 
 // place is an add-on on a cluster.
 type place struct {
-	// before is the add-on as it is stored, and addOn as it should be.
+	// before is the stored add-on, and addOn the desired one.
 	before, addOn *ocm.ManagedClusterAddOn
 	cluster       *ocm.ManagedCluster
 	gone          bool                // the cluster
@@ -242,7 +242,7 @@ func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 	if contested, err := r.contest(ctx, *p, plan); err != nil || contested {
 		return err
 	}
-	// finalizers come before the works that they clean up, and go after them
+	// finalizers are written before the works that they clean up, and removed after them
 	if err := r.finalize(ctx, p, union(a.Finalizers, next.Finalizers)); err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (r *clusterAddOns) finalize(ctx context.Context, p *place, finalizers []str
 	return nil
 }
 
-// rendered is what an add-on's template makes for a cluster.
+// rendered has the manifests of an add-on's template for a cluster.
 type rendered struct {
 	plan      deploy.Plan
 	namespace string // of the agent
@@ -319,7 +319,7 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) 
 	return &rendered{plan, template.InstallNamespace(agent.Config, manifests)}, err
 }
 
-// agent is what the agent of an add-on is rendered from, and the template that it is in.
+// agent has the inputs of the rendering of an add-on's agent, and its template.
 type agent struct {
 	template.Input
 	template *unstructured.Unstructured

@@ -24,8 +24,8 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: finishing, namespace: default}, data: {state: done}}
 `
 
-// TestACompleteWorkIsDeleted has a work that wants to be deleted two seconds after it is complete.
-func TestACompleteWorkIsDeleted(t *testing.T) {
+// TestCompleteWorkIsDeleted has a work that wants to be deleted two seconds after it is complete.
+func TestCompleteWorkIsDeleted(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo")
 	g.apply(finishing)

@@ -30,7 +30,7 @@ const lookUpTime = 10 * time.Minute
 
 // images knows which content the images of templates have. The hub that decides looks for them in its store before it gives a template to
 // the first cluster, and stores what it found. From then on, that content is meant on every cluster, until the template changes: if a
-// package brings other content under the same tag, that is no change that passes by a rollout.
+// package brings other content under the same tag, that is not a change that passes by a rollout.
 //
 // It is stored in a ConfigMap for each template. A key of it is one content of the template.
 type images struct {
@@ -164,7 +164,7 @@ func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	return nil
 }
 
-// had says whether one of some add-ons is to have one content of a template, or has it.
+// had reports whether one of some add-ons is to have one content of a template, or has it.
 func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
 	return slices.ContainsFunc(addOns, func(a ocm.ManagedClusterAddOn) bool {
 		return slices.ContainsFunc(a.Status.ConfigReferences, func(ref ocm.StoredReference) bool {
@@ -306,7 +306,7 @@ func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configu
 	return missing, ended, nil
 }
 
-// desired tells the configurations that the hub renders from others.
+// desired identifies the configurations that the hub renders.
 func desired(refs []ocm.ConfigReference) string {
 	var all strings.Builder
 	for _, ref := range refs {

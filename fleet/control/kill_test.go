@@ -79,9 +79,9 @@ func (g *grid) killable(kubeconfig string, variables ...string) (pid int, kill f
 // fleetSize is how many clusters there are, and atOnce how many may be at work.
 const fleetSize, atOnce = 12, 2
 
-// TestKilledHubGoesOn kills the hub at random moments of progressive rollouts. Agents are simulated: they say that a work
+// TestKilledHubResumes kills the hub at random moments of progressive rollouts. Agents are simulated: they say that a work
 // is applied some time after it came.
-func TestKilledHubGoesOn(t *testing.T) {
+func TestKilledHubResumes(t *testing.T) {
 	t.Parallel()
 	killHub(t, 3)
 }

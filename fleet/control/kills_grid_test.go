@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestHubGoesOnAfterThirtyKills(t *testing.T) { killHub(t, 30) }
+func TestHubResumesAfterThirtyKills(t *testing.T) { killHub(t, 30) }
 
 // TestHubsShareAFleetWithTheirOwnLeases is TestHubsShareAFleet with Leases as a hub has them.
 func TestHubsShareAFleetWithTheirOwnLeases(t *testing.T) { shareFleet(t, 15*time.Second) }

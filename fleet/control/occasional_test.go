@@ -16,8 +16,8 @@ import (
 	"github.com/sealift/sealift/fleet/view"
 )
 
-// TestAnOccasionalClusterComesBack lets one of two clusters sleep through a rollout, and come back twice for a moment.
-func TestAnOccasionalClusterComesBack(t *testing.T) {
+// TestOccasionalClusterReconnects lets one of two clusters sleep through a rollout, and come back twice for a moment.
+func TestOccasionalClusterReconnects(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo", "rome")
 	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}},"spec":{"leaseDurationSeconds":1}}`, inventory.Occasional)

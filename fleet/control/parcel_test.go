@@ -34,8 +34,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestUSBThereAndBack carries an add-on to a cluster without a connection, and its reports back.
-func TestUSBThereAndBack(t *testing.T) {
+// TestParcelAndReportTravelByUSB carries an add-on to a cluster without a connection, and its reports back.
+func TestParcelAndReportTravelByUSB(t *testing.T) {
 	t.Parallel()
 	s := newShip(t)
 	base, patch := noise(1, 2<<20), noise(2, 1<<20)

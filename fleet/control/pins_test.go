@@ -42,8 +42,8 @@ func (s *configStore) Update(ctx context.Context, o client.Object, _ ...client.U
 	return s.Create(ctx, o)
 }
 
-// TestPinsThatAreStoredHold has two that looked for images of one template at once, for different configurations.
-func TestPinsThatAreStoredHold(t *testing.T) {
+// TestStoredPinsHold has two that looked for images of one template at once, for different configurations.
+func TestStoredPinsHold(t *testing.T) {
 	s := &configStore{}
 	i := newImages(&controllers{Client: s, direct: s, hub: &hub.Hub{Namespace: "fleet"}})
 	a := &agent{template: &unstructured.Unstructured{}, hash: "h"}

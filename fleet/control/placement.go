@@ -26,10 +26,10 @@ func (c *controllers) placements() error {
 		Watches(&ocm.ManagedClusterSet{}, all).
 		Watches(&ocm.ManagedClusterSetBinding{}, all).
 		Watches(&ocm.AddOnPlacementScore{}, all).
-		Complete(again(reconcile.Func(c.place)))
+		Complete(retryOnConflict(reconcile.Func(c.place)))
 }
 
-// choice is what a placement depends on. Clusters and scores are shared with the cache.
+// choice has everything that the decisions of a placement depend on. Clusters and scores are shared with the cache.
 type choice struct {
 	sets       ocm.List[ocm.ManagedClusterSet]
 	bindings   ocm.List[ocm.ManagedClusterSetBinding]
@@ -99,7 +99,7 @@ func (c *controllers) place(ctx context.Context, req reconcile.Request) (reconci
 	return again, c.patchStatus(ctx, &p, after)
 }
 
-// sets makes the sets that exist from the start.
+// sets creates the default sets.
 func (c *controllers) sets() error {
 	return c.hub.Add(leaderTask(func(ctx context.Context) error {
 		for name, selector := range map[string]ocm.SetSelector{

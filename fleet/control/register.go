@@ -53,7 +53,7 @@ func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	return nil
 }
 
-// share grants what is to be granted, and revokes everything else: also a binding that is refused now and that an older hub made.
+// share grants the wanted roles, and revokes all others: also a binding of an older hub that is refused now.
 // What is refused is a mistake of a user. After another failure nothing is revoked, and the next try does it.
 func (r *clusterAddOns) share(ctx context.Context, a *ocm.ManagedClusterAddOn, bindings []rbacv1.RoleBinding) (refused, passing error) {
 	var granted []rbacv1.RoleBinding
@@ -75,7 +75,7 @@ func (r *clusterAddOns) share(ctx context.Context, a *ocm.ManagedClusterAddOn, b
 	return refused, err
 }
 
-// isMistake says whether the API server refused what a user wants. Trying again changes nothing.
+// isMistake reports whether the API server refused what a user wants. Trying again changes nothing.
 func isMistake(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
 }

@@ -69,17 +69,17 @@ func (r *addOns) progressions(f *inventory.AddOn, result configuration.Result, w
 	if f.ClusterManagementAddOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		return nil
 	}
-	for _, wish := range f.ClusterManagementAddOn.Spec.InstallStrategy.Placements {
-		p := inventory.Progression(f.ClusterManagementAddOn, wish.ConfigObject)
+	for _, entry := range f.ClusterManagementAddOn.Spec.InstallStrategy.Placements {
+		p := inventory.Progression(f.ClusterManagementAddOn, entry.ConfigObject)
 		p.Conditions = slices.Clone(p.Conditions)
 		reason, message, value := "Progressing", "", "True"
 		for _, w := range warnings {
-			if strings.HasPrefix(w, "placement "+wish.Namespace+"/"+wish.Name+" ") {
+			if strings.HasPrefix(w, "placement "+entry.Namespace+"/"+entry.Name+" ") {
 				message = w
 			}
 		}
 		for _, progress := range result.Placements {
-			if progress.Placement.ConfigObject != wish.ConfigObject {
+			if progress.Placement.ConfigObject != entry.ConfigObject {
 				continue
 			}
 			s := progress.Status()
@@ -201,7 +201,7 @@ func (c *controllers) progress(a *ocm.ManagedClusterAddOn, works []ocm.ManifestW
 	c.set(&a.Status.Conditions, condition.Type, condition.Status, condition.Reason, condition.Message)
 }
 
-// moved says whether an add-on is to have another configuration.
+// moved reports whether an add-on is to have another configuration.
 func moved(before, after []ocm.ConfigReference) bool {
 	return !slices.EqualFunc(before, after, func(x, y ocm.ConfigReference) bool {
 		same := x.DesiredConfig == y.DesiredConfig || x.DesiredConfig != nil && y.DesiredConfig != nil && *x.DesiredConfig == *y.DesiredConfig

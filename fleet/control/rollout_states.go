@@ -25,7 +25,7 @@ type rolloutStates struct {
 	memory[string, *remembered]
 }
 
-// remembered is what is remembered of an add-on.
+// remembered has the states of an add-on's rollouts, as stored and as they are now.
 type remembered struct {
 	config *corev1.ConfigMap
 	stored inventory.States // in the ConfigMap
@@ -36,7 +36,7 @@ type remembered struct {
 // rememberLater is how long the hub may wait until it stores what it would find out again.
 const rememberLater = 10 * time.Second
 
-// recall returns what is remembered of an add-on.
+// recall returns the states of an add-on's rollouts.
 func (m *rolloutStates) recall(ctx context.Context, addOn string) (inventory.States, error) {
 	kept, found := m.get(addOn)
 	if !found {

@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// resign is how old a seal is at least that is made again because a cluster found it too old. Clocks that differ by more
+// resign is the least age of a seal that is renewed because a cluster found it too old. Clocks that differ by more
 // than clusters tolerate make no loop then.
 const resign = time.Hour
 
@@ -157,7 +157,7 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	return nil
 }
 
-// refused returns why the agent refuses a work as it is now, or "".
+// refused returns why the agent refuses the current work, or "".
 func refused(work *ocm.ManifestWork) seal.Reason {
 	state := meta.FindStatusCondition(work.Status.Conditions, seal.Verified)
 	if state == nil || state.Status != "False" || state.ObservedGeneration != work.Generation {

@@ -117,7 +117,7 @@ func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 	return append(tests, list...), nil
 }
 
-// mapPatch returns the steps of a JSON patch that make a map another. It says whether they write the whole map.
+// mapPatch returns the steps of a JSON patch that make a map another. It reports whether they write the whole map.
 func mapPatch(path string, before, after map[string]string) (list []operation, whole bool) {
 	if len(before) == 0 && len(after) > 0 {
 		return []operation{{"add", path, after}}, true
@@ -136,7 +136,7 @@ func mapPatch(path string, before, after map[string]string) (list []operation, w
 	return list, false
 }
 
-// testFailed says whether a test of a JSON patch failed. The API server says that such a patch is invalid, and names no field and no kind,
+// testFailed reports whether a test of a JSON patch failed. The API server says that such a patch is invalid, and names no field and no kind,
 // as it does for an invalid object.
 func testFailed(err error) bool {
 	var status apierrors.APIStatus

@@ -18,8 +18,8 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// TestAnswersRefuseNoWork writes works that others have written since they were read.
-func TestAnswersRefuseNoWork(t *testing.T) {
+// TestAgentAnswersDoNotConflictWithWorks writes works that others have written since they were read.
+func TestAgentAnswersDoNotConflictWithWorks(t *testing.T) {
 	t.Parallel()
 	config := controlplane.ForTest(t)
 	must := func(t *testing.T, err error) {

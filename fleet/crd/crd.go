@@ -68,7 +68,7 @@ func sameSchemas(versions []any) bool {
 	return !slices.ContainsFunc(schemas, func(s any) bool { return !reflect.DeepEqual(s, schemas[0]) })
 }
 
-// Managed returns the definitions for a cluster that an agent looks after.
+// Managed returns the definitions for a managed cluster.
 func Managed() ([]*unstructured.Unstructured, error) { return read("managed") }
 
 // ConversionPath is the path of the webhook behind a Service.

@@ -53,7 +53,7 @@ type AddOn struct {
 	Existing []ocm.ManifestWork
 }
 
-// Plan is what an add-on has on its clusters. A work has the namespace of the cluster that it is for.
+// Plan has the works that an add-on should have on its clusters. A work has the namespace of the cluster that it is for.
 type Plan struct {
 	// Works run while the add-on is installed.
 	Works []ocm.ManifestWork
@@ -64,7 +64,7 @@ type Plan struct {
 // HookName is the name of the work that runs on the add-on's cluster before the add-on goes.
 func HookName(addOn string) string { return "addon-" + addOn + "-pre-delete" }
 
-// IsHook says whether a work of an add-on runs before the add-on goes.
+// IsHook reports whether a work of an add-on runs before the add-on goes.
 func IsHook(w ocm.ManifestWork) bool {
 	name := HookName(w.Labels[ocm.AddOnLabel])
 	return w.Name == name || w.Name == name+"-hosting-"+w.Labels[ocm.AddOnNamespaceLabel]
@@ -138,7 +138,7 @@ func Works(a AddOn) (Plan, error) {
 	return plan, nil
 }
 
-// Completed says whether all hooks of a work have ended well.
+// Completed reports whether all hooks of a work have ended well.
 func Completed(w ocm.ManifestWork) bool {
 	done := 0
 	for _, m := range w.Status.ResourceStatus.Manifests {
@@ -152,7 +152,7 @@ func Completed(w ocm.ManifestWork) bool {
 	return done > 0 && done == len(w.Spec.Workload.Manifests)
 }
 
-// work makes a work. The objects that ask says yes to are reported by their well-known status.
+// work makes a work. For objects that ask accepts, the work reports their well-known status.
 func (a side) work(name string, manifests []map[string]any, ask func(map[string]any) bool) ocm.ManifestWork {
 	w := ocm.ManifestWork{
 		TypeMeta: metav1.TypeMeta{APIVersion: ocm.WorkVersion.String(), Kind: "ManifestWork"},
@@ -321,7 +321,7 @@ func unpacked(packed map[string][]packItem) map[string][]map[string]any {
 	return works
 }
 
-// isHook says whether a manifest runs before the add-on goes.
+// isHook reports whether a manifest runs before the add-on goes.
 func isHook(m map[string]any) bool {
 	if m["kind"] != "Job" && m["kind"] != "Pod" {
 		return false
@@ -337,7 +337,7 @@ func isHook(m map[string]any) bool {
 	return false
 }
 
-// probed says whether the health of the add-on depends on an object.
+// probed reports whether the health of the add-on depends on an object.
 func probed(m map[string]any) bool {
 	spec, _ := m["spec"].(map[string]any)
 	replicas, found := spec["replicas"]

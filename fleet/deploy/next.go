@@ -33,7 +33,7 @@ const (
 // State is an add-on on a cluster as a controller sees it.
 type State struct {
 	AddOn *ocm.ManagedClusterAddOn
-	// Plan is what the add-on should have. Failed says why it could not be made.
+	// Plan has the works that the add-on should have. Failed is the reason why there is none.
 	Plan   Plan
 	Failed error
 	// Existing are the works that the add-on has on its clusters.
@@ -44,11 +44,11 @@ type State struct {
 	Gone bool
 	// Abandon says that nobody waits for hooks any longer.
 	Abandon bool
-	// Now is when a hook that failed may be made again.
+	// Now is the time, after which a failed hook may be recreated.
 	Now time.Time
 }
 
-// Step is what to do for an add-on next. Finalizers are written before works are created, and after works are deleted.
+// Step is the next action for an add-on. Finalizers are written before works are created, and after works are deleted.
 type Step struct {
 	// Apply has works as they should be. Delete has works that should go.
 	Apply, Delete []ocm.ManifestWork
@@ -59,7 +59,7 @@ type Step struct {
 	Clear      []string
 }
 
-// Deployable says whether the works of an add-on may be written: its registration has been looked at, and it has its
+// Deployable reports whether the works of an add-on may be written: its registration has been looked at, and it has its
 // configuration, if it has one (O-29, X-22).
 func Deployable(a *ocm.ManagedClusterAddOn, configured bool) bool {
 	return meta.FindStatusCondition(a.Status.Conditions, "RegistrationApplied") != nil &&
@@ -111,7 +111,7 @@ func (n *step) is(kind, status, reason, message string) {
 	n.Conditions = append(n.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message})
 }
 
-// elsewhere says whether a work is for the cluster that hosts the agent.
+// elsewhere reports whether a work is for the cluster that hosts the agent.
 func elsewhere(w ocm.ManifestWork) bool { return w.Labels[ocm.AddOnNamespaceLabel] != "" }
 
 // on returns the works for the add-on's own cluster, or those for the one that hosts its agent.
@@ -175,7 +175,7 @@ func (n *step) install() {
 	}
 }
 
-// applied says whether agents have applied works. While they are silent, it only takes back that they had failed.
+// applied reports whether agents have applied works. While they are silent, it only takes back that they had failed.
 func (n *step) applied(kind string, works []ocm.ManifestWork) {
 	if len(works) == 0 {
 		n.is(kind, "True", "AddonManifestApplied", "no manifest need to apply")
@@ -291,7 +291,7 @@ const HookPause = 30 * time.Second
 // hookFailed is the reason of condition HookManifestCompleted from the first failure of a hook until the hooks are complete.
 const hookFailed = "HookManifestFailed"
 
-// HookFailed says whether a hook of an add-on has failed. Such an add-on waits until its hooks succeed, or somebody says that it has to go.
+// HookFailed reports whether a hook of an add-on has failed. Such an add-on waits until its hooks succeed, or somebody says that it has to go.
 func HookFailed(a *ocm.ManagedClusterAddOn) bool {
 	c := meta.FindStatusCondition(a.Status.Conditions, HookManifestCompleted)
 	return c != nil && c.Reason == hookFailed

@@ -104,8 +104,8 @@ func TestHostedAddOn(t *testing.T) {
 	step("delete rome/addon-hello-deploy-hosting-oslo-0")
 }
 
-// TestHostingClusterGoes shows that a hosting cluster that is gone, going, or no longer named keeps nothing.
-func TestHostingClusterGoes(t *testing.T) {
+// TestHostingClusterIsRemoved shows that a hosting cluster that is gone, going, or no longer named keeps nothing.
+func TestHostingClusterIsRemoved(t *testing.T) {
 	for name, change := range map[string]func(*deploy.State){
 		"gone":        func(s *deploy.State) { s.Hosting = nil },
 		"going":       func(s *deploy.State) { s.Hosting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
@@ -144,8 +144,8 @@ func TestAbandonedHooks(t *testing.T) {
 	}
 }
 
-// TestHostedHooksOfAClusterThatIsGone shows that the hooks on the hosting cluster run although the other cluster is gone.
-func TestHostedHooksOfAClusterThatIsGone(t *testing.T) {
+// TestHostedHooksOfDeletedCluster shows that the hooks on the hosting cluster run although the other cluster is gone.
+func TestHostedHooksOfDeletedCluster(t *testing.T) {
 	s := hosted(t)
 	advance(&s, deploy.Next(s))
 	s.AddOn.DeletionTimestamp, s.Gone = &metav1.Time{Time: time.Unix(1, 0)}, true
@@ -172,8 +172,8 @@ func TestAppliedByAgents(t *testing.T) {
 	}
 }
 
-// TestAFailureOfAnotherWorkIsTakenBack has an add-on whose new work no agent has looked at. What had failed holds no longer.
-func TestAFailureOfAnotherWorkIsTakenBack(t *testing.T) {
+// TestFailureOfAnotherWorkIsCleared has an add-on whose new work no agent has looked at. What had failed holds no longer.
+func TestFailureOfAnotherWorkIsCleared(t *testing.T) {
 	s := hosted(t)
 	for kind, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 2, metav1.ConditionTrue: 0} {
 		s.AddOn.Status.Conditions = []metav1.Condition{

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Budget is what all expressions of a resource may cost together, for one object.
+// Budget bounds the cost of all expressions of a resource together, for one object.
 const Budget = celconfig.RuntimeCELCostBudget
 
 // ErrCost says that expressions cost more than their budget.

@@ -50,9 +50,9 @@ func define(t *testing.T, cluster *kube.Cluster, manager string, d *unstructured
 	}
 }
 
-// TestHubOfOpenClusterManagementIsTakenOver runs a hub where upstream's definitions are: some from client-side kubectl apply, and some from
+// TestOpenClusterManagementHubIsTakenOver runs a hub where upstream's definitions are: some from client-side kubectl apply, and some from
 // the cluster manager with its conversion webhook. A template that is stored as v1beta1 is read in both versions.
-func TestHubOfOpenClusterManagementIsTakenOver(t *testing.T) {
+func TestOpenClusterManagementHubIsTakenOver(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)
 	cluster, err := kube.Connect(cfg, nil)
@@ -115,9 +115,9 @@ func readSoon(ctx context.Context, from dynamic.ResourceInterface, name string) 
 	return nil, err
 }
 
-// TestVersionsThatAreNotServedAreNamedFirst has ManagedClusterSets as hubs before Open Cluster Management 0.12 stored them. The hub refuses
+// TestUnservedVersionsAreNamedFirst has ManagedClusterSets as hubs before Open Cluster Management 0.12 stored them. The hub refuses
 // to run, and changes no definition.
-func TestVersionsThatAreNotServedAreNamedFirst(t *testing.T) {
+func TestUnservedVersionsAreNamedFirst(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)
 	cluster, err := kube.Connect(cfg, nil)

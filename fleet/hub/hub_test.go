@@ -165,8 +165,8 @@ func TestWatchesLast(t *testing.T) {
 	t.Errorf("the hub began %d watches, and %d more in %s", before, after-before, cfg.Timeout)
 }
 
-// TestAHubEndsWhileItsCachesWait has an API server that does not answer when the hub fills its caches.
-func TestAHubEndsWhileItsCachesWait(t *testing.T) {
+// TestHubEndsWhileItsCachesWait has an API server that does not answer when the hub fills its caches.
+func TestHubEndsWhileItsCachesWait(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
 	ask := sync.OnceFunc(func() { close(asked) })
@@ -291,7 +291,7 @@ var exampleKinds = map[string]schema.GroupVersionResource{
 	"Placement":              {Group: "cluster.open-cluster-management.io", Version: "v1beta1", Resource: "placements"},
 }
 
-// holds says whether a value has all that another one has. It may have defaults besides.
+// holds reports whether a value has all that another one has. It may have defaults besides.
 func holds(got, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:

@@ -48,7 +48,7 @@ func (s *shards) Start(ctx context.Context) error {
 	}
 }
 
-// look looks at all Leases once: it renews, takes and releases what is to be.
+// look reads all Leases once, and renews, takes or releases them.
 func (s *shards) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.deadline/2)
 	defer cancel()
@@ -99,7 +99,7 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// care does the next thing for a shard. wanted says that it is to be this hub's.
+// care takes the next step for a shard. wanted means that this hub should hold it.
 func (s *shards) care(ctx context.Context, n int, l *coordinationv1.Lease, wanted bool) error {
 	held, holder := s.holds(n), holderOf(l)
 	if held != nil && holder == s.me {

@@ -136,7 +136,7 @@ func chartMistakes(own string) (list []mistake) {
 		"reads-a-token":   {kubeconfig("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), "it names files"},
 		"reads-a-key":     {kubeconfig("client-certificate: /a, client-key: /b"), "it names files"},
 		"has-no-context":  {"{}", "it has no current context"},
-		"is-no-config":    {"[", "its value is no kubeconfig"},
+		"is-no-config":    {"[", "its value is not a kubeconfig"},
 		"does-not-answer": {kubeconfig("token: x"), "127.0.0.1:1"},
 	} {
 		list = append(list, mistake{name: name, objects: cluster(name, row[0], "") + chart(name, "", ""), at: "helmreleaseproxies charts " + name, want: row[1]})

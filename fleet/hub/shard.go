@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// shardCount is how many shards a fleet has. All hubs of a fleet have to agree, so it is no option.
+// shardCount is how many shards a fleet has. All hubs of a fleet have to agree, so it is not an option.
 const shardCount = 4
 
 // shardOf returns the shard of a cluster.
@@ -111,7 +111,7 @@ func (h *Hub) Shard(r reconcile.Reconciler, of func(context.Context, reconcile.R
 	})
 }
 
-// Holds says whether this hub works on a cluster.
+// Holds reports whether this hub works on a cluster.
 func (h *Hub) Holds(cluster string) bool {
 	working, done := h.shards.begin(context.Background(), shardOf(cluster))
 	if working == nil {
@@ -192,7 +192,7 @@ func (s *shards) idle(held *shard) bool {
 	return held.working == 0
 }
 
-// yield begins to give up a shard that is not wanted, and goes on with it: there is no more work, and the work that was begun
+// yield gives up an unwanted shard, step by step: it accepts no more work, and the work in progress
 // has some time to end by itself.
 func (s *shards) yield(held *shard, wanted bool) {
 	s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *shards) yield(held *shard, wanted bool) {
 	}
 }
 
-// ended says whether a shard gives no work and none goes on in it.
+// ended reports whether a shard accepts no work and has none in progress.
 func (s *shards) ended(held *shard) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *shards) holds(n int) *shard {
 	return s.held[n]
 }
 
-// any says whether this hub holds a shard.
+// any reports whether this hub holds a shard.
 func (s *shards) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,9 +80,9 @@ func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	<-over
 }
 
-// TestWorkEndsByItselfWhenAHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
+// TestWorkEndsGracefullyWhenAHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
 // lets the work there end by itself, and ends it only after a time.
-func TestWorkEndsByItselfWhenAHubJoins(t *testing.T) {
+func TestWorkEndsGracefullyWhenAHubJoins(t *testing.T) {
 	t.Parallel()
 	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))
 	if err != nil {
@@ -159,8 +159,8 @@ func TestWorkEndsByItselfWhenAHubJoins(t *testing.T) {
 	}
 }
 
-// TestAHubThatLeavesReleasesWhatHasEnded has a hub that ends while the work in its first shard does not.
-func TestAHubThatLeavesReleasesWhatHasEnded(t *testing.T) {
+// TestLeavingHubReleasesEndedShards has a hub that ends while the work in its first shard does not.
+func TestLeavingHubReleasesEndedShards(t *testing.T) {
 	t.Parallel()
 	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))
 	if err != nil {

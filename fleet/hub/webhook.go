@@ -96,7 +96,7 @@ func (w *webhooks) tlsOptions() []func(*tls.Config) {
 	return []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = w.cert }}
 }
 
-// check says whether the webhooks answer. It connects as an API server does.
+// check reports whether the webhooks answer. It connects as an API server does.
 func (w *webhooks) check(r *http.Request) error {
 	roots, err := pool(w.ca)
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClie
 func convert(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(reviews.Body(r), &review); err != nil || review.Request == nil {
-		http.Error(w, "this is no ConversionReview", http.StatusBadRequest)
+		http.Error(w, "this is not a ConversionReview", http.StatusBadRequest)
 		return
 	}
 	answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}

@@ -20,8 +20,8 @@ import (
 	"github.com/sealift/sealift/testgrid/pki"
 )
 
-// TestBodiesThatDoNotComeKeepNobodyWaiting opens requests whose bodies do not come. Reviews beside them are answered at once.
-func TestBodiesThatDoNotComeKeepNobodyWaiting(t *testing.T) {
+// TestUnsentBodiesDelayNoReview opens requests whose bodies do not come. Reviews beside them are answered at once.
+func TestUnsentBodiesDelayNoReview(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newBounds(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)

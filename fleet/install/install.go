@@ -15,7 +15,7 @@ import (
 
 const (
 	group = "addon.open-cluster-management.io"
-	// lifecycle says who looks after the add-on. With self nobody here does.
+	// lifecycle says who manages the add-on. With self this hub does not.
 	lifecycle = group + "/lifecycle"
 	// hostingCluster names the cluster that hosts the agent. A user sets it on a cluster or on an add-on of it.
 	hostingCluster = group + "/hosting-cluster-name"
@@ -33,7 +33,7 @@ type AddOn struct {
 // Placement is one that the install strategy names.
 type Placement struct {
 	ocm.ConfigObject
-	// Exists and Misconfigured say whether its decisions count.
+	// Exists and Misconfigured report whether its decisions count.
 	Exists, Misconfigured bool
 	// Clusters are those of its decisions.
 	Clusters []string
@@ -118,7 +118,7 @@ func Decide(a AddOn, clusters []Cluster, installed []Installed) (changes []Chang
 	return changes, warnings
 }
 
-// Unmanaged says whether nobody here looks after an add-on with these annotations (O-5).
+// Unmanaged reports whether this hub leaves an add-on with these annotations alone (O-5).
 func Unmanaged(annotations map[string]string) bool { return annotations[lifecycle] == "self" }
 
 // unusable says why the decisions of a placement do not count, or "".

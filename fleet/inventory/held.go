@@ -54,7 +54,7 @@ func (r Reader) held(ctx context.Context, f *AddOn) (map[string]string, error) {
 	return held, nil
 }
 
-// unready says why an add-on on a cluster is not one that others can rely on.
+// unready returns why others cannot rely on an add-on on a cluster, or "".
 func unready(a *ocm.ManagedClusterAddOn) string {
 	if a == nil {
 		return "is not installed"

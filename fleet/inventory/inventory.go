@@ -59,7 +59,7 @@ const Name = "metadata.name"
 type Reader struct {
 	client.Reader
 	Mapper meta.RESTMapper
-	// Watch is told each kind of configuration before its objects are read. Nil watches nothing.
+	// Watch is called with each kind of configuration before its objects are read. Nil watches nothing.
 	Watch func(schema.GroupVersionKind) error
 }
 
@@ -97,10 +97,10 @@ func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*
 	if addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		return f, nil
 	}
-	for _, wish := range addOn.Spec.InstallStrategy.Placements {
+	for _, entry := range addOn.Spec.InstallStrategy.Placements {
 		var p ocm.Placement
 		var decisions ocm.List[ocm.PlacementDecision]
-		err := r.Get(ctx, types.NamespacedName{Namespace: wish.Namespace, Name: wish.Name}, &p)
+		err := r.Get(ctx, types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}, &p)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*
 			f.Placements, f.Groups = append(f.Placements, nil), append(f.Groups, nil)
 			continue
 		}
-		if err := r.List(ctx, &decisions, client.InNamespace(wish.Namespace), client.MatchingLabels{ocm.PlacementLabel: wish.Name}); err != nil {
+		if err := r.List(ctx, &decisions, client.InNamespace(entry.Namespace), client.MatchingLabels{ocm.PlacementLabel: entry.Name}); err != nil {
 			return nil, err
 		}
 		f.Placements, f.Groups = append(f.Placements, &p), append(f.Groups, strategy.Groups(decisions.Items))
@@ -120,16 +120,16 @@ func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*
 func (a *AddOn) Install() install.AddOn {
 	in := install.AddOn{Name: a.Name, Annotations: a.Annotations, Manual: a.Spec.InstallStrategy.Type != ocm.InstallPlacements}
 	for i, p := range a.Placements {
-		wish := install.Placement{ConfigObject: a.Spec.InstallStrategy.Placements[i].ConfigObject, Exists: p != nil}
-		wish.Misconfigured = p != nil && meta.IsStatusConditionTrue(p.Status.Conditions, "PlacementMisconfigured")
+		entry := install.Placement{ConfigObject: a.Spec.InstallStrategy.Placements[i].ConfigObject, Exists: p != nil}
+		entry.Misconfigured = p != nil && meta.IsStatusConditionTrue(p.Status.Conditions, "PlacementMisconfigured")
 		// a placement that nobody has looked at yet selects nothing so far, which removes nothing either
 		if p != nil && p.Annotations[ocm.SchedulingDisabled] != "true" && len(p.Status.Conditions) == 0 {
-			wish.Exists = false
+			entry.Exists = false
 		}
 		for _, g := range a.Groups[i] {
-			wish.Clusters = append(wish.Clusters, g.Clusters...)
+			entry.Clusters = append(entry.Clusters, g.Clusters...)
 		}
-		in.Placements = append(in.Placements, wish)
+		in.Placements = append(in.Placements, entry)
 	}
 	return in
 }
@@ -138,14 +138,14 @@ func (a *AddOn) Install() install.AddOn {
 func (r Reader) Input(ctx context.Context, a *AddOn, states States, lookup *Lookup) (configuration.Input, error) {
 	in := configuration.Input{Defaults: defaults(a.ClusterManagementAddOn), Paused: a.Annotations[Paused] == "true", Held: a.Held}
 	in.DefaultRefs = configuration.ResolveDefaults(configuration.Defaults(in.Defaults, a.Status.DefaultConfigReferences), lookup.Object)
-	for i, wish := range a.Spec.InstallStrategy.Placements {
+	for i, entry := range a.Spec.InstallStrategy.Placements {
 		if i >= len(a.Placements) || a.Placements[i] == nil {
 			continue
 		}
-		had := Progression(a.ClusterManagementAddOn, wish.ConfigObject).ConfigReferences
-		configs := configuration.Install(in.Defaults, configuration.Wish{ConfigObject: wish.ConfigObject, Configs: wish.Configs}, had)
+		had := Progression(a.ClusterManagementAddOn, entry.ConfigObject).ConfigReferences
+		configs := configuration.Install(in.Defaults, configuration.Wish{ConfigObject: entry.ConfigObject, Configs: entry.Configs}, had)
 		in.Placements = append(in.Placements, configuration.Placement{
-			ConfigObject: wish.ConfigObject, Strategy: wish.RolloutStrategy, Groups: a.Groups[i], State: states[wish.ConfigObject],
+			ConfigObject: entry.ConfigObject, Strategy: entry.RolloutStrategy, Groups: a.Groups[i], State: states[entry.ConfigObject],
 			PerGroup: perGroup(a.Placements[i]),
 			Configs:  configuration.Resolve(configs, lookup.Object),
 		})
@@ -212,15 +212,15 @@ func (r Reader) targets(ctx context.Context, f *AddOn) ([]configuration.AddOn, e
 	return list, nil
 }
 
-// IsOccasional says whether a cluster may be away without losing anything.
+// IsOccasional reports whether a cluster may be away without losing anything.
 func IsOccasional(c *ocm.ManagedCluster) bool {
 	return c.Annotations[Occasional] == "true" || IsCarried(c)
 }
 
-// IsCarried says whether a cluster is reached by parcels alone.
+// IsCarried reports whether a cluster is reached by parcels alone.
 func IsCarried(c *ocm.ManagedCluster) bool { return c.Annotations[Carried] == "true" }
 
-// IsAsleep says whether an occasional cluster is out of contact. A carried one always is.
+// IsAsleep reports whether an occasional cluster is out of contact. A carried one always is.
 func IsAsleep(c *ocm.ManagedCluster) bool {
 	return IsCarried(c) || IsOccasional(c) && !meta.IsStatusConditionTrue(c.Status.Conditions, Available)
 }
@@ -258,7 +258,7 @@ func condition(a *ocm.ManagedClusterAddOn, kind string) configuration.Condition 
 	return configuration.Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime.Time}
 }
 
-// UsesTemplate says whether the hub renders an add-on. The others have a manager of their own.
+// UsesTemplate reports whether the hub renders an add-on. The others have a manager of their own.
 func UsesTemplate(a *ocm.ClusterManagementAddOn) bool {
 	return slices.Contains(Supported(a), Templates)
 }

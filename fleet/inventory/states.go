@@ -15,7 +15,7 @@ type States map[ocm.ConfigObject]rollout.State
 // StatesName is the name of the ConfigMap, in the hub's namespace, that has the States of an add-on.
 func StatesName(addOn string) string { return "rollout." + addOn }
 
-// ReadStates reads the data of the ConfigMap. What cannot be read is left out and told.
+// ReadStates reads the data of the ConfigMap. States that cannot be read are left out, each with an error.
 func ReadStates(data map[string]string) (States, []error) {
 	all := make(States)
 	var errs []error

@@ -34,7 +34,7 @@ import (
 // DefaultValidity is how long the token of an agent is valid.
 const DefaultValidity = 365 * 24 * time.Hour
 
-// Cluster is what joins.
+// Cluster is a cluster that joins.
 type Cluster struct {
 	Name string
 	// Labels of the ManagedCluster, for placements.

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// TestJoiningAgainKeepsAllElse joins a carried cluster again, as somebody does who needs a new token.
-func TestJoiningAgainKeepsAllElse(t *testing.T) {
+// TestRejoinKeepsOtherFields joins a carried cluster again, as somebody does who needs a new token.
+func TestRejoinKeepsOtherFields(t *testing.T) {
 	t.Parallel()
 	hub, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {
@@ -86,8 +86,8 @@ func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 	}
 }
 
-// TestJoinKeepsWhatOthersWrote joins a ManagedCluster that was made by client-side kubectl apply, as a hub of Open Cluster Management has it.
-func TestJoinKeepsWhatOthersWrote(t *testing.T) {
+// TestJoinKeepsFieldsOfOthers joins a ManagedCluster that was made by client-side kubectl apply, as a hub of Open Cluster Management has it.
+func TestJoinKeepsFieldsOfOthers(t *testing.T) {
 	t.Parallel()
 	hub, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {

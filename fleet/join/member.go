@@ -28,7 +28,7 @@ type member struct {
 	AgentKey string `json:"agentKey"`
 }
 
-// Member is what the kubeconfig of an agent says about its cluster.
+// Member describes a cluster, in the kubeconfig of its agent.
 type Member struct {
 	Cluster string
 	// HubKeys are the keys of the hub. Unsigned says that the hub signs nothing.

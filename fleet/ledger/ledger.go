@@ -109,7 +109,7 @@ func newSecret() (*corev1.Secret, error) {
 	}, nil
 }
 
-// Entry is what the ledger has of a cluster.
+// Entry is the ledger's entry of a cluster.
 type Entry struct {
 	// Sequence is the last number that was used, and Time when. Times go back only after the clock was far ahead.
 	Sequence int64     `json:"sequence"`
@@ -118,7 +118,7 @@ type Entry struct {
 	Report int64 `json:"report,omitempty"`
 }
 
-// change changes the entries of clusters. It says whether it did.
+// change changes the entries of clusters. It reports whether it did.
 type change func(map[string]Entry) (changed bool, err error)
 
 // batch has the changes that one write makes.

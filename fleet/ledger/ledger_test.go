@@ -164,8 +164,8 @@ func TestNumbersAreTakenAhead(t *testing.T) {
 	next(other, "rome", 0, now.Add(time.Hour), 4) // and is not used again
 }
 
-// TestLedgerOfAnOlderHubGoesOn has numbers in fields of their own. They become a list, which an older hub refuses.
-func TestLedgerOfAnOlderHubGoesOn(t *testing.T) {
+// TestLedgerOfOlderHubIsContinued has numbers in fields of their own. They become a list, which an older hub refuses.
+func TestLedgerOfOlderHubIsContinued(t *testing.T) {
 	cfg := controlplane.ForTest(t)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

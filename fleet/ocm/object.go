@@ -60,7 +60,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func add[T Object](scheme *runtime.Scheme, version schema.GroupVersion, kind string) {
 	object, ok := any(new(T)).(runtime.Object)
 	if !ok {
-		panic(kind + " is no object") // each member of Object has a DeepCopyObject
+		panic(kind + " is not an object") // each member of Object has a DeepCopyObject
 	}
 	scheme.AddKnownTypeWithName(version.WithKind(kind), object)
 	scheme.AddKnownTypeWithName(version.WithKind(kind+"List"), &List[T]{})

@@ -134,7 +134,7 @@ type GroupSelector struct {
 	ClaimSelector ClaimSelector        `json:"claimSelector,omitzero"`
 }
 
-// PlacementStatus is what became of a placement.
+// PlacementStatus is the state of a placement.
 type PlacementStatus struct {
 	NumberOfSelectedClusters int32                 `json:"numberOfSelectedClusters"`
 	DecisionGroups           []DecisionGroupStatus `json:"decisionGroups,omitempty"`

@@ -133,7 +133,7 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// Last is what a cluster remembers of parcels and reports.
+// Last has the numbers of the last parcel and report of a cluster.
 type Last struct {
 	Sequence int64     `json:"sequence,omitempty"`
 	Digest   string    `json:"digest,omitempty"` // of the bundle
@@ -193,7 +193,7 @@ type Report struct {
 	Content string `json:"content,omitempty"`
 }
 
-// WorkReport is what became of a work.
+// WorkReport is the result of applying a work.
 type WorkReport struct {
 	Name string `json:"name"`
 	// Seal is the mark of what was applied.
@@ -201,7 +201,7 @@ type WorkReport struct {
 	Status ocm.ManifestWorkStatus `json:"status"`
 }
 
-// ReleaseReport is what became of a Helm release.
+// ReleaseReport is the result of installing a Helm release.
 type ReleaseReport struct {
 	Namespace string    `json:"namespace"` // of its proxy, as is Name
 	Name      string    `json:"name"`

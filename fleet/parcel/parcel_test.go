@@ -31,7 +31,7 @@ func newKey(t testing.TB) (*signature.Key, signature.PublicKey) {
 	return key, public
 }
 
-func TestAParcelIsTheNextOfItsCluster(t *testing.T) {
+func TestParcelMustBeTheNextOfItsCluster(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		p    parcel.Parcel
@@ -76,7 +76,7 @@ func write(t *testing.T, path, text string, key *signature.Key) string {
 	return file
 }
 
-func TestOnlyTheHubsParcelsAreRead(t *testing.T) {
+func TestParcelsOfOtherHubsAreRefused(t *testing.T) {
 	key, public := newKey(t)
 	other, _ := newKey(t)
 	good := `{"format":"` + parcel.Format + `","cluster":"ship","sequence":1,"time":"2026-11-22T12:00:00Z","works":[{"name":"w","seal":"s","spec":{"workload":{"manifests":[{"n":9007199254740993}]}}}]}`
@@ -131,8 +131,8 @@ func FuzzReadReport(f *testing.F) {
 	})
 }
 
-// TestALargeReportIsNotRead has a report of a tebibyte, most of it a hole.
-func TestALargeReportIsNotRead(t *testing.T) {
+// TestLargeReportIsRefused has a report of a tebibyte, most of it a hole.
+func TestLargeReportIsRefused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "oslo.report")
 	if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func compileCEL(texts []string, known Known) (*expressions, error) {
 	return e, nil
 }
 
-// match says whether all expressions are true. An error at run time, or a cost above the budget, is no match.
+// match reports whether all expressions are true. An error at run time, or a cost above the budget, is not a match.
 func (e *expressions) match(c *ocm.ManagedCluster, budget uint64) bool {
 	cluster, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *expressions) match(c *ocm.ManagedCluster, budget uint64) bool {
 	return true
 }
 
-// environment has managedCluster.scores(name) and text.parseJSON() beside the usual.
+// environment adds managedCluster.scores(name) and text.parseJSON() to the usual functions.
 func environment(known Known) (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
 	reports := make(map[ocm.ConfigObject]ocm.AddOnPlacementScore)

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Known is what a decision depends on beside the placement and its candidates.
+// Known has what decisions depend on besides the placement and its candidates.
 type Known struct {
 	Now time.Time
 	// Decisions are those of all placements. They are found by their label and namespace.
@@ -29,7 +29,7 @@ type Misconfigured struct {
 
 func (m *Misconfigured) Error() string { return m.Plugin + ":" + m.Text }
 
-// Result is what Schedule decided.
+// Result is the result of Schedule.
 type Result struct {
 	// Filtered has the clusters that passed the filters so far, by filter, in order.
 	Filtered []Filter
@@ -113,7 +113,7 @@ func Misconfiguration(m *Misconfigured) Condition {
 	return Condition{"PlacementMisconfigured", "False", "Succeedconfigured", "Placement configurations check pass"}
 }
 
-// Counts is what condition PlacementSatisfied depends on.
+// Counts has the numbers that condition PlacementSatisfied depends on.
 type Counts struct {
 	// InSpec are the sets that the placement names, and Eligible those that it may use.
 	InSpec, Eligible []string

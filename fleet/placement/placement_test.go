@@ -35,8 +35,8 @@ func cluster(name string, labels ...string) *ocm.ManagedCluster {
 	return c
 }
 
-// TestAnUnknownSelectorSelectsNothing has a set whose members nobody can tell.
-func TestAnUnknownSelectorSelectsNothing(t *testing.T) {
+// TestUnknownSelectorSelectsNothing has a set whose members nobody can tell.
+func TestUnknownSelectorSelectsNothing(t *testing.T) {
 	s := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
 	s.Spec.ClusterSelector.SelectorType = "errorType"
 	members := []*ocm.ManagedCluster{cluster("a", ocm.ClusterSetLabel+"=s")}

@@ -26,7 +26,7 @@ func tolerate(tolerations []ocm.Toleration, clusters []*ocm.ManagedCluster, deci
 	return kept, nil
 }
 
-// tolerated says whether all taints of a cluster are tolerated, and until when. A zero time means for ever.
+// tolerated reports whether all taints of a cluster are tolerated, and until when. A zero time means for ever.
 func tolerated(c *ocm.ManagedCluster, tolerations []ocm.Toleration, decided bool, now time.Time) (bool, time.Time) {
 	var until time.Time
 	for _, taint := range c.Spec.Taints {
@@ -47,7 +47,7 @@ func tolerated(c *ocm.ManagedCluster, tolerations []ocm.Toleration, decided bool
 	return true, until
 }
 
-// tolerates says whether a toleration covers a taint, and until when.
+// tolerates reports whether a toleration covers a taint, and until when.
 func tolerates(t ocm.Toleration, taint ocm.Taint, now time.Time) (bool, time.Time) {
 	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 		return false, time.Time{}

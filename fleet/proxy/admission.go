@@ -87,7 +87,7 @@ func review(answer func(*admissionv1.AdmissionRequest) ([]byte, error)) http.Han
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil || q.Request == nil {
-			http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
+			http.Error(w, "this is not an AdmissionReview", http.StatusBadRequest)
 			return
 		}
 		response := &admissionv1.AdmissionResponse{UID: q.Request.UID, Allowed: true}

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/testgrid/daemon"
 )
 
-// TestAHubThatStartsAgainWritesNothing runs a hub twice at one address. Leases and their events do not count.
-func TestAHubThatStartsAgainWritesNothing(t *testing.T) {
+// TestRestartedHubWritesNothing runs a hub twice at one address. Leases and their events do not count.
+func TestRestartedHubWritesNothing(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var writes []string

@@ -168,13 +168,13 @@ func (p *pass) keep(ctx context.Context) error {
 			works = append(works, p.decide(ctx, c, byName[c.Name]))
 		}
 	}
-	for _, w := range p.turn(ctx, works) {
+	for _, w := range p.started(ctx, works) {
 		p.do(ctx, w)
 	}
 	return nil
 }
 
-// work is what a cluster needs.
+// work has the changes that a cluster needs.
 type work struct {
 	cluster chartplan.Cluster
 	action  chartplan.Action // "" if it is not known
@@ -247,7 +247,7 @@ func (p *pass) do(ctx context.Context, w work) {
 	}
 }
 
-// sees says whether a HelmReleaseProxy that cannot be created is ours, and only the cache is late.
+// sees reports whether a HelmReleaseProxy that cannot be created is ours, and only the cache is late.
 func (p *pass) sees(ctx context.Context, name string) error {
 	var there caaph.HelmReleaseProxy
 	if err := p.clusters.direct.Get(ctx, client.ObjectKey{Namespace: p.hcp.Namespace, Name: name}, &there); err != nil {

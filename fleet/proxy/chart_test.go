@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/fleet/chartplan"
 )
 
-// TestRolloutsKnowOfAllClusters: a rollout would go on without a cluster that it does not know.
-func TestRolloutsKnowOfAllClusters(t *testing.T) {
+// TestRolloutsSeeAllClusters: a rollout would go on without a cluster that it does not know.
+func TestRolloutsSeeAllClusters(t *testing.T) {
 	of := func(cluster string, deleting bool) (r caaph.HelmReleaseProxy) {
 		r.Name, r.Spec.ClusterRef.Name = "web-"+cluster, cluster
 		if deleting {

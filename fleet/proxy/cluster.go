@@ -69,7 +69,7 @@ func (c *clusters) get(ctx context.Context, namespace, name string) (*unstructur
 	return o, nil
 }
 
-// summary is what decisions need of a cluster.
+// summary has the fields of a cluster that decisions depend on.
 func summary(o *unstructured.Unstructured) chartplan.Cluster {
 	paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused")
 	_, annotated := o.GetAnnotations()[caaph.Paused]
@@ -79,7 +79,7 @@ func summary(o *unstructured.Unstructured) chartplan.Cluster {
 	}
 }
 
-// waits says whether a cluster states that its control plane is not initialized. One that states nothing does not wait
+// waits reports whether a cluster states that its control plane is not initialized. One that states nothing does not wait
 //
 func waits(o *unstructured.Unstructured) bool {
 	if ready, found, err := unstructured.NestedBool(o.Object, "status", "initialization", "controlPlaneInitialized"); found && err == nil {

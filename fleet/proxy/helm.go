@@ -24,7 +24,7 @@ type Helm struct {
 }
 
 // NewHelm returns a Provider that fetches charts also by these schemes.
-func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newShelf().get} }
+func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newChartCache().get} }
 
 func connect(t Target) (*release.Client, error) {
 	return release.New(release.Config{

@@ -33,7 +33,7 @@ func kubeconfig(ctx context.Context, c client.Reader, namespace, cluster string)
 func readKubeconfig(text []byte) (*rest.Config, error) {
 	file, err := clientcmd.Load(text)
 	if err != nil {
-		return nil, errors.New("its value is no kubeconfig")
+		return nil, errors.New("its value is not a kubeconfig")
 	}
 	for _, user := range file.AuthInfos {
 		switch {
@@ -58,7 +58,7 @@ func readKubeconfig(text []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// named says whether the current context has a cluster and a user. Without them, client-go would use its environment.
+// named reports whether the current context has a cluster and a user. Without them, client-go would use its environment.
 func named(file *clientcmdapi.Config) bool {
 	current := file.Contexts[file.CurrentContext]
 	return current != nil && file.Clusters[current.Cluster] != nil && file.AuthInfos[current.AuthInfo] != nil

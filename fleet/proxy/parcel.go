@@ -24,8 +24,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-// A release of a carried cluster is worked on there. The hub packs its HelmReleaseProxy with the chart, and takes what became of
-// it from a report.
+// A carried cluster installs its releases itself. The hub packs the HelmReleaseProxy with the chart, and reads the result from a report.
 
 // packed is the annotation of a HelmReleaseProxy that was packed: the cluster may have its release.
 const packed = "fleet.sealift.dev/packed"
@@ -39,7 +38,7 @@ func home(c *ocm.ManagedCluster) string {
 	return cmp.Or(c.Annotations[inventory.ClusterNamespace], c.Name)
 }
 
-// belongs says whether a release goes into the parcels of a cluster. Everyone can name any cluster in a HelmReleaseProxy, so its
+// belongs reports whether a release goes into the parcels of a cluster. Everyone can name any cluster in a HelmReleaseProxy, so its
 // namespace counts, too.
 func belongs(hrp *caaph.HelmReleaseProxy, c *ocm.ManagedCluster) bool {
 	reference := hrp.Spec.ClusterRef
@@ -47,7 +46,7 @@ func belongs(hrp *caaph.HelmReleaseProxy, c *ocm.ManagedCluster) bool {
 		(reference.Namespace == "" || reference.Namespace == hrp.Namespace)
 }
 
-// carried says whether the cluster of a release is reached by parcels. Its ManagedCluster has the name of its Cluster.
+// carried reports whether the cluster of a release is reached by parcels. Its ManagedCluster has the name of its Cluster.
 func (r *ReleaseReconciler) carried(ctx context.Context, hrp *caaph.HelmReleaseProxy) (bool, error) {
 	var c ocm.ManagedCluster
 	if err := r.Get(ctx, client.ObjectKey{Name: hrp.Spec.ClusterRef.Name}, &c); err != nil {
@@ -205,7 +204,7 @@ func annotate(hrp *caaph.HelmReleaseProxy, key, value string) {
 	hrp.Annotations[key] = value
 }
 
-// Taken is what a report was for a release on the hub.
+// Taken is how the hub took a report about a release.
 type Taken string
 
 // What a report was.
@@ -254,7 +253,7 @@ func (c Carrier) take(ctx context.Context, cluster string, r parcel.ReleaseRepor
 	return taken, client.IgnoreNotFound(c.write(ctx, hrp, r, taken))
 }
 
-// sameState says whether a report is about what the hub wants now. The parcel of the report may be from before the hub knew the name of
+// sameState reports whether a report is about what the hub wants now. The parcel of the report may be from before the hub knew the name of
 // the release.
 func sameState(hrp *caaph.HelmReleaseProxy, r parcel.ReleaseReport) bool {
 	return r.Generation == hrp.Generation || r.Generation+1 == hrp.Generation && r.ReleaseName == hrp.Spec.ReleaseName &&

@@ -201,7 +201,7 @@ func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed
 	return a.provider.Run(ctx, t, do)
 }
 
-// once says whether a release was installed and is left alone since.
+// once reports whether a release was installed and is left alone since.
 func once(hrp *caaph.HelmReleaseProxy) bool {
 	return hrp.Spec.ReconcileStrategy == caaph.InstallOnce && hrp.Annotations[caaph.Installed] == "true"
 }
@@ -230,7 +230,7 @@ func available() chartplan.Condition {
 	return chartplan.Condition{Type: clusterAvailable, Status: "True", Reason: "Available"}
 }
 
-// unavailable reports a cluster that cannot be worked on, and what else is known. What was known of its release stays.
+// unavailable reports a cluster that cannot be reached, with further conditions. The known state of its release stays.
 func (a *attempt) unavailable(ctx context.Context, reason string, err error, also ...chartplan.Condition) error {
 	no := chartplan.Condition{Type: clusterAvailable, Status: "False", Reason: reason, Message: err.Error()}
 	if failed := a.write(ctx, false, append(also, no)...); failed != nil {

@@ -60,7 +60,7 @@ func (p *pass) held(ctx context.Context) (map[string]string, error) {
 	return held, nil
 }
 
-// unready says why a release is not one that others can rely on.
+// unready returns why others cannot rely on a release, or "".
 func unready(r *caaph.HelmReleaseProxy) string {
 	ready := condition(r.Status.Conditions, releaseReady)
 	switch {

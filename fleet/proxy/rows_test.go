@@ -140,8 +140,8 @@ func TestValuesRows(t *testing.T) {
 	}
 }
 
-// TestValuesThatCannotBeParsed has the words of upstream's own test.
-func TestValuesThatCannotBeParsed(t *testing.T) {
+// TestUnparsableValuesAreRefused has the words of upstream's own test.
+func TestUnparsableValuesAreRefused(t *testing.T) {
 	hcp := &caaph.HelmChartProxy{}
 	hcp.Spec.ChartName, hcp.Spec.ValuesTemplate = "test-chart-name", "apiServerPort: {{ .Cluster.invalid-path }}"
 	p := &pass{ChartReconciler: &ChartReconciler{}, hcp: hcp}
@@ -172,8 +172,8 @@ func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
 	}
 }
 
-// TestRemovalSaysWhatBecameOfTheRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
-func TestRemovalSaysWhatBecameOfTheRelease(t *testing.T) {
+// TestRemovalReportsTheRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
+func TestRemovalReportsTheRelease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says answers
 		want string

@@ -9,9 +9,9 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 )
 
-// TestRightsThatNobodyNeeds shows what a hub must not be able to do. That it can do its work is shown by the tests of
+// TestHubLacksUnneededRights shows what a hub must not be able to do. That it can do its work is shown by the tests of
 // packages control and proxy, whose hubs have these rights only.
-func TestRightsThatNobodyNeeds(t *testing.T) {
+func TestHubLacksUnneededRights(t *testing.T) {
 	objects := registration.Hub{Namespace: "fleet", SecretNamespaces: []string{"charts", "charts"}, Signers: []string{"example.com/*"}}.Objects()
 	namespaces := []string{}
 	for _, o := range objects {

@@ -120,7 +120,7 @@ func Bindings(a *ocm.ManagedClusterAddOn, registrations []ocm.Registration, iden
 	return list, nil
 }
 
-// isAgent says whether a subject is the agent of an add-on on one cluster.
+// isAgent reports whether a subject is the agent of an add-on on one cluster.
 func isAgent(s rbacv1.Subject, cluster, addOn string) bool {
 	name := agent(cluster, addOn)
 	return s.Name == name || strings.HasPrefix(s.Name, name+":")
@@ -143,7 +143,7 @@ func Leave(had []rbacv1.Subject, cluster, addOn string) []rbacv1.Subject {
 	return slices.DeleteFunc(Join(had, nil, addOn), func(s rbacv1.Subject) bool { return isAgent(s, cluster, addOn) })
 }
 
-// IsOurs says whether the hub made a RoleBinding for an AddOnTemplate.
+// IsOurs reports whether the hub made a RoleBinding for an AddOnTemplate.
 func IsOurs(b *rbacv1.RoleBinding) bool {
 	_, marked := b.Labels[templateLabel]
 	return marked

@@ -79,7 +79,7 @@ func TestVerify(t *testing.T) {
 			r.Usages = append(r.Usages, "server auth")
 		},
 		"usages lack client auth": func(_ *x509.CertificateRequest, r *registration.Request) { r.Usages = r.Usages[:1] },
-		"no PEM block":            func(_ *x509.CertificateRequest, r *registration.Request) { r.PEM = []byte("hello") },
+		"not a PEM block":         func(_ *x509.CertificateRequest, r *registration.Request) { r.PEM = []byte("hello") },
 		"it cannot be read": func(_ *x509.CertificateRequest, r *registration.Request) {
 			r.PEM = block("CERTIFICATE REQUEST", []byte("hello"), nil)
 		},
@@ -159,7 +159,7 @@ func TestSign(t *testing.T) {
 		"tls.key: it has no private key":                {cert, nil},
 		"tls.key: its block \"PRIVATE KEY\" is damaged": {cert, block("PRIVATE KEY", []byte("x"), nil)},
 		"tls.key is not the key of tls.crt":             {cert, otherKey},
-		"tls.crt is no certificate authority":           {other, otherKey},
+		"tls.crt is not a certificate authority":        {other, otherKey},
 		"tls.crt expired at 1970-01-01T00:16:40Z":       {old, oldKey},
 	} {
 		if _, err := registration.ParseAuthority(pair[0], pair[1], now.UTC()); err == nil || !strings.Contains(err.Error(), want) {

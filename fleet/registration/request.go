@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/privatekey"
 )
 
-// Request is a request for a certificate, as far as it is checked.
+// Request has the checked fields of a request for a certificate.
 type Request struct {
 	// Signer is whom it asks, and Username who asks.
 	Signer, Username string
@@ -71,7 +71,7 @@ func (r Request) Verify(cluster string, identity ocm.RegistrationInfo) error {
 func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, errors.New("it is no PEM block of type CERTIFICATE REQUEST")
+		return nil, errors.New("it is not a PEM block of type CERTIFICATE REQUEST")
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err == nil {
@@ -119,7 +119,7 @@ func ParseAuthority(cert, key []byte, now time.Time) (*Authority, error) {
 	public, ok := a.key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	switch {
 	case !a.cert.IsCA:
-		return nil, errors.New("tls.crt is no certificate authority")
+		return nil, errors.New("tls.crt is not a certificate authority")
 	case !ok || !public.Equal(a.cert.PublicKey):
 		return nil, errors.New("tls.key is not the key of tls.crt")
 	case !now.Before(a.cert.NotAfter):

@@ -98,7 +98,7 @@ func claims(works []ocm.ManifestWork) map[ocm.ResourceIdentifier][]ocm.ManifestW
 	return found
 }
 
-// first says whether an object that two works have belongs to the first.
+// first reports whether an object that two works have belongs to the first.
 func first(id ocm.ResourceIdentifier, a, b ocm.ManifestWork) bool {
 	if x, y := applied(id, a), applied(id, b); x != y {
 		return x
@@ -109,7 +109,7 @@ func first(id ocm.ResourceIdentifier, a, b ocm.ManifestWork) bool {
 	return a.Name < b.Name
 }
 
-// applied says whether an agent has applied an object of a work.
+// applied reports whether an agent has applied an object of a work.
 func applied(id ocm.ResourceIdentifier, w ocm.ManifestWork) bool {
 	for _, m := range w.Status.ResourceStatus.Manifests {
 		at := m.ResourceMeta

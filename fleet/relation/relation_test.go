@@ -51,8 +51,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestManyWays has two add-ons on each level that require both of the next one. There are 2^40 ways, and no circle.
-func TestManyWays(t *testing.T) {
+// TestDiamondsAreFollowedOnce has two add-ons on each level that require both of the next one. There are 2^40 ways, and no circle.
+func TestDiamondsAreFollowedOnce(t *testing.T) {
 	requires := map[string]string{"app": "a0,b0", "a40": "", "b40": ""}
 	for i := range 40 {
 		next := fmt.Sprintf("a%d,b%d", i+1, i+1)

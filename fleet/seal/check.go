@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Verified is the condition of a ManifestWork, and of a ManagedCluster, that says whether the agent takes what the hub sends.
+// Verified is the condition of a ManifestWork, and of a ManagedCluster, that reports whether the agent takes what the hub sends.
 const Verified = "Verified"
 
 // ContinueAfter is the annotation of a ManagedCluster by which a hub that was restored from a backup goes on: its value is
@@ -47,7 +47,7 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// Mark is what a cluster remembers of the last accepted seal of a work.
+// Mark records the last accepted seal of a work, on its cluster.
 type Mark struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
@@ -88,7 +88,7 @@ func (m Memory) Highest() (highest Mark) {
 // ClockSkew is how far the clocks of hub and cluster may differ.
 const ClockSkew = time.Hour
 
-// Policy is what a cluster accepts.
+// Policy says which seals a cluster accepts.
 type Policy struct {
 	Cluster string
 	Keys    []signature.PublicKey

@@ -35,8 +35,8 @@ func spec(t *testing.T, text string) ocm.AgentSpec {
 	return s
 }
 
-// TestADigestSurvivesTheAPIServer has specs as a hub writes them and as an API server gives them back.
-func TestADigestSurvivesTheAPIServer(t *testing.T) {
+// TestDigestSurvivesAPIServer has specs as a hub writes them and as an API server gives them back.
+func TestDigestSurvivesAPIServer(t *testing.T) {
 	for name, pair := range map[string][2]string{
 		"defaults": {
 			`{"deleteOption":{},"manifestConfigs":[{"resourceIdentifier":{"resource":"r","name":"n"},"updateStrategy":{"serverSideApply":{"ignoreFields":[{"condition":""}]}}}]}`,
@@ -68,7 +68,7 @@ func TestADigestSurvivesTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestOriginRefusesWhatTheHubDidNotSignForThisClusterAndWork(t *testing.T) {
+func TestOriginRefusesSealsOfOtherWorks(t *testing.T) {
 	key, public := newKey(t)
 	other, _ := newKey(t)
 	content := spec(t, `{"workload":{"manifests":[{"kind":"ConfigMap","data":{"a":"b"}}]}}`)
@@ -183,8 +183,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestARefusalSaysTheSameLater shows that an agent writes a refusal once, and not again whenever it looks at the work.
-func TestARefusalSaysTheSameLater(t *testing.T) {
+// TestRefusalKeepsItsMessage shows that an agent writes a refusal once, and not again whenever it looks at the work.
+func TestRefusalKeepsItsMessage(t *testing.T) {
 	policy := seal.Policy{Cluster: "oslo", MaxAge: time.Hour}
 	for want, ago := range map[seal.Reason]time.Duration{seal.ClocksDiffer: -3 * time.Hour, seal.TooOld: 3 * time.Hour} {
 		s := seal.Seal{Statement: seal.Statement{Cluster: "oslo", Work: "w", Sequence: 1, Time: noon.Add(-ago)}}

@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/fleet/status"
 )
 
-// TestOldPodsAreNoSuccess has a Deployment whose old pod is ready while its new one is not.
-func TestOldPodsAreNoSuccess(t *testing.T) {
+// TestOldPodsAreNotASuccess has a Deployment whose old pod is ready while its new one is not.
+func TestOldPodsAreNotASuccess(t *testing.T) {
 	one := int64(1)
 	for _, done := range []bool{false, true} {
 		w := ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "addon-a-deploy-0", Generation: 2}}

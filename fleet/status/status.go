@@ -95,7 +95,7 @@ func (a AddOn) pending() string {
 // present spec, and available. With upstream's agents the ready replicas alone count, which may be those of the old spec.
 const RolledOut = "RolledOut"
 
-// rolledOut says whether an object has no value RolledOut that is false.
+// rolledOut reports whether an object has no value RolledOut that is false.
 func rolledOut(m ocm.ManifestStatus) bool {
 	for _, v := range m.StatusFeedback.Values {
 		if b := v.FieldValue.Boolean; v.Name == RolledOut && b != nil {
@@ -105,7 +105,7 @@ func rolledOut(m ocm.ManifestStatus) bool {
 	return true
 }
 
-// matches says whether a work was made from the desired configuration.
+// matches reports whether a work was made from the desired configuration.
 func (a AddOn) matches(w ocm.ManifestWork) bool {
 	text, found := w.Annotations[configuration.HashAnnotation]
 	if !found {
@@ -128,7 +128,7 @@ func (a AddOn) matches(w ocm.ManifestWork) bool {
 	return complete && maps.Equal(has, wanted)
 }
 
-// holds says whether a condition of a work is true for its present content.
+// holds reports whether a condition of a work is true for its present content.
 func holds(w ocm.ManifestWork, kind string) bool {
 	c := meta.FindStatusCondition(w.Status.Conditions, kind)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
@@ -166,7 +166,7 @@ func (a AddOn) Available() Condition {
 	return is("True", "ProbeAvailable", a.Name+" add-on is available.")
 }
 
-// hasProbes says whether a work has something to probe: a DaemonSet, or a Deployment that wants replicas.
+// hasProbes reports whether a work has something to probe: a DaemonSet, or a Deployment that wants replicas.
 func hasProbes(w ocm.ManifestWork) bool {
 	return slices.ContainsFunc(w.Spec.Workload.Manifests, func(m map[string]any) bool {
 		spec, _ := m["spec"].(map[string]any)
@@ -181,7 +181,7 @@ var counts = map[string][2]string{
 	"daemonsets":  {"DesiredNumberScheduled", "NumberReady"},
 }
 
-// probe judges what the agent reports of a Deployment or a DaemonSet. It says whether there is something to judge.
+// probe judges what the agent reports of a Deployment or a DaemonSet. It reports whether there is something to judge.
 func probe(m ocm.ManifestStatus) (found bool, err error) {
 	at := m.ResourceMeta
 	names, known := counts[at.Resource]

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
-// mca is a ManagedClusterAddOn, as far as the rows use it. Its times are no times.
+// mca is a ManagedClusterAddOn, as far as the rows use it. Its times are not times.
 type mca struct {
 	Metadata struct {
 		Name, Namespace string

@@ -200,7 +200,7 @@ func TestWhereUpstreamDiffers(t *testing.T) {
 // TestBadValuesStartNothing shows that all values are checked, also those that only count later (X-7, X-8).
 func TestBadValuesStartNothing(t *testing.T) {
 	for text, want := range map[string]string{
-		`{type: Sometimes}`:                                                     `rollout strategy type "Sometimes" is none of All, Progressive, ProgressivePerGroup`,
+		`{type: Sometimes}`:                                                     `rollout strategy type "Sometimes" must be All, Progressive or ProgressivePerGroup`,
 		`{type: All, all: {progressDeadline: 5hx}}`:                             `time: unknown unit "hx" in duration "5hx"`,
 		`{type: All, all: {progressDeadline: xNone}}`:                           `time: invalid duration "xNone"`,
 		`{type: Progressive, progressive: {maxFailures: "5"}}`:                  `failed to parse the provided maxFailures: '5' is an invalid maximum threshold value: string is not a percentage`,

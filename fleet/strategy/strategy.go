@@ -44,7 +44,7 @@ func Groups(decisions []ocm.PlacementDecision) []Group {
 	return groups
 }
 
-// Input is what a rollout over the clusters of one placement depends on.
+// Input has everything that a rollout over the clusters of one placement depends on.
 type Input struct {
 	// Change identifies what is rolled out.
 	Change   string
@@ -123,7 +123,7 @@ func New(in Input) (Plan, error) {
 			plan.Spec.Waves = append(plan.Spec.Waves, rollout.Wave{Name: label(g), MaxFailures: rollout.Amount{Value: failures}})
 		}
 	default:
-		return Plan{}, fmt.Errorf("rollout strategy type %q is none of All, Progressive, ProgressivePerGroup", in.Strategy.Type)
+		return Plan{}, fmt.Errorf("rollout strategy type %q must be All, Progressive or ProgressivePerGroup", in.Strategy.Type)
 	}
 	plan.target(in, wave)
 	return plan, nil

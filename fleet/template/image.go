@@ -59,7 +59,7 @@ func Images(object map[string]any) (images []string) {
 	return images
 }
 
-// Pinned says whether an image is named by its digest.
+// Pinned reports whether an image is named by its digest.
 func Pinned(image string) bool { return strings.Contains(image, "@") }
 
 // pin adds the digests to images that are named without one.

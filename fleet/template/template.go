@@ -28,7 +28,7 @@ const (
 	defaultNamespace = "open-cluster-management-agent-addon"
 )
 
-// Input is what an agent's manifests depend on.
+// Input has everything that an agent's manifests depend on.
 type Input struct {
 	AddOn, Cluster string
 	// ClusterAnnotations are those of the ManagedCluster.

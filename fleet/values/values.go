@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 )
 
-// Input is what a template sees. ControlPlane and InfraCluster are nil if the cluster does not refer to them.
+// Input is the data of a template. ControlPlane and InfraCluster are nil if the cluster does not refer to them.
 type Input struct {
 	// Name is the name of the template in errors.
 	Name string
@@ -59,7 +59,7 @@ func Tasks() []sandbox.Served { return []sandbox.Served{task} }
 
 var task = sandbox.Define("values", render)
 
-// work is what the child gets.
+// work is the child's input.
 type work struct {
 	Name, Template string
 	Data           []byte // JSON

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Plan is what a rollout would do if each cluster succeeded.
+// Plan is the course of a rollout if each cluster succeeded.
 type Plan struct {
 	AddOn string `json:"addOn"`
 	// AtOnce are clusters that no placement configures. They get the change at once.

@@ -66,8 +66,8 @@ func (f few) List(_ context.Context, list client.ObjectList, options ...client.L
 	return forbidden("managedclusteraddons")
 }
 
-// TestFewRightsLeaveOutWhatTheyHide lists clusters and add-ons for users who may not read Leases, placements, or what the hub keeps.
-func TestFewRightsLeaveOutWhatTheyHide(t *testing.T) {
+// TestUnreadableFieldsAreLeftOut lists clusters and add-ons for users who may not read Leases, placements, or what the hub keeps.
+func TestUnreadableFieldsAreLeftOut(t *testing.T) {
 	var notes []string
 	view := func(f few) View {
 		notes = nil
@@ -103,8 +103,8 @@ func TestFewRightsLeaveOutWhatTheyHide(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnAddOnNeedsNoPlacements asks for one add-on, with and without the right to read ManagedClusterAddOns.
-func TestStatusOfAnAddOnNeedsNoPlacements(t *testing.T) {
+// TestAddOnStatusNeedsNoPlacements asks for one add-on, with and without the right to read ManagedClusterAddOns.
+func TestAddOnStatusNeedsNoPlacements(t *testing.T) {
 	var notes []string
 	note := func(what string, _ error) { notes = append(notes, what) }
 	view := func(f few) View {

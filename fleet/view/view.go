@@ -30,7 +30,7 @@ type View struct {
 	// Namespace has the hub's own objects.
 	Namespace string
 	Now       func() time.Time
-	// Note is told what the user may not read and is left out. Nil tells nobody.
+	// Note is called with what the user may not read and is left out. Nil ignores it.
 	Note func(what string, err error)
 }
 

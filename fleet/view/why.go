@@ -154,7 +154,7 @@ func (w *Why) placement(known *inventory.AddOn, c *ocm.ManagedCluster, installed
 	return true
 }
 
-// turn says whether the rollout has reached the cluster.
+// turn reports whether the rollout has reached the cluster.
 func (w *Why) turn(d *decided, a *ocm.ManagedClusterAddOn) bool {
 	object := "rollout of " + a.Name
 	p, decision := d.of(a.Namespace)

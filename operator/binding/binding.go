@@ -61,7 +61,7 @@ type Config struct {
 	Version string // "v0" or "v1"
 	// Warnings name keys that are given twice. The last one counts.
 	Warnings []string
-	// MinInterval and Burst limit how often the hook runs. A MinInterval of 0 is no limit.
+	// MinInterval and Burst limit how often the hook runs. A MinInterval of 0 is not a limit.
 	MinInterval time.Duration
 	Burst       int
 	// Orders holds the bindings whose value is an order, such as onStartup. Smaller numbers run first.
@@ -73,7 +73,7 @@ type Config struct {
 	Conversions []Conversion
 }
 
-// Common is what several kinds of binding share.
+// Common has the fields that several kinds of binding share.
 type Common struct {
 	Name         string // of the binding; the default is the kind of binding
 	Queue        string

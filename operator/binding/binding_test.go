@@ -34,7 +34,7 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"a negative burst", "configVersion: v1\nonStartup: 1\nsettings: {executionBurst: -1}", "settings.executionBurst: -1 is negative"},
 		{"two intervals", "configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: 3s, executionMinPeriod: 4s}", "settings.executionMinPeriod: 4s is another value"},
 		{"a webhook's name of two segments", "configVersion: v1\nkubernetesMutating: [{name: b.c}]", "kubernetesMutating[0].name: Invalid value: \"b.c\": should be a domain with at least three segments"},
-		{"a webhook's name that is no domain", "configVersion: v1\nkubernetesValidating: [{name: Pods.example.com}]", "kubernetesValidating[0].name: Invalid value: \"Pods.example.com\""},
+		{"a webhook's name that is not a domain", "configVersion: v1\nkubernetesValidating: [{name: Pods.example.com}]", "kubernetesValidating[0].name: Invalid value: \"Pods.example.com\""},
 		{"a timeout above the server's", "configVersion: v1\nkubernetesValidating: [{name: a.b.c, timeoutSeconds: 31}]", "kubernetesValidating[0].timeoutSeconds"},
 		{"every operation and one", webhookWith(`operations: ["*", CREATE]`), "kubernetesValidating[0].rules[0].operations: * stands beside others"},
 		{"every group and one", webhookWith(`apiGroups: ["", "*"]`), "rules[0].apiGroups: * stands beside others"},
@@ -72,8 +72,8 @@ func webhookWith(list string) string {
 		lists["apiGroups"], lists["apiVersions"], lists["operations"], lists["resources"])
 }
 
-// TestRuleThatTheServerTakesIsTaken has lists that look alike those that it refuses.
-func TestRuleThatTheServerTakesIsTaken(t *testing.T) {
+// TestRuleTheServerAcceptsIsAccepted has lists that look alike those that it refuses.
+func TestRuleTheServerAcceptsIsAccepted(t *testing.T) {
 	for _, list := range []string{`operations: ["*"]`, `operations: [CREATE, CREATE]`, `apiGroups: ["*"]`, `apiGroups: ["", apps]`, `resources: ["*"]`, `resources: ["*/*"]`, `resources: [pods, "*"]`,
 		`resources: ["*", pods/status]`, `resources: [pods, pods/status, "deployments/*", "*/scale"]`} {
 		if _, err := binding.Parse("hook.sh", []byte(webhookWith(list)), binding.Shell); err != nil {
@@ -82,14 +82,14 @@ func TestRuleThatTheServerTakesIsTaken(t *testing.T) {
 	}
 }
 
-func TestOneIntervalMayHaveBothNames(t *testing.T) {
+func TestIntervalMayHaveBothNames(t *testing.T) {
 	c, err := binding.Parse("hook.sh", []byte("configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: 3s, executionMinPeriod: 3000ms}\n"), binding.Shell)
 	if err != nil || c.MinInterval != 3*time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
 
-func TestAKeyThatIsGivenTwiceIsAWarning(t *testing.T) {
+func TestDuplicateKeyIsAWarning(t *testing.T) {
 	for text, warns := range map[string]bool{
 		"configVersion: v1\nonStartup: 1\nonStartup: 2\n": true, `{"configVersion":"v1","onStartup":1,"onStartup":2}`: true, "configVersion: v1\nonStartup: 2\n": false,
 	} {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// Moment is what happened to a kubernetes binding.
+// Moment is the event of a kubernetes binding.
 type Moment string
 
 // A kubernetes binding runs its hook once with everything that exists, and then with single events.
@@ -19,7 +19,7 @@ type Object struct {
 	Kind, Namespace, Name string
 	// Full is the object as JSON, or nil if the binding does not keep it.
 	Full json.RawMessage
-	// Result is what the jq filter made of the object, as JSON, or nil without a filter.
+	// Result is the output of the jq filter for the object, as JSON, or nil without a filter.
 	Result json.RawMessage
 }
 

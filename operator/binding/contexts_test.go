@@ -146,7 +146,7 @@ func (o occurrence) words() string {
 func (o occurrence) list(value any, words string) (all []binding.Object) {
 	entries, ok := value.([]any)
 	if !ok {
-		o.t.Errorf("%v is no list of objects", value)
+		o.t.Errorf("%v is not a list of objects", value)
 	}
 	var got, want []string
 	for _, entry := range entries {

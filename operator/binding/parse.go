@@ -107,7 +107,7 @@ func (r *reader) duration(path, text string) time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		r.addf(path, "%q is no duration such as 3s or 1m30s", text)
+		r.addf(path, "%q is not a duration such as 3s or 1m30s", text)
 	}
 	return d
 }

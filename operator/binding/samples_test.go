@@ -201,7 +201,7 @@ kubernetes:
 	}
 }
 
-func TestWebhooksInTheWordsOfTheSamples(t *testing.T) {
+func TestSampleWebhooks(t *testing.T) {
 	c, err := binding.Parse("hook.sh", []byte(`
 configVersion: v1
 kubernetes: [{name: pods, kind: pods}]

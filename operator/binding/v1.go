@@ -169,7 +169,7 @@ func (f *kubernetesV1) fields() string {
 	return fields.AndSelectors(all...).String()
 }
 
-// filter compiles a jq filter; no text is no filter.
+// filter compiles a jq filter; no text is not a filter.
 func (r *reader) filter(path, text string) *jq.Filter {
 	if text == "" {
 		return nil

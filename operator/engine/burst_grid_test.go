@@ -22,9 +22,9 @@ import (
 // burst is how many objects change at once.
 const burst = 10_000
 
-// TestNoEventOfABurstIsLost changes each of 10,000 watched objects once, and restarts the API server in the middle. The hook is told
+// TestBurstLosesNoEvent changes each of 10,000 watched objects once, and restarts the API server in the middle. The hook is told
 // of each change, once, and never runs twice at once.
-func TestNoEventOfABurstIsLost(t *testing.T) {
+func TestBurstLosesNoEvent(t *testing.T) {
 	server := controlplane.StartForTest(t, controlplane.Options{})
 	cluster, err := kube.Connect(server.Config(), nil)
 	if err != nil {

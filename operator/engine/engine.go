@@ -36,11 +36,11 @@ type Options struct {
 	Log      *slog.Logger // nil is silence
 	// MetricsPrefix begins the names of the engine's own metrics.
 	MetricsPrefix string
-	// Requests measures the requests of Cluster, or is nil.
+	// Requests has the metrics of requests to Cluster, or is nil.
 	Requests *Requests
-	// Modules says that hooks are global or of modules, which metrics then tell.
+	// Modules means that hooks are global or of modules. Metrics have a label for that.
 	Modules bool
-	// Removed is told what hooks are about to delete. It may be nil.
+	// Removed is called with what hooks are about to delete. It may be nil.
 	Removed func([]kube.Ref)
 }
 
@@ -92,7 +92,7 @@ func (e *Engine) Hooks() []*Hook {
 // Queues are the queues of the engine.
 func (e *Engine) Queues() *queue.Set { return e.queues }
 
-// Ready says whether the start is over: every hook has seen what existed.
+// Ready reports whether the start is over: every hook has seen what existed.
 func (e *Engine) Ready() bool { return e.ready.Load() }
 
 // Metrics gathers the engine's own metrics, and those that hooks report.

@@ -185,7 +185,7 @@ func TestEngine(t *testing.T) {
 	s.in("a standby keeps no events", testStandby)
 }
 
-// testStandby: what changed while another operator led is in the synchronization, and is no event.
+// testStandby: what changed while another operator led is in the synchronization, and is not an event.
 func testStandby(s *site) {
 	s.apply(configMap("standby", "a", ""))
 	s.hook("h", "configVersion: v1\nkubernetes:\n- "+binding("maps", "standby", "")+"\n"+
@@ -470,7 +470,7 @@ func testStop(s *site) {
 	}
 }
 
-func TestLoadNamesEveryHookWithoutAConfiguration(t *testing.T) {
+func TestLoadNamesHooksWithoutConfiguration(t *testing.T) {
 	s := &site{T: t, dir: t.TempDir()}
 	s.hook("a.sh", "configVersion: v2", "")
 	s.hook("b.sh", "configVersion: v1\nonStartup: first", "")

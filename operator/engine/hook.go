@@ -31,9 +31,9 @@ type Owner interface {
 	Files() (map[string][]byte, error)
 	// Answers are the variables of the files that the hook writes.
 	Answers() []string
-	// Ending says whether the owner waits in the main queue to stop its hooks. A run that fails does not hold that up.
+	// Ending reports whether the owner waits in the main queue to stop its hooks. A run that fails does not hold that up.
 	Ending() bool
-	// Take takes what a hook wrote there, once its metrics and its object patches are done. An error repeats the run.
+	// Take takes the hook's other answers, once its metrics and its object patches are done. An error repeats the run.
 	Take(ctx context.Context, h *Hook, contexts []binding.Context, answers map[string][]byte) error
 }
 
@@ -123,7 +123,7 @@ func InOrder(hooks []*Hook, t binding.Type) []*Hook {
 	return all
 }
 
-// stopped says whether the hook was removed.
+// stopped reports whether the hook was removed.
 func (h *Hook) stopped() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

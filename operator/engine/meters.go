@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/operator/binding"
 )
 
-// meters measure what the engine does beside running hooks.
+// meters measure the engine's own work, besides the hooks.
 type meters struct {
 	filters, events *prometheus.HistogramVec // of bindings
 	actions         *prometheus.HistogramVec // of queues
@@ -44,7 +44,7 @@ func (m *meters) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.filters, m.events, m.actions, m.enable, m.enabled, m.enableFailed}
 }
 
-// measureQueues measures the actions on queues, unless the environment says no.
+// measureQueues measures the actions on queues, unless the environment disables that.
 func (e *Engine) measureQueues() {
 	if os.Getenv(noActions) == "no" {
 		return

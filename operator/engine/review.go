@@ -31,7 +31,7 @@ func (e *Engine) WatchForWebhooks() {
 	}
 }
 
-// needsSnapshots says whether a review of the hook includes objects.
+// needsSnapshots reports whether a review of the hook includes objects.
 func (h *Hook) needsSnapshots() bool {
 	includes := func(b binding.Common) bool { return len(b.Include) > 0 }
 	return slices.ContainsFunc(h.Config.Validating, func(b binding.Admission) bool { return includes(b.Common) }) ||
@@ -39,7 +39,7 @@ func (h *Hook) needsSnapshots() bool {
 		slices.ContainsFunc(h.Config.Conversions, func(b binding.Conversion) bool { return includes(b.Common) })
 }
 
-// review runs a hook for one review, and does what else it answers: metrics and object patches.
+// review runs a hook for one review, and applies its metrics and object patches.
 func (e *Engine) review(ctx context.Context, h *Hook, c binding.Context) ([]byte, error) {
 	if h.limit != nil {
 		if err := h.limit.Wait(ctx); err != nil {

@@ -71,7 +71,7 @@ func (e *Engine) runOnce(ctx context.Context, h *Hook, t *queue.Task, labels pro
 	return result, err
 }
 
-// Program runs a program that is no hook, such as the enabled script of a module, and measures it as one.
+// Program runs a program that is not a hook, such as the enabled script of a module, and measures it as one.
 func (e *Engine) Program(ctx context.Context, c hook.Command, module, activation string) (*hook.Result, error) {
 	result, err := e.options.Runner.Run(ctx, c)
 	name := filepath.Base(c.Path)

@@ -16,7 +16,7 @@ type clock struct {
 	entries map[string][]entry // by crontab, in the order in which hooks were enabled
 }
 
-// entry is what a hook has for one crontab.
+// entry is a hook's binding for one crontab.
 type entry struct {
 	hook  *Hook
 	binds []*binding.Schedule

@@ -24,7 +24,7 @@ const (
 	kindLabel       = "kind"
 )
 
-// telemetry is what the engine measures of itself.
+// telemetry has the engine's own metrics.
 type telemetry struct {
 	registry *prometheus.Registry
 	runs     map[binding.Scope]*runs

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// noHooks are the endings of files beside hooks that are no hooks, executable or not.
+// noHooks are the endings of files beside hooks that are not hooks, executable or not.
 var noHooks = []string{".yaml", ".json", ".md", ".txt"}
 
 // Find returns the paths of the hooks below a folder, relative to it and sorted. Hidden files and folders and folders named
@@ -37,7 +37,7 @@ func Find(dir string, log *slog.Logger) (paths []string, err error) {
 		}
 		info, err := os.Stat(path) // of a link's target, as in a mounted ConfigMap
 		if errors.Is(err, fs.ErrNotExist) {
-			log.Warn("a link in the hooks folder leads nowhere; it is no hook", "file", path)
+			log.Warn("a link in the hooks folder leads nowhere; it is not a hook", "file", path)
 			return nil
 		}
 		if err != nil {
@@ -46,7 +46,7 @@ func Find(dir string, log *slog.Logger) (paths []string, err error) {
 		switch {
 		case !info.Mode().IsRegular():
 		case info.Mode().Perm()&0o111 == 0:
-			log.Warn("a file in the hooks folder is not executable, so it is no hook; run chmod +x, or move it to a folder lib", "file", path)
+			log.Warn("a file in the hooks folder is not executable, so it is not a hook; run chmod +x, or move it to a folder lib", "file", path)
 		default:
 			relative, err := filepath.Rel(dir, path)
 			if err != nil {

@@ -71,7 +71,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestAHookReadsAndWritesFilesOfItsOwn(t *testing.T) {
+func TestHookHasItsOwnFiles(t *testing.T) {
 	dir, temp, log := t.TempDir(), t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo "in $PWD with $# arguments"
@@ -103,7 +103,7 @@ rm "$GONE_PATH"
 	}
 }
 
-func TestWhatAFailedHookWroteIsThere(t *testing.T) {
+func TestFailedHookKeepsItsAnswers(t *testing.T) {
 	dir := t.TempDir()
 	path := file(t, dir, "hook.sh", "#!/bin/sh\necho status > $KUBERNETES_PATCH_PATH\necho what went wrong >&2\nexit 3\n")
 	r := hook.Runner{TempDir: t.TempDir()}
@@ -116,7 +116,7 @@ func TestWhatAFailedHookWroteIsThere(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoFileIsRefused(t *testing.T) {
+func TestAnswerMustBeARegularFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"a link out":   "ln -sf /etc/hostname $METRICS_PATH",
@@ -131,7 +131,7 @@ func TestAnAnswerThatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
+func TestRunEndsWithItsProcessNotItsChildren(t *testing.T) {
 	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\nsleep 60 &\necho $! > $METRICS_PATH\necho started\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
@@ -149,7 +149,7 @@ func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
 	}
 }
 
-func TestAHookIsStoppedWithItsGroup(t *testing.T) {
+func TestHookIsStoppedWithItsProcessGroup(t *testing.T) {
 	t.Parallel()
 	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\ntrap 'echo got TERM; exit 1' TERM\necho ready\nsleep 60 & wait\n")
@@ -172,7 +172,7 @@ func TestAHookIsStoppedWithItsGroup(t *testing.T) {
 	}
 }
 
-func TestAChildThatIgnoresTheStopIsKilled(t *testing.T) {
+func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/bash\nbash -c 'trap \"\" TERM; echo child $$ is set; while :; do sleep 0.2; done' &\nsleep 60 & wait\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
@@ -202,8 +202,8 @@ func TestAChildThatIgnoresTheStopIsKilled(t *testing.T) {
 	}
 }
 
-// TestAFullDiskFailsARunAndNoMore has no room for the files of a run, and then has it again.
-func TestAFullDiskFailsARunAndNoMore(t *testing.T) {
+// TestFullDiskFailsOneRun has no room for the files of a run, and then has it again.
+func TestFullDiskFailsOneRun(t *testing.T) {
 	short.Root(t, "a file system of its own")
 	full := disk.New(t, 4<<20)
 	path := file(t, t.TempDir(), "hook.sh", "#!/bin/sh\nexec cat \"$BINDING_CONTEXT_PATH\" > \"$METRICS_PATH\"\n")
@@ -258,8 +258,8 @@ printf 'no newline'
 	}
 }
 
-// TestRecordOverSeveralLinesIsOne: with LOG_PROXY_HOOK_JSON, upstream joins what jq prints without -c.
-func TestRecordOverSeveralLinesIsOne(t *testing.T) {
+// TestMultilineRecordIsOne: with LOG_PROXY_HOOK_JSON, upstream joins what jq prints without -c.
+func TestMultilineRecordIsOne(t *testing.T) {
 	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo 'before'

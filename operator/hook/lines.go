@@ -84,7 +84,7 @@ func (l *line) end() {
 	l.release()
 }
 
-// plain logs a line that is no record.
+// plain logs a line that is not a record.
 func (l *line) plain(text []byte) {
 	shown := string(bytes.ToValidUTF8(text, []byte("\uFFFD")))
 	if l.cut {
@@ -104,7 +104,7 @@ func (l *line) release() {
 // mostLines is how many lines a record may have.
 const mostLines = 1000
 
-// join logs the records that the lines held are, as upstream does with JSON over several lines, and holds them while a record may go on.
+// join logs held lines as one record, as upstream does with JSON over several lines. It holds lines while a record may continue.
 func (l *line) join() {
 	text := bytes.Join(l.held, []byte("\n"))
 	records, err := decodeRecords(text)

@@ -69,7 +69,7 @@ type Command struct {
 	Alias map[string]string
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	// Out are the contents of the files that the hook wrote, by their variables. A file that is missing is empty.
 	Out      map[string][]byte

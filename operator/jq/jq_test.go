@@ -76,7 +76,7 @@ func TestMistakesQuoteNoValue(t *testing.T) {
 	}
 }
 
-func TestAFilterWithoutEndIsStopped(t *testing.T) {
+func TestEndlessFilterIsStopped(t *testing.T) {
 	f, err := jq.Compile("def f: f; f")
 	if err != nil {
 		t.Fatal(err)

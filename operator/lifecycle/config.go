@@ -89,10 +89,10 @@ func (o *Operator) tellStrangers(ctx context.Context, before, now []string) {
 	o.log.WarnContext(ctx, "the ConfigMap has keys of no module; they have no effect", "configMap", o.configRef().String(), "keys", strings.Join(hints, ", "))
 }
 
-// readAgain is the pause until the ConfigMap is read again after that has failed.
+// readAgain is the pause before a failed read of the ConfigMap is retried.
 const readAgain = 5 * time.Second
 
-// wrongConfig is what is wrong with the content of the ConfigMap. Other errors are about reading it.
+// wrongConfig is a mistake in the content of the ConfigMap. Other errors are about reading it.
 type wrongConfig struct{ error }
 
 func (w *wrongConfig) Unwrap() error { return w.error }
@@ -170,7 +170,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 	return nil
 }
 
-// react queues what a change of the configuration asks for: everything again, or a run of single modules.
+// react queues the runs that a change of the configuration needs: of all modules, or of single ones.
 func (o *Operator) react(before, after values.Config) {
 	var runs []*unit
 	everything := !reflect.DeepEqual(orEmpty(section(before, values.GlobalKey)), orEmpty(section(after, values.GlobalKey)))
@@ -279,7 +279,7 @@ func clone(c values.Config) values.Config {
 	return c
 }
 
-// setSection sets what is in force. was is what the live section had before the patch. If it had an edit that is not in force
+// setSection sets the section that is in force. was is the live section before the patch. If it had an edit that is not in force
 // yet, that edit stays to be noticed: only the patch counts here.
 func setSection(c *values.Config, key string, was any, patch []values.Operation, after any) error {
 	if now := orEmpty(section(*c, key)); !reflect.DeepEqual(now, was) {

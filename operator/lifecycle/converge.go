@@ -50,14 +50,14 @@ func (o *Operator) reload(activation string) {
 	o.engine.Queues().Wake(binding.MainQueue) // a step of the old one may have failed and wait
 }
 
-// obsolete says whether a newer reload takes the place of this one.
+// obsolete reports whether a newer reload takes the place of this one.
 func (c *converge) obsolete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.number != c.number
 }
 
-// ending says whether a reload waits that will switch a module off, by what flags and relations say now. Without that, a hook
+// ending reports whether a reload waits that will switch a module off, by what flags and relations say now. Without that, a hook
 // that always fails could not be switched off: the reload is behind it.
 func (o *Operator) ending(u *unit) bool {
 	flags, config, verdicts := o.store.hookFlags(), o.store.inForce(), map[*unit]verdict{}
@@ -168,7 +168,7 @@ func (c *converge) over(ctx context.Context, _ *queue.Queue, _ *queue.Task) erro
 	return nil
 }
 
-// Ready says whether all modules have run once.
+// Ready reports whether all modules have run once.
 func (o *Operator) Ready() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

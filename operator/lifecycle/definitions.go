@@ -54,7 +54,7 @@ func (o *Operator) define(ctx context.Context, u *unit) error {
 		}
 		for _, obj := range objects {
 			if obj.GetKind() != "CustomResourceDefinition" {
-				return fmt.Errorf("%s: a %s is no CustomResourceDefinition; put it into templates/", file, obj.GetKind())
+				return fmt.Errorf("%s: a %s is not a CustomResourceDefinition; put it into templates/", file, obj.GetKind())
 			}
 			all = append(all, obj)
 		}

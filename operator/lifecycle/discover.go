@@ -24,7 +24,7 @@ const (
 	reasonFile = "MODULE_ENABLED_REASON"
 )
 
-// plan is what a discovery found out: modules to run and to delete, in order, and releases of modules that are gone.
+// plan is the result of a discovery: modules to run and to delete, in order, and releases of modules that no longer exist.
 type plan struct {
 	run, remove []*unit
 	purge       []string
@@ -34,7 +34,7 @@ type plan struct {
 type verdict struct {
 	on  bool
 	why string
-	// said is the reason that its enabled script gave.
+	// said is the reason of its enabled script.
 	said string
 }
 
@@ -167,7 +167,7 @@ func (o *Operator) lacks(u *unit, verdicts map[*unit]verdict) string {
 	return ""
 }
 
-// askScript runs the enabled script of a module. A file that is not executable is no script.
+// askScript runs the enabled script of a module. A file that is not executable is not a script.
 func (o *Operator) askScript(ctx context.Context, u *unit, before verdict, enabled []string, activation string) (verdict, error) {
 	path := filepath.Join(u.Path, "enabled")
 	info, err := os.Stat(path)

@@ -6,11 +6,11 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestOnlyObjectsOfChartsAreGone: hooks that delete Pods for years leave nothing in memory.
-func TestOnlyObjectsOfChartsAreGone(t *testing.T) {
+// TestOnlyDeletedChartObjectsAreRemembered: hooks that delete Pods for years leave nothing in memory.
+func TestOnlyDeletedChartObjectsAreRemembered(t *testing.T) {
 	of := kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: "n", Name: "of-a-chart"}
 	o := &Operator{gone: map[kube.Ref]bool{}, units: []*unit{{refs: []kube.Ref{of}}}}
-	o.forgo([]kube.Ref{of, {Version: "v1", Kind: "Pod", Namespace: "n", Name: "of-nobody"}})
+	o.noteDeleted([]kube.Ref{of, {Version: "v1", Kind: "Pod", Namespace: "n", Name: "of-nobody"}})
 	if len(o.gone) != 1 || !o.gone[o.identity(of)] {
 		t.Errorf("gone are %v", o.gone)
 	}

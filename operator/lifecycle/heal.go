@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// healEvery is the time between two looks for absent objects, without what chance adds.
+	// healEvery is the time between two looks for absent objects, without jitter.
 	healEvery = 270 * time.Second
 	// byHelm selects what Helm has applied.
 	byHelm = "app.kubernetes.io/managed-by=Helm"
@@ -129,8 +129,8 @@ func (o *Operator) identity(ref kube.Ref) kube.Ref {
 	return ref
 }
 
-// forgo notes which objects of charts hooks delete.
-func (o *Operator) forgo(refs []kube.Ref) {
+// noteDeleted notes which objects of charts hooks delete.
+func (o *Operator) noteDeleted(refs []kube.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ofCharts := map[kube.Ref]bool{}

@@ -147,7 +147,7 @@ echo "%s $(jq -r '[.[] | .binding + (if .type == "Synchronization" then ":\(.obj
 `, config, strings.TrimPrefix(strings.TrimPrefix(name, "modules/"), "global/"), script))
 }
 
-// behind is a cluster whose answers a function may replace: it says whether it did.
+// behind is a cluster whose answers a function may replace: it reports whether it did.
 func (s *site) behind(answer func(w http.ResponseWriter, r *http.Request) bool) *kube.Cluster {
 	s.Helper()
 	cluster, err := kube.Connect(controlplane.Through(s.T, s.plane, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {

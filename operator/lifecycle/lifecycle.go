@@ -71,7 +71,7 @@ type Releases interface {
 	Ensure(ctx context.Context, wanted helm.Wanted) (helm.Ensured, error)
 	// Uninstall removes a release and its objects. A release that does not exist is removed.
 	Uninstall(ctx context.Context, name string) error
-	// Refresh forgets which kinds the cluster has.
+	// Refresh makes the next look-up of a kind ask the cluster.
 	Refresh()
 }
 
@@ -135,7 +135,7 @@ func Load(ctx context.Context, o Options) (*Operator, error) {
 		return nil, err
 	}
 	op := &Operator{options: o, log: o.Log, store: newStore(found), gone: map[kube.Ref]bool{}}
-	o.Removed = op.forgo
+	o.Removed = op.noteDeleted
 	op.engine = engine.New(o.Options)
 	op.telemetry = newTelemetry(o.MetricsPrefix)
 	if err := op.loadModules(found); err != nil {
@@ -192,7 +192,7 @@ func exists(path string) bool {
 
 func (o *Operator) cluster() *kube.Cluster { return o.options.Cluster }
 
-// Discovered says whether it is known which modules are on.
+// Discovered reports whether it is known which modules are on.
 func (o *Operator) Discovered() bool { return o.store.discovered() }
 
 // Engine is the engine of the hooks.

@@ -246,7 +246,7 @@ func testQueuedEarly(s *site) {
 	s.traced("g.sh beforeAll", "g.sh beforeAll", "b/hooks/h.sh beforeHelm")
 }
 
-// testUnreadableConfig: an edit that could not be read at once is not lost, and is no mistake of the administrator.
+// testUnreadableConfig: an edit that could not be read at once is not lost, and is not a mistake of the administrator.
 func testUnreadableConfig(s *site) {
 	var refused atomic.Bool
 	s.operators = s.behind(func(w http.ResponseWriter, r *http.Request) bool {

@@ -37,13 +37,13 @@ func (o *owner) Files() (map[string][]byte, error) {
 	return map[string][]byte{configFile: config, valuesFile: all}, err
 }
 
-// Ending says whether a reload waits that will switch the module off.
+// Ending reports whether a reload waits that will switch the module off.
 func (o *owner) Ending() bool { return o.unit != nil && o.operator.ending(o.unit) }
 
 // Answers are the patches.
 func (*owner) Answers() []string { return []string{valuesPatchFile, configPatchFile} }
 
-// Take applies patches: first the one that lasts, then the one in memory.
+// Take applies patches: first the persistent one, then the one in memory.
 func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Context, answers map[string][]byte) error {
 	lasting, err := values.ParsePatch(answers[configPatchFile])
 	passing, err2 := values.ParsePatch(answers[valuesPatchFile])
@@ -67,7 +67,7 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 	return nil
 }
 
-// isEvent says whether a run came of an event, whose changes of values have effects. Those of a start and of a synchronization
+// isEvent reports whether a run came of an event, whose changes of values have effects. Those of a start and of a synchronization
 // have none, since what needs the values runs after them anyway. A late synchronization comes after that, like an event.
 func isEvent(contexts []binding.Context) bool {
 	return slices.ContainsFunc(contexts, func(c binding.Context) bool {

@@ -258,7 +258,7 @@ func (s *site) expectOrder(key string, want []string) {
 	}
 }
 
-// ranTwice says whether hooks and Helm ran twice in the same order, with a hook after Helm at the end.
+// ranTwice reports whether hooks and Helm ran twice in the same order, with a hook after Helm at the end.
 func (s *site) ranTwice() bool {
 	lines := s.lines()
 	half := len(lines) / 2

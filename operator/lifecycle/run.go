@@ -113,7 +113,7 @@ func (o *Operator) runHooks(ctx context.Context, q *queue.Queue, u *unit, t bind
 	return nil
 }
 
-// helm runs the hooks before the chart, the chart, and those after it. It says whether the latter have changed values.
+// helm runs the hooks before the chart, the chart, and those after it. It reports whether the latter have changed values.
 func (o *Operator) helm(ctx context.Context, q *queue.Queue, u *unit, activation string) (changed bool, err error) {
 	if err := o.runHooks(ctx, q, u, binding.BeforeHelm, activation); err != nil {
 		return false, err
@@ -165,7 +165,7 @@ func (o *Operator) ensure(ctx context.Context, u *unit, all map[string]any, acti
 	return o.keep(u, done)
 }
 
-// deleteTask removes what a module that is off has in the cluster, and stops its hooks.
+// deleteTask uninstalls a disabled module, and stops its hooks.
 func (o *Operator) deleteTask(u *unit, activation string) *queue.Task {
 	return &queue.Task{Name: "delete module " + u.Name, Do: func(ctx context.Context, q *queue.Queue, _ *queue.Task) error {
 		if err := o.remove(ctx, q, u, activation); err != nil {

@@ -111,7 +111,7 @@ func (o *Operator) GlobalHooks() []string {
 	return names
 }
 
-// Manifest is what the chart of a module has rendered to when it last ran.
+// Manifest is the rendered chart of a module at its last run.
 func (o *Operator) Manifest(module string) (string, error) {
 	u, err := o.unit(module)
 	if err != nil {
@@ -122,7 +122,7 @@ func (o *Operator) Manifest(module string) (string, error) {
 	return u.manifest, nil
 }
 
-// Monitor is what is known of the objects of a module's chart.
+// Monitor is the state of the objects of a module's chart.
 type Monitor struct {
 	Module  string   `json:"module"`
 	Objects int      `json:"objects"`
@@ -149,7 +149,7 @@ func (o *Operator) Monitored(ctx context.Context) (all []Monitor, err error) {
 }
 
 // Progress is how far reloads of all modules are, with addon-operator's names (A-37). Numbers are tasks of the main queue, and 0
-// outside of their phase: whoever reads them, adds them.
+// outside of their phase: readers add them.
 type Progress struct {
 	NotStarted bool `json:"STARTUP_CONVERGE_NOT_STARTED"`
 	Starting   int  `json:"STARTUP_CONVERGE_IN_PROGRESS"`

@@ -194,7 +194,7 @@ func (s *store) forHelm(key string) (map[string]any, error) {
 	return all, errors.Join(errs...)
 }
 
-// sum tells whether the values of a section have changed, and for global values the flags of hooks and of the ConfigMap, too.
+// sum reports whether the values of a section have changed, and for global values the flags of hooks and of the ConfigMap, too.
 func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(data), err
 }
 
-// given tells whether the values that administrators and hooks have set are others, in any section.
+// given reports whether the values that administrators and hooks have set are others, in any section.
 func (s *store) given() (sum [sha256.Size]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

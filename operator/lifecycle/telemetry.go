@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// telemetry is what the operator measures of modules.
+// telemetry has the operator's metrics of modules.
 type telemetry struct {
 	registry                              *prometheus.Registry
 	configErrors, discoverErrors          prometheus.Counter

@@ -52,7 +52,7 @@ func testEdits(s *site) {
 	s.traced("g.sh beforeAll", "a/hooks/h.sh beforeHelm", `  {"a":{"z":3},"global":{"x":2}}`)
 }
 
-// testOwnWrites: what a hook writes is in force at once, and its own write is no edit. An event's hook that changes values has
+// testOwnWrites: what a hook writes is in force at once, and its own write is not an edit. An event's hook that changes values has
 // its module run once; an administrator's edit at the same time is kept.
 func testOwnWrites(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\n")

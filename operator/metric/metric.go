@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/operator/shape"
 )
 
-// Action is what an operation does with its metric.
+// Action is the effect of an operation on its metric.
 type Action string
 
 // The actions: add to a counter, set a gauge, observe a value in a histogram, and expire a whole group.

@@ -62,7 +62,7 @@ func TestSamplesOfMetricOperations(t *testing.T) {
 }
 
 // withoutGroup turns a row of HEAD into one of the seed, which has no default group: it takes that group from the operations that
-// name none in the stream, and says whether the row is still wrong. Only outside a group may a hook observe, and only in a group
+// name none in the stream, and reports whether the row is still wrong. Only outside a group may a hook observe, and only in a group
 // expire.
 func withoutGroup(t *testing.T, stream, group, mistakes string, operations []map[string]any) (wrong bool) {
 	t.Helper()
@@ -95,7 +95,7 @@ func withoutGroup(t *testing.T, stream, group, mistakes string, operations []map
 	}
 }
 
-func TestRowsOfHEADWithoutItsGroup(t *testing.T) {
+func TestHEADRowsWithoutGroup(t *testing.T) {
 	const observes = "1 error occurred:\n\t* unsupported action 'observe': [group=hook.sh, name=m, action=observe]\n\n"
 	for _, c := range []struct {
 		stream, mistakes string
@@ -140,8 +140,8 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 	}
 }
 
-// TestWhatShellOperatorAccepts: short forms beside an action, keys that are null, and other keys.
-func TestWhatShellOperatorAccepts(t *testing.T) {
+// TestShellOperatorFormsAreAccepted: short forms beside an action, keys that are null, and other keys.
+func TestShellOperatorFormsAreAccepted(t *testing.T) {
 	for stream, want := range map[string]string{
 		`{"name":"m","action":"set","set":5}`:                                             `{"name":"m","action":"set","value":5,"labels":null,"set":5}`,
 		`{"name":"m","action":"set","add":2}`:                                             `{"name":"m","action":"add","value":2,"labels":null,"add":2}`,
@@ -159,8 +159,8 @@ func TestWhatShellOperatorAccepts(t *testing.T) {
 	}
 }
 
-// TestTheExampleOfTheSeed follows the seed's example of two hooks through four runs.
-func TestTheExampleOfTheSeed(t *testing.T) {
+// TestExampleOfTheSeed follows the seed's example of two hooks through four runs.
+func TestExampleOfTheSeed(t *testing.T) {
 	var store metric.Store
 	run := func(hook, stream string) {
 		t.Helper()
@@ -223,7 +223,7 @@ func TestTheExampleOfTheSeed(t *testing.T) {
 	is(append(common, `hook_metric{hook="hook1.sh",kind="pod"} 2`)...)
 }
 
-func TestSeriesOfOneNameMayDifferInLabelsAndNotInType(t *testing.T) {
+func TestSeriesOfOneNameShareTheirType(t *testing.T) {
 	var store metric.Store
 	apply := func(stream string) error {
 		operations, err := metric.Parse([]byte(stream))

@@ -63,7 +63,7 @@ func (s *Store) Apply(operations []Operation, labels map[string]string) error {
 	return nil
 }
 
-// check finds operations that disagree with the type that a metric has already.
+// check refuses operations that disagree with the type of an existing metric.
 func (s *Store) check(operations []Operation) error {
 	var errs []error
 	seen := map[string]Action{}
@@ -99,7 +99,7 @@ func (s *Store) write(o Operation, more map[string]string) *series {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, more)
-	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" }) // to Prometheus, that is no label
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" }) // to Prometheus, that is not a label
 	var key strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&key, "%s=%q,", name, labels[name])

@@ -29,7 +29,7 @@ func ParseExtenders(text string) (all []Extender, err error) {
 	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 		e := Extender(name)
 		if !slices.Contains(allExtenders(), e) {
-			return nil, fmt.Errorf("%q is none of %v", name, allExtenders())
+			return nil, fmt.Errorf("%q must be one of %v", name, allExtenders())
 		}
 		if slices.Contains(all, e) {
 			return nil, fmt.Errorf("%s is named twice", name)
@@ -51,7 +51,7 @@ const (
 	ByConfig  Source = "the ConfigMap"
 )
 
-// Flag is what an extender says of a module, or nil if it says nothing. hooks are the flags that global hooks have set, by key.
+// Flag is an extender's vote on a module, or nil if it has none. hooks are the flags that global hooks have set, by key.
 // The enabled script is not asked here.
 func (f *Found) Flag(e Extender, m *Module, hooks map[string]bool, config values.Config) (*bool, Source) {
 	switch e {
@@ -72,7 +72,7 @@ func (f *Found) Flag(e Extender, m *Module, hooks map[string]bool, config values
 	return nil, ByDefault
 }
 
-// Enabled says whether a module is switched on, before its enabled script is asked, and by whom. A later extender wins. A
+// Enabled reports whether a module is switched on, before its enabled script is asked, and by whom. A later extender wins. A
 // module that nobody mentions is off.
 func (f *Found) Enabled(m *Module, hooks map[string]bool, config values.Config) (on bool, by Source) {
 	on, by = false, ByDefault

@@ -40,7 +40,7 @@ type Module struct {
 	Provides, Requires, After []string
 }
 
-// Found is what the folders hold.
+// Found has the modules of the folders.
 type Found struct {
 	Modules []*Module // those that others require or come after first; otherwise by order, then by name
 	// Common are the sections of values.yaml beside the modules, by key. Flags are the flags there, by module key.
@@ -115,7 +115,7 @@ func (f *Found) addFolder(dir string, o Options) error {
 		path := filepath.Join(dir, entry.Name())
 		info, err := os.Stat(path) // of a link's target
 		if errors.Is(err, fs.ErrNotExist) {
-			o.Log.Warn("a link in a folder of modules leads nowhere; it is no module", "link", path)
+			o.Log.Warn("a link in a folder of modules leads nowhere; it is not a module", "link", path)
 			continue
 		}
 		if err != nil {
@@ -209,7 +209,7 @@ func splitValues(data []byte, ours func(key string) bool) (sections map[string]a
 		return nil, nil, fmt.Errorf("not YAML: %w", err)
 	}
 	if err := json.Unmarshal(asJSON, &sections); err != nil {
-		return nil, nil, errors.New("is no mapping")
+		return nil, nil, errors.New("is not a mapping")
 	}
 	if ours != nil {
 		maps.DeleteFunc(sections, func(key string, _ any) bool { return !ours(key) })

@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 	is(b, nil, false, module.ByDefault) // values.yaml does not count
 	for _, text := range []string{"Static,Dynamic", "Static,Static"} {
 		if _, err := module.ParseExtenders(text); err == nil {
-			t.Errorf("%s is no error", text)
+			t.Errorf("%s is not an error", text)
 		}
 	}
 	if _, err := module.Find(tree(t, map[string]string{"1-a/x": ""}), module.Options{Strict: true}); err == nil || !strings.Contains(err.Error(), "has no values.yaml") {
@@ -131,7 +131,7 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 		want  string
 	}{
 		"no YAML":                 {map[string]string{"values.yaml": "a: ["}, "/values.yaml: not YAML"},
-		"a list":                  {map[string]string{"values.yaml": "[1]"}, "/values.yaml: is no mapping"},
+		"a list":                  {map[string]string{"values.yaml": "[1]"}, "/values.yaml: is not a mapping"},
 		"a flag that is text":     {map[string]string{"1-a/values.yaml": "aEnabled: \"true\""}, "/1-a/values.yaml: key aEnabled: must be true or false, not true"},
 		"a flag that is a map":    {map[string]string{"1-a/values.yaml": "aEnabled: {}"}, "key aEnabled: must be true or false"},
 		"a section that is text":  {map[string]string{"1-a/values.yaml": "a: text"}, "key a: must be a map or a list, not text"},
@@ -167,8 +167,8 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 	}
 }
 
-// TestAModulesFileMayHaveDefaultsOfItsChart: the operator takes the section and the flag of the module, and leaves the rest to Helm.
-func TestAModulesFileMayHaveDefaultsOfItsChart(t *testing.T) {
+// TestModuleFileMayHaveChartDefaults: the operator takes the section and the flag of the module, and leaves the rest to Helm.
+func TestModuleFileMayHaveChartDefaults(t *testing.T) {
 	const own = "replicaCount: 2\nimage: {tag: x}\ndebug: true\nglobal: text\nmetricsEnabled: \"yes\"\na: {x: 1}\naEnabled: true\n"
 	found, err := module.Find(tree(t, map[string]string{"1-a/values.yaml": own}), module.Options{DefaultOrder: module.DefaultOrder})
 	if err != nil {

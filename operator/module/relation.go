@@ -14,7 +14,7 @@ const manifestFile = "Manifest"
 
 func (m *Module) readRelations() error {
 	if info, err := os.Stat(filepath.Join(m.Path, manifestFile)); err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // it is no add-on
+		return nil //nolint:nilerr // it is not an add-on
 	}
 	meta, err := catalog.ReadDir(os.DirFS(m.Path), ".", m.Name)
 	m.Provides, m.Requires, m.After = meta.Provides, meta.Requires, meta.After

@@ -176,7 +176,7 @@ func object(result any) (*unstructured.Unstructured, error) {
 	}
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil || content == nil {
-		return nil, errors.New("its result is no object")
+		return nil, errors.New("its result is not an object")
 	}
 	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -134,7 +134,7 @@ func testEach(s *site) {
 		{"an object as text", "operation: CreateOrUpdate\nobject: |\n  {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: testcm}, data: {k: '1'}}\n", "", `{"testcm":{"k":"1"}}`},
 		{"CreateIfNotExists leaves what exists", "operation: CreateIfNotExists\nobject: {apiVersion: v1, kind: ConfigMap, metadata: {" + named + "}, data: {a: b}}", "", `{"testcm":{"foo":"bar"}}`},
 		{"JQPatch", "operation: JQPatch\nkind: cm\n" + strings.ReplaceAll(named, ", ", "\n") + "\njqFilter: '.data.baz = (.data.foo + \"x\")'", "", `{"testcm":{"baz":"barx","foo":"bar"}}`},
-		{"a filter without an object", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: .data.foo}", "its result is no object", `{"testcm":{"foo":"bar"}}`},
+		{"a filter without an object", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: .data.foo}", "its result is not an object", `{"testcm":{"foo":"bar"}}`},
 		{"JSONPatch as text", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: '[{\"op\":\"remove\",\"path\":\"/data/foo\"}]'}", "", `{"testcm":null}`},
 		{"JSONPatch below what is missing", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: [{op: add, path: /data/a/b, value: x}]}", "JSONPatch ConfigMap/default/testcm", `{"testcm":{"foo":"bar"}}`},
 		{"a patch of what is missing", "{operation: MergePatch, kind: ConfigMap, namespace: default, name: nope, mergePatch: {data: {}}}", `"nope" not found`, `{"testcm":{"foo":"bar"}}`},
@@ -275,8 +275,8 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 	}
 }
 
-// TestWhatShellOperatorAccepts: fields of other operations, fields that are null, and names that the server makes.
-func TestWhatShellOperatorAccepts(t *testing.T) {
+// TestShellOperatorFormsAreAccepted: fields of other operations, fields that are null, and names that the server makes.
+func TestShellOperatorFormsAreAccepted(t *testing.T) {
 	operations, err := patch.Parse([]byte(`
 {"operation":"DeleteInBackground","kind":"Node","name":"a","namespace":null,"ignoreMissingObject":true}
 {"operation":"CreateOrUpdate","apiVersion":"v1","kind":"ConfigMap","namespace":"n","name":"b","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}}

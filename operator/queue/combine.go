@@ -30,7 +30,7 @@ func (q *Queue) Combine(t *Task) (taken int) {
 	return taken
 }
 
-// joins says whether two runs may become one. Their permission to fail must be the same, so that no context is lost because
+// joins reports whether two runs may become one. Their permission to fail must be the same, so that no context is lost because
 // of its neighbour's (S-12, with its correction).
 func joins(t, next *Task) bool {
 	if t.Hook == "" || next.Hook != t.Hook || t.Version == "v0" || next.AllowFailure != t.AllowFailure {

@@ -22,7 +22,7 @@ import (
 type Task struct {
 	// Name says what the task does, for people. Hook is the hook that it runs, or "".
 	Name, Hook string
-	// Contexts are what the hook is told. Those of runs that follow each other are joined by Queue.Combine.
+	// Contexts are the hook's binding contexts. Queue.Combine joins those of consecutive runs.
 	Contexts []binding.Context
 	// AllowFailure and Version are the hook's. Only runs that agree in them are joined, and none of version v0.
 	AllowFailure bool
@@ -38,7 +38,7 @@ type Task struct {
 	Yields func() bool
 	// Do does the work. It runs in the worker of the queue.
 	Do func(ctx context.Context, q *Queue, t *Task) error
-	// Done are called after Do has succeeded. Runs that are joined bring theirs.
+	// Done are called after Do has succeeded. Combined runs have the Done of all of them.
 	Done []func()
 
 	added    time.Time
@@ -57,7 +57,7 @@ type Set struct {
 	Log *slog.Logger // nil is silence
 	// Delay is the pause after a failure. failed is how often the task had failed before. Default: the function Delay.
 	Delay func(failed int) time.Duration
-	// Measure is told how long an action on a queue took: AddLast, AddAfter or RemoveFirst. It may be nil.
+	// Measure gets the duration of an action on a queue: AddLast, AddAfter or RemoveFirst. It may be nil.
 	Measure func(queue, action string, took time.Duration)
 
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ type Queue struct {
 	mu    sync.Mutex
 	tasks []*Task
 	woken chan struct{} // has a message when there may be something to do
-	pause chan struct{} // has a message when a pause shall end
+	pause chan struct{} // has a message when it is time to end a pause
 }
 
 // The pauses after failures.
@@ -83,7 +83,7 @@ const (
 	longestDelay = 32 * time.Second
 )
 
-// Delay is 5 s after the first failure, then 5 s and 1, 2, 4, 8 … s with less than a second of chance, at most 32 s (S-11).
+// Delay is 5 s after the first failure, then 5 s and 1, 2, 4, 8 … s plus less than a second of jitter, at most 32 s (S-11).
 func Delay(failed int) time.Duration {
 	if failed == 0 {
 		return firstDelay
@@ -139,7 +139,7 @@ func (s *Set) queue(name string) *Queue {
 	return q
 }
 
-// signal leaves a message without waiting for anybody.
+// signal sends without blocking.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -202,7 +202,7 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 	if q.yield(t) {
 		return
 	}
-	select { // a message of before the failure does not count
+	select { // a message from before the failure does not count
 	case <-q.pause:
 	default:
 	}

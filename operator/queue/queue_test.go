@@ -66,7 +66,7 @@ func takes(d *diary, name string, how time.Duration) *queue.Task {
 	}}
 }
 
-func TestTasksRunOneAfterTheOtherAndQueuesSideBySide(t *testing.T) {
+func TestQueuesRunConcurrentlyAndTasksInOrder(t *testing.T) {
 	set := &queue.Set{}
 	bubble(t, set, func(d *diary) {
 		set.Add("main", takes(d, "a", 3*time.Second), takes(d, "b", time.Second))
@@ -78,7 +78,7 @@ func TestTasksRunOneAfterTheOtherAndQueuesSideBySide(t *testing.T) {
 	})
 }
 
-func TestATaskThatFailsStaysAtTheHead(t *testing.T) {
+func TestFailingTaskStaysAtTheHead(t *testing.T) {
 	set := &queue.Set{Delay: func(failed int) time.Duration { return time.Duration(10*(failed+1)) * time.Second }}
 	bubble(t, set, func(d *diary) {
 		left := 2
@@ -100,7 +100,7 @@ func TestATaskThatFailsStaysAtTheHead(t *testing.T) {
 	})
 }
 
-func TestATaskThatFailsMayYield(t *testing.T) {
+func TestFailingTaskMayYield(t *testing.T) {
 	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
 	bubble(t, set, func(d *diary) {
 		var yields atomic.Bool
@@ -148,7 +148,7 @@ func TestTasksOfOtherQueuesDoNotYield(t *testing.T) {
 	})
 }
 
-func TestATaskMayHaveItsOwnPause(t *testing.T) {
+func TestTaskHasItsOwnPause(t *testing.T) {
 	set := &queue.Set{}
 	bubble(t, set, func(d *diary) {
 		set.Add("main", &queue.Task{Name: "bad", Pause: 5 * time.Second, Do: func(context.Context, *queue.Queue, *queue.Task) error {
@@ -160,7 +160,7 @@ func TestATaskMayHaveItsOwnPause(t *testing.T) {
 	})
 }
 
-func TestWhatATaskPutsNextRunsBeforeTheRest(t *testing.T) {
+func TestTasksAddedNextRunFirst(t *testing.T) {
 	set := &queue.Set{}
 	bubble(t, set, func(d *diary) {
 		set.Add("main", &queue.Task{Name: "first", Do: func(_ context.Context, q *queue.Queue, _ *queue.Task) error {
@@ -245,7 +245,7 @@ func combine(t *testing.T, entries []*queue.Task) (contexts []binding.Context, t
 	return contexts, taken, left
 }
 
-// combineRow is a sample of a queue. A task that is no run may say so beside the type of its context.
+// combineRow is a sample of a queue. A task that is not a run may say so beside the type of its context.
 type combineRow struct {
 	Name  string
 	Queue []struct {
@@ -343,7 +343,7 @@ func TestFormsOfSamplesOfCombining(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCombined(t *testing.T) {
+func TestUncombinableRuns(t *testing.T) {
 	event, schedule := entry{"h", "pods", "Event", ""}, entry{"h", "every", "", ""}
 	synced := func(group string) entry { return entry{"h", "pods", "Synchronization", group} }
 	v0, allowed := event.task(), event.task()
@@ -373,8 +373,8 @@ func TestWhatIsNotCombined(t *testing.T) {
 	}
 }
 
-// TestWhatFollowsTheSynchronizationsOfAGroupIsCombined: the contexts of seven runs become five, up to a task that is no run.
-func TestWhatFollowsTheSynchronizationsOfAGroupIsCombined(t *testing.T) {
+// TestRunsAfterGroupSynchronizationsAreCombined: the contexts of seven runs become five, up to a task that is not a run.
+func TestRunsAfterGroupSynchronizationsAreCombined(t *testing.T) {
 	var tasks []*queue.Task
 	for _, e := range []entry{
 		{"h", "one", "Synchronization", "pods"}, {"h", "two", "Synchronization", "pods"}, {"h", "every", "Schedule", "pods"},

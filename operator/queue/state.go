@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/operator/binding"
 )
 
-// State is what a queue holds at one moment.
+// State is a snapshot of a queue.
 type State struct {
 	Name  string      `json:"name"`
 	Tasks []TaskState `json:"tasks"`

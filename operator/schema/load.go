@@ -99,7 +99,7 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 	}
 	plain, ok := full.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: is no schema", file)
+		return nil, fmt.Errorf("%s: is not a schema", file)
 	}
 	delete(plain, "definitions")
 	if err := checkWords(plain, ""); err != nil {
@@ -117,7 +117,7 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 	}
 	c := &compiled{plain: plain, spec: &spec.Schema{}}
 	if err := json.Unmarshal(data, c.spec); err != nil {
-		return nil, fmt.Errorf("%s: is no schema: %w", file, err)
+		return nil, fmt.Errorf("%s: is not a schema: %w", file, err)
 	}
 	if c.rules, err = l.rules.read(plain, ""); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -150,7 +150,7 @@ func (l *loader) read(file string) (map[string]any, error) {
 	}
 	plain, ok := document.(map[string]any)
 	if !ok && document != nil {
-		return nil, errors.New("is no mapping")
+		return nil, errors.New("is not a mapping")
 	}
 	l.files[file] = plain // before x-extend, so that a circle of them ends
 	if extend, ok := plain["x-extend"].(map[string]any); ok {
@@ -182,7 +182,7 @@ func checkWords(schema map[string]any, path string) error {
 	}
 	for _, word := range words {
 		if text, _ := word.(string); !slices.Contains(typeNames(), text) {
-			errs = append(errs, fmt.Errorf("%stype: %v is no type; %s", path, word, diag.DidYouMean(text, typeNames(), "known: ")))
+			errs = append(errs, fmt.Errorf("%stype: %v is not a type; %s", path, word, diag.DidYouMean(text, typeNames(), "known: ")))
 		}
 	}
 	pattern := func(key, text string) {
@@ -306,14 +306,14 @@ func (l *loader) follow(file, ref string, within []string) (any, error) {
 		case []any:
 			i, err := strconv.Atoi(step)
 			if err != nil || i < 0 || i >= len(n) {
-				return nil, fmt.Errorf("$ref %q leads nowhere", ref)
+				return nil, fmt.Errorf("$ref %q does not exist", ref)
 			}
 			node = n[i]
 		default:
 			node = nil
 		}
 		if node == nil {
-			return nil, fmt.Errorf("$ref %q leads nowhere", ref)
+			return nil, fmt.Errorf("$ref %q does not exist", ref)
 		}
 	}
 	return l.resolve(name, node, append(slices.Clip(within), full))

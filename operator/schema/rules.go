@@ -96,7 +96,7 @@ func (r *ruleReader) read(schema map[string]any, path string) (*rules, error) {
 	return out, errors.Join(errs...)
 }
 
-// own compiles the rules of one schema.
+// own compiles a schema's own rules, without those of its parts.
 func (r *ruleReader) own(value any, path string) (all []rule, err error) {
 	if value == nil {
 		return nil, nil

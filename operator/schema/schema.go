@@ -260,7 +260,7 @@ func requireForHelm(schema map[string]any, path string) (err error) {
 	case []any:
 		for _, name := range more {
 			if _, ok := name.(string); !ok {
-				return fmt.Errorf("%sx-required-for-helm: %v is no name", path, name)
+				return fmt.Errorf("%sx-required-for-helm: %v is not a name", path, name)
 			}
 		}
 		schema["required"] = union(required, more)

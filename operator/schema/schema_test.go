@@ -94,8 +94,8 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 	t.Logf("%d rows of openapi.json, %d checks", len(file.Cases), checked)
 }
 
-// TestTheExamplesOfTheSeed: the schemas of addon-operator's documentation and what it says of them.
-func TestTheExamplesOfTheSeed(t *testing.T) {
+// TestExamplesOfTheSeed: the schemas of addon-operator's documentation and what it says of them.
+func TestExamplesOfTheSeed(t *testing.T) {
 	const config = "type: object\nadditionalProperties: false\nrequired: [project, clusterName]\nminProperties: 2\nproperties:\n  project: {type: string}\n  clusterName: {type: string}\n  clusterHostname: {type: string}\n  discovery: {type: object}\n"
 	set, err := load(t, map[string]string{"config-values.yaml": config, "values.yaml": `
 x-extend: {schema: config-values.yaml}
@@ -142,9 +142,9 @@ properties:
 	}
 }
 
-// TestUnknownKeysAreThoseOfTheWholeObject: a branch of oneOf or anyOf names only what is special about it, and the parts of allOf are
+// TestUnknownKeysAreFoundAcrossAllOf: a branch of oneOf or anyOf names only what is special about it, and the parts of allOf are
 // one object.
-func TestUnknownKeysAreThoseOfTheWholeObject(t *testing.T) {
+func TestUnknownKeysAreFoundAcrossAllOf(t *testing.T) {
 	set, err := load(t, map[string]string{"values.yaml": `
 type: object
 definitions: {named: {type: object, properties: {name: {type: string, default: n}}, patternProperties: {^x-: {type: object, properties: {a: {type: string}}}}}}
@@ -297,21 +297,21 @@ x-deckhouse-validations:
 func TestMistakesInSchemas(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no YAML":                {"a: [", "config-values.yaml: not YAML"},
-		"a list":                 {"[]", "is no mapping"},
-		"no schema":              {"type: object\nproperties: 3\n", "is no schema"},
+		"a list":                 {"[]", "is not a mapping"},
+		"no schema":              {"type: object\nproperties: 3\n", "is not a schema"},
 		"circular":               {"definitions: {a: {type: object, properties: {b: {$ref: '#/definitions/a'}}}}\nproperties: {a: {$ref: '#/definitions/a'}}\n", "circular"},
-		"a reference to nothing": {"properties: {a: {$ref: '#/definitions/a'}}\n", `"#/definitions/a" leads nowhere`},
+		"a reference to nothing": {"properties: {a: {$ref: '#/definitions/a'}}\n", `"#/definitions/a" does not exist`},
 		"a reference out":        {"properties: {a: {$ref: '../../etc/passwd'}}\n", "../../etc/passwd"},
 		"a reference to the web": {"properties: {a: {$ref: 'https://example.org/a.yaml'}}\n", "from their folder only"},
 		"a missing base":         {"x-extend: {schema: nothing.yaml}\n", `x-extend.schema "nothing.yaml"`},
 		"a circle of bases":      {"x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {a: {$ref: 'config-values.yaml'}}\n", "circular"},
-		"a mistyped type":        {"type: object\nproperties: {a: {type: strng}}\n", `config-values.yaml: a.type: strng is no type; did you mean "string"?`},
-		"a type in a list":       {"properties: {a: {type: [strin, 'null']}}\n", "a.type: strin is no type"},
-		"a type in items":        {"properties: {a: {type: array, items: {type: strng}}}\n", "a.items.type: strng is no type"},
-		"a type in anyOf":        {"properties: {a: {anyOf: [{type: int}, {type: string}]}}\n", "a.anyOf[0].type: int is no type"},
-		"a type of a definition": {"definitions: {d: {type: bool}}\nproperties: {a: {$ref: '#/definitions/d'}}\n", "a.type: bool is no type"},
-		"a type of the root":     {"type: map\n", "config-values.yaml: type: map is no type"},
-		"a type in not":          {"properties: {a: {not: {type: strng}}}\n", "a.not.type: strng is no type"},
+		"a mistyped type":        {"type: object\nproperties: {a: {type: strng}}\n", `config-values.yaml: a.type: strng is not a type; did you mean "string"?`},
+		"a type in a list":       {"properties: {a: {type: [strin, 'null']}}\n", "a.type: strin is not a type"},
+		"a type in items":        {"properties: {a: {type: array, items: {type: strng}}}\n", "a.items.type: strng is not a type"},
+		"a type in anyOf":        {"properties: {a: {anyOf: [{type: int}, {type: string}]}}\n", "a.anyOf[0].type: int is not a type"},
+		"a type of a definition": {"definitions: {d: {type: bool}}\nproperties: {a: {$ref: '#/definitions/d'}}\n", "a.type: bool is not a type"},
+		"a type of the root":     {"type: map\n", "config-values.yaml: type: map is not a type"},
+		"a type in not":          {"properties: {a: {not: {type: strng}}}\n", "a.not.type: strng is not a type"},
 		"a type that is a map":   {"properties: {a: {type: {a: b}}}\n", "a.type: must be the name of a type, or a list of them"},
 		"a pattern that is none": {"properties: {a: {type: string, pattern: '['}}\n", "a.pattern: error parsing regexp"},
 		"a pattern of keys":      {"properties: {a: {patternProperties: {'(': {type: string}}}}\n", "a.patternProperties: error parsing regexp"},

@@ -9,9 +9,9 @@ import (
 	"github.com/sealift/sealift/operator/schema"
 )
 
-// TestNothingToExtendIsNoMistake: a module without values for administrators has no config-values.yaml, or one with nothing but comments. Upstream
+// TestExtendWithoutItsFileIsAccepted: a module without values for administrators has no config-values.yaml, or one with nothing but comments. Upstream
 // takes the schema as it is then.
-func TestNothingToExtendIsNoMistake(t *testing.T) {
+func TestExtendWithoutItsFileIsAccepted(t *testing.T) {
 	const values = "x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {b: {type: integer}}\n"
 	for name, files := range map[string]map[string]string{
 		"no file": {"values.yaml": values}, "an empty file": {"values.yaml": values, "config-values.yaml": ""}, "comments": {"values.yaml": values, "config-values.yaml": "# none\n---\n"},
@@ -31,8 +31,8 @@ func TestNothingToExtendIsNoMistake(t *testing.T) {
 	}
 }
 
-// TestWordsOfSchemasAreText: on and off are words of an enum and names of properties, as upstream's YAML has them, and not true and false.
-func TestWordsOfSchemasAreText(t *testing.T) {
+// TestSchemaWordsAreText: on and off are words of an enum and names of properties, as upstream's YAML has them, and not true and false.
+func TestSchemaWordsAreText(t *testing.T) {
 	set, err := load(t, map[string]string{"config-values.yaml": `
 type: object
 properties:

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what administrators set: the data of the ConfigMap.
+// Config is the configuration of administrators: the data of the ConfigMap.
 type Config struct {
 	Global  map[string]any
 	Modules map[string]ModuleConfig // by key
 }
 
-// ModuleConfig is the part of one module. Its zero value says nothing.
+// ModuleConfig is the section of one module. Its zero value sets nothing.
 type ModuleConfig struct {
 	Values  any   // a map or a list, nil if there is no section
 	Enabled *bool // nil if there is no flag

@@ -89,8 +89,8 @@ func TestSamplesOfPatchStreams(t *testing.T) {
 	}
 }
 
-// TestAPatchThatIsNullChangesNothing: jq writes that, and addon-operator takes it.
-func TestAPatchThatIsNullChangesNothing(t *testing.T) {
+// TestNullPatchChangesNothing: jq writes that, and addon-operator takes it.
+func TestNullPatchChangesNothing(t *testing.T) {
 	got, err := values.ParsePatch([]byte(`null {"op":"remove","path":"/m/a"} null`))
 	if err != nil || len(got) != 1 || got[0].Path != "/m/a" {
 		t.Errorf("%v, %v", got, err)
@@ -242,7 +242,7 @@ func TestMistakesInAConfigMapNameTheKey(t *testing.T) {
 	}
 }
 
-func TestSectionsAreThoseOfTheModule(t *testing.T) {
+func TestModuleSeesOnlyItsSections(t *testing.T) {
 	all := map[string]any{"global": 1, "one": 2, "two": 3}
 	same(t, "one", values.Sections(all, values.GlobalKey, "one"), any(map[string]any{"global": 1.0, "one": 2.0}))
 	if len(all) != 3 {

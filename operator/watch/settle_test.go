@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsTriedAndHereIsSynced: who waits for the try must not take a list that has come for one that has not.
-func TestWhatIsTriedAndHereIsSynced(t *testing.T) {
+// TestSyncedNeedsTriedAndPresentObjects: who waits for the try must not take a list that has come for one that has not.
+func TestSyncedNeedsTriedAndPresentObjects(t *testing.T) {
 	list := key{kind: "configmap"}
 	for range 20_000 {
 		s := &Subscription{

@@ -70,7 +70,7 @@ type source struct {
 type seat struct {
 	sub     *Subscription
 	view    int
-	initial bool // what the first list has is no event for it
+	initial bool // what the first list has is not an event for it
 }
 
 // join lets a subscription share the source, unless what it needs was not kept.

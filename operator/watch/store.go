@@ -110,7 +110,7 @@ func (w *Watcher) result(o *source, filter *jq.Filter, whole []byte) []byte {
 	return result
 }
 
-// object is what a subscription sees of an item. o.mu is held.
+// object is a subscription's view of an item. o.mu is held.
 func (o *source) object(i *item, view int, s *Subscription) binding.Object {
 	out := binding.Object{Kind: o.kind, Namespace: i.namespace, Name: i.name.name, Result: i.results[view]}
 	if s.binding.KeepFull {
@@ -127,7 +127,7 @@ func (o *source) itemOf(obj any) (*item, error) {
 	}
 	i, ok := made.(*item)
 	if !ok {
-		return nil, fmt.Errorf("watch %s: a %T is no object", o.key, obj)
+		return nil, fmt.Errorf("watch %s: a %T is not an object", o.key, obj)
 	}
 	return i, nil
 }
@@ -229,7 +229,7 @@ func (o *source) put(i *item) {
 	}
 }
 
-// tell pushes an event to all whom it concerns. The first list is no event for those who take it as a whole.
+// tell pushes an event to all whom it concerns. The first list is not an event for those who take it as a whole.
 func (o *source) tell(event binding.Event, i *item) {
 	for _, t := range o.subs {
 		if o.here || !t.initial {

@@ -25,7 +25,7 @@ type held struct {
 	from *source
 }
 
-// Subscription is what one binding watches.
+// Subscription has the objects that one binding watches.
 type Subscription struct {
 	watcher *Watcher
 	binding binding.Kubernetes
@@ -59,7 +59,7 @@ func (s *Subscription) Synced() <-chan struct{} { return s.synced }
 // Ended is closed when the subscription was stopped.
 func (s *Subscription) Ended() <-chan struct{} { return s.ended }
 
-// Idle says whether events before Release are dropped instead of kept. A standby, which may wait for months, reads snapshots
+// Idle reports whether events before Release are dropped instead of kept. A standby, which may wait for months, reads snapshots
 // and needs no events: when it leads, its hooks begin with everything that exists then.
 func (s *Subscription) Idle(idle bool) {
 	s.mu.Lock()

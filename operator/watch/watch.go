@@ -42,11 +42,11 @@ func (w *Watcher) Subscribe(b binding.Kubernetes, on func(Change)) *Subscription
 	return w.SubscribeMeasured(b, on, nil)
 }
 
-// Meter is told how long the work for a binding takes. It is called by several goroutines, and must not block.
+// Meter gets durations of the work for a binding. Several goroutines call it, and it must not block.
 type Meter interface {
-	// Filtered is told how long the jq filter took for one object. Bindings that share the filter are told the same.
+	// Filtered gets the duration of the jq filter for one object. Bindings that share the filter get the same.
 	Filtered(kind string, took time.Duration)
-	// Handled is told how long an event took, from the watch to the queue.
+	// Handled gets the duration of an event, from the watch to the queue.
 	Handled(kind string, took time.Duration)
 }
 

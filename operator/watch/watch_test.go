@@ -182,7 +182,7 @@ func synced(s *site, subs ...*watch.Subscription) {
 
 func TestWatch(t *testing.T) {
 	s := newSite(t)
-	s.in("what a synchronization shows is no event after it", testShow)
+	s.in("what a synchronization shows is not an event after it", testShow)
 	s.in("what exists is a snapshot, and what changes is an event", testEvents)
 	s.in("with a filter only its result counts", testFilter)
 	s.in("bindings on the same objects share one list", testShared)

@@ -40,7 +40,7 @@ type authority struct {
 	pair     tls.Certificate
 }
 
-// lasts says whether there is an authority, with more than its last year left.
+// lasts reports whether there is an authority, with more than its last year left.
 func (a *authority) lasts() bool { return a != nil && time.Until(a.pair.Leaf.NotAfter) > lastYear }
 
 // authority reads the authority of an endpoint from its Secret. If there is none, it writes the one that was known, or makes one.
@@ -136,7 +136,7 @@ func (a *authority) issue(names []string) (cert, key []byte, err error) {
 	return sign(template, &a.pair)
 }
 
-// expires says whether a certificate is in the last third of its life.
+// expires reports whether a certificate is in the last third of its life.
 func (*authority) expires(c *certificate) bool {
 	return time.Until(c.config.Certificates[0].Leaf.NotAfter) < certificateLife/3
 }

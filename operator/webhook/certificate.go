@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// certificate is what an endpoint shows, and whom it lets in.
+// certificate is the certificate of an endpoint, and the clients that it accepts.
 type certificate struct {
 	sum    [sha256.Size]byte // of the files
-	ca     []byte            // in PEM: whom the API server shall trust
+	ca     []byte            // in PEM, for the API server to trust
 	config *tls.Config
 	leader *http.Client // trusts the CA
 }
@@ -36,7 +36,7 @@ func (e *endpoint) source(ctx context.Context) (func() (*certificate, error), er
 		if time.Since(read) > keepTime {
 			read = time.Now()
 			live, err := e.authority(ctx, a)
-			if e.tell(ctx, "the authority of webhooks cannot be looked at; the one of before is kept", err) && !bytes.Equal(live.pem, a.pem) {
+			if e.tell(ctx, "the authority of webhooks cannot be read; the previous one is kept", err) && !bytes.Equal(live.pem, a.pem) {
 				a, shown = live, nil
 			}
 		}

@@ -113,7 +113,7 @@ func walk(ctx context.Context, steps []*conversion, request conversionRequest) (
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("hooks convert to %s in circles", request.Desired)
+	return nil, fmt.Errorf("conversion to %s has a cycle", request.Desired)
 }
 
 // convert runs the hook of a step for the objects at some places.
@@ -142,7 +142,7 @@ func (c *conversion) convert(ctx context.Context, objects []json.RawMessage, at 
 	case len(strings.TrimSpace(string(written))) == 0:
 		return fail("it wrote nothing to $CONVERSION_RESPONSE_PATH; write {\"convertedObjects\": […]} or {\"failedMessage\": \"…\"}")
 	case err != nil:
-		return fail("what it wrote to $CONVERSION_RESPONSE_PATH is no answer: %w", err)
+		return fail("what it wrote to $CONVERSION_RESPONSE_PATH is not an answer: %w", err)
 	case answer.Failed != "":
 		return errors.New(answer.Failed)
 	case len(answer.Objects) != len(at):
@@ -207,5 +207,5 @@ func path(steps []*conversion, from, to string) []*conversion {
 	return way
 }
 
-// spelled counts the versions of a step that have their group.
+// spelled counts the versions of a step that are written with their group.
 func spelled(s binding.Step) int { return strings.Count(s.From, "/") + strings.Count(s.To, "/") }

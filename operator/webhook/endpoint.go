@@ -21,8 +21,8 @@ import (
 const (
 	// lookTime is the pause between two looks at the files of the certificates.
 	lookTime = time.Second
-	// settleTime is how long the API server may take to trust a CA that is new in the objects. Until then the certificate of
-	// before is shown.
+	// settleTime is how long the API server may take to trust a CA that is new in the objects. Until then the previous
+	// certificate is shown.
 	settleTime = 3 * time.Second
 	// retryTime and keepTime are the pauses before the objects are looked at again: after a failure, and else.
 	retryTime = 3 * time.Second
@@ -48,7 +48,7 @@ type object struct {
 	with     func([]*admission) object
 }
 
-// endpoint serves HTTPS, and keeps the objects that lead to it.
+// endpoint serves HTTPS, and reconciles the objects that lead to it.
 type endpoint struct {
 	Endpoint
 
@@ -56,7 +56,7 @@ type endpoint struct {
 	answer  answer
 	objects func(ca []byte) []object
 	bounds  *reviews.Bounds
-	kick    chan struct{} // has a message when the objects shall be written
+	kick    chan struct{} // has a message when it is time to write the objects
 	swept   sync.Once
 
 	silentUntil atomic.Int64 // when to ask the leader again, in nanoseconds
@@ -179,7 +179,7 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 		case <-ticker.C:
 		}
 		fresh, err := load()
-		if shown := e.shown.Load(); e.tell(ctx, "the certificate of webhooks cannot be renewed; the one of before is kept", err) && fresh.sum != shown.sum {
+		if shown := e.shown.Load(); e.tell(ctx, "the certificate of webhooks cannot be renewed; the previous one is kept", err) && fresh.sum != shown.sum {
 			e.rotate(ctx, shown, fresh)
 			due = time.Time{}
 		}
@@ -210,7 +210,7 @@ func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
 	clear(e.known)
 }
 
-// tell logs an error once, until it is gone. It says whether there is none.
+// tell logs an error once, until it is gone. It reports whether there is none.
 func (e *endpoint) tell(ctx context.Context, text string, err error) bool {
 	if err == nil {
 		delete(e.told, text)

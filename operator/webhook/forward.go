@@ -79,7 +79,7 @@ func (e *endpoint) askLeader(req *http.Request, address string, body []byte) ([]
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it says %s", resp.Status)
+		return nil, fmt.Errorf("it answered %s", resp.Status)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, conversionSize))
 }

@@ -25,7 +25,7 @@ type refusalsError struct{ error }
 
 func (e *refusalsError) Unwrap() error { return e.error }
 
-// refuses reports whether the API server will say the same next time.
+// refuses reports whether a retry would get the same answer of the API server.
 func refuses(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 // Check asks the API server in dry runs whether it takes the admission webhooks of these hooks. The error names hook and key of

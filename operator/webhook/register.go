@@ -28,13 +28,13 @@ const (
 func reviewVersions() []string { return []string{"v1", "v1beta1"} }
 
 var (
-	// errAwaited is the error of an object that somebody else makes, and that is not there yet.
+	// errAwaited is the error of an object that somebody else creates, and that does not exist yet.
 	errAwaited = errors.New("it is not there yet")
 	// errUnchanged is the error of an object that is as we have left it.
-	errUnchanged = errors.New("it is as it was written")
+	errUnchanged = errors.New("it is up to date")
 )
 
-// action is what is done with an object.
+// action is the change of an object.
 type action int
 
 const (
@@ -83,7 +83,7 @@ func only(is bool, err error) error {
 	return nil
 }
 
-// sweep removes what an earlier run has left, when hooks had webhooks. An operator that may not look has left nothing.
+// sweep deletes the configurations of an earlier run whose hooks had webhooks. An operator without the right to read them has written none.
 func (e *endpoint) sweep(ctx context.Context) {
 	if e.server.options.Namespace == "" {
 		return
@@ -197,7 +197,7 @@ func newConfiguration(kind string) *unstructured.Unstructured {
 	return o
 }
 
-// leadsHere says whether all webhooks of a configuration lead to our Service.
+// leadsHere reports whether all webhooks of a configuration lead to our Service.
 func (s *Server) leadsHere(live *unstructured.Unstructured) bool {
 	webhooks, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
 	for _, one := range webhooks {

@@ -18,7 +18,7 @@ type review struct {
 	Response   any             `json:"response,omitempty"`
 }
 
-// forHook is what a hook reads under the key review.
+// forHook is the value of the key review that a hook reads.
 func (r *review) forHook() (json.RawMessage, error) {
 	return json.Marshal(map[string]json.RawMessage{"request": r.Request})
 }
@@ -41,7 +41,7 @@ func readReview(w http.ResponseWriter, req *http.Request, body []byte) (*review,
 		err = errors.New("request.uid is missing")
 	}
 	if err != nil {
-		http.Error(w, "this is no review: "+err.Error(), http.StatusBadRequest)
+		http.Error(w, "this is not a review: "+err.Error(), http.StatusBadRequest)
 		return nil, ""
 	}
 	return &r, request.UID

@@ -42,9 +42,9 @@ type Options struct {
 	ConfigurationName string
 	// FailurePolicy is that of bindings without one. Default: Fail.
 	FailurePolicy admissionregistration.FailurePolicyType
-	// Leads says whether this operator writes the objects that lead the API server here. Nil means that it always does.
+	// Leads reports whether this operator writes the objects that lead the API server here. Nil means that it always does.
 	Leads func() bool
-	// Leader returns the address of the operator that shall answer in place of this one, or "". Nil means that there is none.
+	// Leader returns the address of the operator that answers in place of this one, or "". Nil means that there is none.
 	Leader func(context.Context) string
 }
 
@@ -52,7 +52,7 @@ type Options struct {
 type Endpoint struct {
 	Listen  string // address and port
 	Service string // the name of a Service, whose port 443 leads to Listen
-	// CertFile, KeyFile and CAFile hold the certificate of the server, its key, and the CA that the API server shall trust.
+	// CertFile, KeyFile and CAFile hold the certificate of the server, its key, and the CA for the API server to trust.
 	// They are read again when they change. If CertFile is "", an authority of our own issues a certificate. Its key is in a
 	// Secret named as the Service with "-authority".
 	CertFile, KeyFile, CAFile string
@@ -120,7 +120,7 @@ func (s *Server) Set(hooks []Hook) error {
 	return errors.Join(errs...)
 }
 
-// leads says whether the objects are ours to write.
+// leads reports whether the objects are ours to write.
 func (s *Server) leads() bool { return s.options.Leads == nil || s.options.Leads() }
 
 // Wait returns after the end of the context of New, when nothing is served any more.

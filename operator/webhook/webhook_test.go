@@ -39,7 +39,7 @@ func TestPathIsTheShortest(t *testing.T) {
 		{"g/v1alpha1", "g/v1", "g/v1alpha1>v1beta1 g/v1beta1>v1"}, // of two that do the same, the one with a group
 		{"g/v1alpha2", "g/v1", "v1alpha2>g/v1beta1 g/v1beta1>v1"},
 		{"g/v1", "g/v1beta1", "v1>v1beta1"},
-		{"g/v1", "g/v1alpha1", ""}, // v1 is no beginning of v11, and not that of another group
+		{"g/v1", "g/v1alpha1", ""}, // v1 is not a beginning of v11, and not that of another group
 		{"g/v1", "g/v1", ""},       // there is nothing to do
 		{"g/v1beta1", "g/v2", ""},  // nobody makes it
 		{"h/v1alpha1", "g/v1", ""}, // objects of another group
@@ -73,8 +73,8 @@ func conversionReview(objects ...string) io.Reader {
 	return strings.NewReader(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"g/v3","objects":[` + strings.Join(objects, ",") + `]}}`)
 }
 
-// TestConversionsKeepTheOrder converts objects of several versions: each step sees those of one version.
-func TestConversionsKeepTheOrder(t *testing.T) {
+// TestConversionsKeepOrder converts objects of several versions: each step sees those of one version.
+func TestConversionsKeepOrder(t *testing.T) {
 	var seen []string
 	answer := func(c binding.Context) string {
 		var review struct{ Request conversionRequest }
@@ -119,7 +119,7 @@ func TestConversionsKeepTheOrder(t *testing.T) {
 	for answer, want := range map[string]string{
 		"fails":                       `"message":"Hook failed to convert to g/v3"`,
 		"":                            "it wrote nothing to $CONVERSION_RESPONSE_PATH",
-		"{":                           "is no answer",
+		"{":                           "is not an answer",
 		`{"failedMessage":"no luck"}`: `"message":"no luck"`,
 		`{"failedMessage":"first"}{"failedMessage":"second"}`: `"message":"first"`,
 		`{"convertedObjects":[]}`:                             "it returned 0 objects instead of 1",
@@ -155,7 +155,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}{
 		"a webhook that nobody has":   {"/hooks/x.y.z", "application/json", review(), http.StatusNotFound, ""},
 		"something else than JSON":    {"/hooks/a.b.c", "text/plain", review(), http.StatusUnsupportedMediaType, ""},
-		"no review":                   {"/hooks/a.b.c", "application/json", strings.NewReader("{}"), http.StatusBadRequest, "this is no review"},
+		"no review":                   {"/hooks/a.b.c", "application/json", strings.NewReader("{}"), http.StatusBadRequest, "this is not a review"},
 		"a review without a UID":      {"/hooks/a.b.c", "application/json", strings.NewReader(`{"request":{}}`), http.StatusBadRequest, "request.uid is missing"},
 		"a body that is too large":    {"/hooks/a.b.c", "application/json", io.LimitReader(zeros{}, admissionSize+1), http.StatusRequestEntityTooLarge, "the body has more than 16777216 bytes"},
 		"a hook that does not return": {"/hooks/a.b.c", "application/json", review(), http.StatusGatewayTimeout, "the hook did not answer in time"},
@@ -172,9 +172,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
 
-// TestWebhooksOfOneNameAreAnError, which keeps neither the first of them nor others from being served. An endpoint that cannot be
+// TestDuplicateWebhookNamesAreRefused, which keeps neither the first of them nor others from being served. An endpoint that cannot be
 // opened, here for want of a certificate, opens later.
-func TestWebhooksOfOneNameAreAnError(t *testing.T) {
+func TestDuplicateWebhookNamesAreRefused(t *testing.T) {
 	config := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "a.b.c"}}}}
 	other := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "x.b.c"}}}}
 	dir := t.TempDir()
@@ -228,8 +228,8 @@ func (a *authority) file(t *testing.T, names ...string) string {
 	return file
 }
 
-// TestAClientNeedsACertificateOfItsAuthority connects with and without one.
-func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
+// TestClientNeedsCertificateOfClientCA connects with and without one.
+func TestClientNeedsCertificateOfClientCA(t *testing.T) {
 	a, err := newAuthority("svc")
 	if err != nil {
 		t.Fatal(err)
@@ -286,8 +286,8 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 	}
 }
 
-// TestAStandbyReachesALeaderThatChecksClients: a review that a standby passes on is answered by the leader, also with a client CA.
-func TestAStandbyReachesALeaderThatChecksClients(t *testing.T) {
+// TestStandbyReachesLeaderWithClientCA: a review that a standby passes on is answered by the leader, also with a client CA.
+func TestStandbyReachesLeaderWithClientCA(t *testing.T) {
 	a, err := newAuthority("svc")
 	if err != nil {
 		t.Fatal(err)
@@ -319,9 +319,9 @@ func TestAStandbyReachesALeaderThatChecksClients(t *testing.T) {
 	}
 }
 
-// TestBodiesThatDoNotComeHoldNoSlot opens more requests than there are slots. They announce reviews of the greatest size, and send
+// TestUnsentBodiesHoldNoSlot opens more requests than there are slots. They announce reviews of the greatest size, and send
 // nothing. Reviews beside them are answered.
-func TestBodiesThatDoNotComeHoldNoSlot(t *testing.T) {
+func TestUnsentBodiesHoldNoSlot(t *testing.T) {
 	server := httptest.NewServer(New(t.Context(), Options{}).conversion.limited())
 	t.Cleanup(server.Close)
 	for range 2 * parallel {
@@ -352,8 +352,8 @@ func TestBodiesThatDoNotComeHoldNoSlot(t *testing.T) {
 	}
 }
 
-// TestAWrongCertificateIsNamed reads a set of files with one missing or wrong.
-func TestAWrongCertificateIsNamed(t *testing.T) {
+// TestUnreadableCertificateIsNamed reads a set of files with one missing or wrong.
+func TestUnreadableCertificateIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	e := New(t.Context(), Options{Admission: Endpoint{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt")}}).admission
 	if _, err := e.fromFiles(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "tls.crt") {

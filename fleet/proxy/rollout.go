@@ -74,9 +74,9 @@ func (p *pass) renderOne(ctx context.Context, c chartplan.Cluster, object *unstr
 	return values.Render(ctx, in)
 }
 
-// turn returns the works whose turn it is: all, or those that the rollout of the annotation starts (C-26). What the
+// started returns the works that may start: all, or those that the rollout of the annotation starts (C-26). What the
 // rollout remembers is stored before.
-func (p *pass) turn(ctx context.Context, works []work) []work {
+func (p *pass) started(ctx context.Context, works []work) []work {
 	held, err := p.held(ctx)
 	if err != nil {
 		p.fail(waitsForOthers, err)

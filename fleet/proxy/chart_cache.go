@@ -13,15 +13,15 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-// Charts stay on the shelf for a while, so that a chart for 400 clusters is fetched once, and only so many, so that the
+// Charts are cached for a while, so that a chart for 400 clusters is fetched once, and only so many, so that the
 // hub's memory does not grow.
 const (
 	freshFor = time.Minute
 	mostKept = 16
 )
 
-// shelf keeps charts that were fetched a moment ago. Who may fetch one is part of its key.
-type shelf struct {
+// chartCache keeps charts that were fetched a moment ago. Who may fetch one is part of its key.
+type chartCache struct {
 	group singleflight.Group
 	mu    sync.Mutex
 	kept  map[string]keptChart
@@ -32,9 +32,9 @@ type keptChart struct {
 	until time.Time
 }
 
-func newShelf() *shelf { return &shelf{kept: make(map[string]keptChart)} }
+func newChartCache() *chartCache { return &chartCache{kept: make(map[string]keptChart)} }
 
-func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
+func (s *chartCache) get(ctx context.Context, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
 	text, err := json.Marshal([]any{want, access, whole})
 	if err != nil {
 		return release.Chart{}, err
@@ -60,7 +60,7 @@ func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access
 	}
 }
 
-func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
+func (s *chartCache) fetch(ctx context.Context, key string, want source.Chart, access source.Access, whole bool) (release.Chart, error) {
 	a, err := source.Fetch(ctx, want, access)
 	if err != nil {
 		return release.Chart{}, err
@@ -89,7 +89,7 @@ func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access
 	return c, nil
 }
 
-func (s *shelf) find(key string) (release.Chart, bool) {
+func (s *chartCache) find(key string) (release.Chart, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, found := s.kept[key]

@@ -12,18 +12,18 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// courier remembers which images are on which nodes, and whose images are brought next: of one work after the other, in the order in
+// imageDelivery remembers which images are on which nodes, and whose images are brought next: of one work after the other, in the order in
 // which they asked. Nobody waits for it.
-type courier struct {
-	mu      sync.Mutex
-	errands map[string]*errand            // by the name of the work
-	queue   []string                      // names of works
-	on      map[string]map[types.UID]bool // the nodes that have an image
-	wake    chan struct{}                 // has room for one
+type imageDelivery struct {
+	mu         sync.Mutex
+	deliveries map[string]*delivery          // by the name of the work
+	queue      []string                      // names of works
+	on         map[string]map[types.UID]bool // the nodes that have an image
+	wake       chan struct{}                 // has room for one
 }
 
-// errand is to bring the images of one work, as it is now.
-type errand struct {
+// delivery is to bring the images of one work, as it is now.
+type delivery struct {
 	work, state string // state tells one form of the work from another
 	images      []string
 	tried       time.Time
@@ -31,7 +31,7 @@ type errand struct {
 	done        *delivered // nil until all images were brought for the first time
 }
 
-// delivered is what a courier brought.
+// delivered is what a delivery brought.
 type delivered struct {
 	folders []string // of the packages
 	reached map[types.UID]bool
@@ -40,7 +40,7 @@ type delivered struct {
 	listed  []release.Package
 }
 
-// reaches says whether all of these nodes have what there is to bring.
+// reaches reports whether all of these nodes have what there is to bring.
 func (d *delivered) reaches(nodes map[types.UID]string) bool {
 	return d != nil && (len(d.folders) == 0 || onAll(d.reached, nodes))
 }
@@ -54,20 +54,20 @@ func onAll(reached map[types.UID]bool, nodes map[types.UID]string) bool {
 	return true
 }
 
-func newCourier() courier {
-	return courier{errands: make(map[string]*errand), on: make(map[string]map[types.UID]bool), wake: make(chan struct{}, 1)}
+func newImageDelivery() imageDelivery {
+	return imageDelivery{deliveries: make(map[string]*delivery), on: make(map[string]map[types.UID]bool), wake: make(chan struct{}, 1)}
 }
 
 // want returns nil if the nodes have the images of a work, as far as packages carry them. If not, they are brought as soon as it is
 // their turn, and the error says how far that is. A try that failed is followed by a pause. For images that no package carried, the
 // store is looked at again now and then; and once for each change of a work, because a tag may have moved.
-func (c *courier) want(work, state string, images []string, nodes map[types.UID]string, pause, again time.Duration) error {
+func (c *imageDelivery) want(work, state string, images []string, nodes map[types.UID]string, pause, again time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.errands[work]
+	e := c.deliveries[work]
 	if e == nil || e.state != state {
-		e = &errand{work: work, state: state, images: images}
-		c.errands[work] = e
+		e = &delivery{work: work, state: state, images: images}
+		c.deliveries[work] = e
 	}
 	if e.done.reaches(nodes) {
 		if len(e.done.missing) > 0 && time.Since(e.tried) > again {
@@ -89,7 +89,7 @@ func (c *courier) want(work, state string, images []string, nodes map[types.UID]
 	return errOnTheWay
 }
 
-func (c *courier) enqueue(work string) {
+func (c *imageDelivery) enqueue(work string) {
 	if slices.Contains(c.queue, work) {
 		return
 	}
@@ -100,8 +100,8 @@ func (c *courier) enqueue(work string) {
 	}
 }
 
-// covers says whether all of these nodes have got the images, for whichever work.
-func (c *courier) covers(images []string, nodes map[types.UID]string) bool {
+// covers reports whether all of these nodes have got the images, for whichever work.
+func (c *imageDelivery) covers(images []string, nodes map[types.UID]string) bool {
 	for _, image := range images {
 		if reached, known := c.on[image]; !known || !onAll(reached, nodes) {
 			return false
@@ -110,18 +110,18 @@ func (c *courier) covers(images []string, nodes map[types.UID]string) bool {
 	return true
 }
 
-// next returns a copy of the errand whose turn it is, if there is one. It stays at the head of the queue until it is finished.
-func (c *courier) next() (errand, bool) {
+// next returns a copy of the delivery whose turn it is, if there is one. It stays at the head of the queue until it is finished.
+func (c *imageDelivery) next() (delivery, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) == 0 {
-		return errand{}, false
+		return delivery{}, false
 	}
-	return *c.errands[c.queue[0]], true
+	return *c.deliveries[c.queue[0]], true
 }
 
-// finish notes what became of an errand. If the work has changed meanwhile, it asks again.
-func (c *courier) finish(e errand, done *delivered, err error) {
+// finish notes what became of a delivery. If the work has changed meanwhile, it asks again.
+func (c *imageDelivery) finish(e delivery, done *delivered, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = slices.DeleteFunc(c.queue, func(name string) bool { return name == e.work })
@@ -130,7 +130,7 @@ func (c *courier) finish(e errand, done *delivered, err error) {
 			c.on[image] = done.reached
 		}
 	}
-	now := c.errands[e.work]
+	now := c.deliveries[e.work]
 	if now == nil || now.state != e.state {
 		return
 	}
@@ -140,15 +140,15 @@ func (c *courier) finish(e errand, done *delivered, err error) {
 }
 
 // forget drops what is known of a work.
-func (c *courier) forget(work string) {
+func (c *imageDelivery) forget(work string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.errands, work)
+	delete(c.deliveries, work)
 	c.queue = slices.DeleteFunc(c.queue, func(name string) bool { return name == work })
 }
 
 // keepOnly drops what is known of images that nobody uses.
-func (c *courier) keepOnly(used map[string]bool) {
+func (c *imageDelivery) keepOnly(used map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.on, func(image string, _ map[types.UID]bool) bool { return !used[image] })
