@@ -196,7 +196,7 @@ func (c *Cluster) exists(ctx context.Context, ref kube.Ref) (bool, error) {
 	return err == nil, err
 }
 
-// writeRecord writes down that an entry is installed.
+// writeRecord records that an entry is installed.
 func (c *Cluster) writeRecord(ctx context.Context, e Entry) error {
 	text, err := e.record().encode()
 	if err != nil {

@@ -18,7 +18,7 @@ func ownership(e Entry) addon.Ownership {
 	return addon.Ownership{Owner: addon.Channel(e.Namespace, e.Name), Policy: addon.OnChange, Set: setOf(e).String()}
 }
 
-// recordsOf opens the records of who owns which add-on.
+// recordsOf opens the records of the add-ons' owners.
 func (c *Cluster) recordsOf() addon.Records {
 	records := addon.RecordsOf(c.engine.Dynamic())
 	records.Retry = func(ctx context.Context, request func(context.Context) error) error {

@@ -129,7 +129,7 @@ func (a *agent) deleteObject(ctx context.Context, remove func(context.Context, s
 	return nil
 }
 
-// endRecord lets go of a record: our own has the same name for the same address of the hub, another one is deleted.
+// endRecord deletes a record, unless it is our own: that has the same name for the same address of the hub.
 func (a *agent) endRecord(ctx context.Context, f former) error {
 	left := slices.DeleteFunc(f.record.GetFinalizers(), func(name string) bool { return name == appliedFinalizer })
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left}})

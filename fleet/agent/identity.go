@@ -42,7 +42,7 @@ const identityLabel = "fleet.sealift.dev/identity-of"
 // askAgain is how long the agent waits for a certificate before it asks for another one.
 const askAgain = 5 * time.Minute
 
-// asked is a request for a certificate that is on its way. Its key is nowhere else: an agent that is killed asks again.
+// asked is a pending request for a certificate. Only memory has its key: a killed agent makes a new request.
 type asked struct {
 	key *ecdsa.PrivateKey
 	at  time.Time
@@ -237,7 +237,7 @@ func (a *agent) describe(data map[string][]byte, addOn string) error {
 	return err
 }
 
-// describeAgain writes the kubeconfig of an identity that stays, if the hub has another address or authority now.
+// describeAgain rewrites the kubeconfig of a valid identity, if the hub has another address or authority now.
 func (a *agent) describeAgain(ctx context.Context, secret *corev1.Secret, addOn string) error {
 	data := maps.Clone(secret.Data)
 	if err := a.describe(data, addOn); err != nil || bytes.Equal(data["kubeconfig"], secret.Data["kubeconfig"]) {

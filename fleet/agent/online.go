@@ -245,7 +245,7 @@ func started(work *ocm.ManifestWork, known *appliedWork) bool {
 func (a *agent) withoutImages(ctx context.Context, work *ocm.ManifestWork, why error) error {
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
-		return errors.New("the copy of a work is none")
+		return errors.New("the copy of a work has another type")
 	}
 	message := "The work is not applied, because its images are not on the nodes: " + strings.TrimSpace(why.Error())
 	meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{

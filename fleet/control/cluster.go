@@ -74,7 +74,7 @@ func (c *controllers) heartbeats() predicate.Funcs {
 
 // renewals has the last renewal of each cluster's Lease, and when this hub first saw it. A cluster cannot renew its Lease while the API
 // server is away, so its silence counts only from when the hub could have seen a renewal. This buys correctness: a hub that starts does
-// not make the fleet Unknown (TestHubThatWasAwayWaitsForRenewals).
+// not make the fleet Unknown (TestRestartedHubWaitsForRenewals).
 type renewals struct{ memory[string, renewal] }
 
 type renewal struct{ at, seen time.Time }

@@ -31,7 +31,7 @@ type member struct {
 // Member describes a cluster, in the kubeconfig of its agent.
 type Member struct {
 	Cluster string
-	// HubKeys are the keys of the hub. Unsigned says that the hub signs nothing.
+	// HubKeys are the keys of the hub. Unsigned means that the hub signs nothing.
 	HubKeys  []signature.PublicKey
 	Unsigned bool
 	// Key signs what the cluster reports on paths without a connection.

@@ -13,7 +13,7 @@ import (
 
 // Provider keeps releases on clusters with a package manager.
 type Provider interface {
-	// Read returns what a cluster has of a release. The zero value means nothing.
+	// Read returns the state of a release on a cluster. The zero value means that it is not installed.
 	Read(ctx context.Context, t Target) (chartplan.Installed, error)
 	// Version returns the version that a release should have. A proxy may name a range, or nothing.
 	Version(ctx context.Context, t Target) (string, error)

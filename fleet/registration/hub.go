@@ -100,7 +100,7 @@ var own = []rbacv1.PolicyRule{
 	rule("events.k8s.io", []string{"create", "patch"}, "events"),
 }
 
-// everywhere are the rights in all namespaces, and those on what has none.
+// everywhere are the rights in all namespaces, and on cluster-scoped objects.
 func (h Hub) everywhere() []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		// definitions and admission

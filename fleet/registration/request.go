@@ -63,7 +63,7 @@ func (r Request) Verify(cluster string, identity ocm.RegistrationInfo) error {
 		return errors.New("its subject has more than a common name, organizations and organizational units")
 	}
 	if len(request.IPAddresses)+len(request.EmailAddresses)+len(request.URIs) > 0 {
-		return errors.New("it has alternative names that are no DNS names")
+		return errors.New("it has alternative names that are not DNS names")
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (t *telemetry) waited(l prometheus.Labels, since time.Time) {
 	}
 }
 
-// ran notes a run that is over.
+// ran records a finished run.
 func (t *telemetry) ran(scope binding.Scope, l prometheus.Labels, result *hook.Result, err error, allowed bool) {
 	r := t.runs[scope]
 	l = pick(l, r.labels)

@@ -39,7 +39,7 @@ const (
 // temporary files.
 type Runner struct {
 	Log *slog.Logger // gets the lines that hooks print; nil is silence
-	// JSON takes lines that are JSON objects for records of a log.
+	// JSON treats lines that are JSON objects as log records.
 	JSON bool
 	// TempDir is where the folders of runs are made.
 	TempDir string
@@ -59,7 +59,7 @@ type Command struct {
 	Name string // of the hook, for the log
 	Path string
 	Dir  string // the working folder
-	// Why tells in the log why the hook runs. It goes with each line that the hook prints.
+	// Why is the reason of the run, for the log. Each line that the hook prints has it.
 	Why []slog.Attr
 	// In are the contents of the files that the hook reads, by the variable that names the file, such as
 	// BINDING_CONTEXT_PATH. Out are the variables of the files that it writes.

@@ -15,7 +15,7 @@ import (
 // discoverPause is the time until a discovery that failed is tried again.
 const discoverPause = 5 * time.Second
 
-// state is how far the reloads of all modules have come.
+// state is the progress of the reloads of all modules.
 type state struct {
 	// number is that of the last reload that was asked for. Steps of an older one do nothing.
 	number  int

@@ -205,7 +205,7 @@ func (o *source) fail(ctx context.Context, err error) {
 	}
 }
 
-// succeed notes that a watch has begun, so that the log tells of the next failures again.
+// succeed notes that a watch has begun, so that the next failure is logged.
 func (o *source) succeed(ctx context.Context) {
 	o.mu.Lock()
 	told := o.failed >= failures

@@ -36,7 +36,7 @@ func New(ctx context.Context, cluster *kube.Cluster, log *slog.Logger) *Watcher 
 // Wait returns when no watch runs any more, after the end of the context of New.
 func (w *Watcher) Wait() { w.running.Wait() }
 
-// Subscribe begins to watch what a binding selects. on is told the events that the binding asks for, in order and one at a
+// Subscribe begins to watch what a binding selects. on gets the events that the binding asks for, in order and one at a
 // time, from the call of Release on. It must not block.
 func (w *Watcher) Subscribe(b binding.Kubernetes, on func(Change)) *Subscription {
 	return w.SubscribeMeasured(b, on, nil)

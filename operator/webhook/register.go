@@ -29,7 +29,7 @@ func reviewVersions() []string { return []string{"v1", "v1beta1"} }
 
 var (
 	// errAwaited is the error of an object that somebody else creates, and that does not exist yet.
-	errAwaited = errors.New("it is not there yet")
+	errAwaited = errors.New("it does not exist yet")
 	// errUnchanged is the error of an object that is as we have left it.
 	errUnchanged = errors.New("it is up to date")
 )
