@@ -36,7 +36,7 @@ func TestAPIServerIsReplaced(t *testing.T) {
 	t.Parallel()
 	short.Root(t, "the sockets of another process")
 	short.Skip(t, "a kube-apiserver")
-	shared := []string{portSharing, "--bind-address=0.0.0.0"}
+	shared := []string{"--permit-port-sharing=true", "--bind-address=0.0.0.0"}
 	c := controlplane.StartForTest(t, controlplane.Options{Arguments: shared})
 	config := c.Config()
 	config.WarningHandler = rest.NoWarnings{} // Endpoints are old, and API servers still write them
@@ -149,7 +149,7 @@ func again(t *testing.T, p *pair) *exec.Cmd {
 	for _, word := range words[1:] {
 		second.Args = append(second.Args, string(word))
 	}
-	second.Args = append(second.Args, noEndpoints)
+	second.Args = append(second.Args, "--endpoint-reconciler-type=none")
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,21 +12,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/kubeadm"
 )
 
 const (
 	apiServer     = "kube-apiserver"
 	programFolder = "/usr/local/bin" // of its image
-	portSharing   = "--permit-port-sharing=true"
-	auditLog      = "--audit-log-path="
-	noEndpoints   = "--endpoint-reconciler-type=none"
+	auditLog      = "audit-log-path"
 )
 
 // server says how an API server is run outside of a pod.
 type server struct {
 	image       string
 	program     string // its path in the image
-	flags       []string
+	flags       kubeadm.Args
 	environment []string // NAME=value
 	address     string   // host:port at which the node reaches it
 	bind        string   // host:port at which it listens
@@ -44,11 +44,11 @@ func secondOf(manifest []byte) (s server, err error) {
 		return s, errors.New("its pod has no container " + apiServer)
 	}
 	first := pod.Spec.Containers[at]
-	words := slices.Concat(first.Command, first.Args)
+	words := kubeadm.Args(slices.Concat(first.Command, first.Args))
 	if len(words) == 0 || path.Base(words[0]) != apiServer {
 		return s, fmt.Errorf("its container runs %q instead of %s", words, apiServer)
 	}
-	s = server{image: first.Image, program: words[0], flags: slices.Clone(words[1:])}
+	s = server{image: first.Image, program: words[0], flags: words[1:]}
 	if !path.IsAbs(s.program) {
 		s.program = path.Join(programFolder, s.program)
 	}
@@ -70,31 +70,22 @@ func secondOf(manifest []byte) (s server, err error) {
 // listen reads the address, and gives the second server an audit log of its own: two servers cannot rotate one file. The second
 // server also leaves the addresses of the Service kubernetes alone: it would remove that of the first server when it stops.
 func (s *server) listen() (err error) {
-	if !slices.Contains(s.flags, portSharing) {
+	if s.flags.Value("permit-port-sharing") != "true" {
 		return errors.New("the first one does not share its port: an earlier sealift installed it")
 	}
-	host, bind := "", "0.0.0.0"
 	s.port = 6443
-	for n, flag := range s.flags {
-		name, value, _ := strings.Cut(flag, "=")
-		switch name + "=" {
-		case "--secure-port=":
-			if s.port, err = strconv.Atoi(value); err != nil {
-				return fmt.Errorf("its flag %s: %w", flag, err)
-			}
-		case "--advertise-address=":
-			host = value
-		case "--bind-address=":
-			bind = value
-		case auditLog:
-			if value != "-" {
-				s.flags[n] = auditLog + strings.TrimSuffix(value, ".log") + "-second.log"
-			}
+	if port, ok := s.flags.Get("secure-port"); ok {
+		if s.port, err = strconv.Atoi(port); err != nil {
+			return fmt.Errorf("its flag --secure-port=%s: %w", port, err)
 		}
 	}
-	s.flags = append(s.flags, noEndpoints)
+	if log := s.flags.Value(auditLog); log != "" && log != "-" {
+		s.flags = s.flags.With(auditLog, strings.TrimSuffix(log, ".log")+"-second.log")
+	}
+	host, bind := s.flags.Value("advertise-address"), s.flags.Value("bind-address")
+	s.flags = s.flags.With("endpoint-reconciler-type", "none")
 	s.address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(s.port))
-	s.bind = net.JoinHostPort(bind, strconv.Itoa(s.port))
+	s.bind = net.JoinHostPort(cmp.Or(bind, "0.0.0.0"), strconv.Itoa(s.port))
 	return nil
 }
 

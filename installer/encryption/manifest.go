@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -30,7 +30,7 @@ func (h host) manifest() (*corev1.Pod, error) {
 	if len(pod.Spec.Containers) != 1 {
 		return nil, fmt.Errorf("%s: the pod has %d containers instead of one", cluster.APIServerManifest, len(pod.Spec.Containers))
 	}
-	if file, ok := argument(pod.Spec.Containers[0].Command, cluster.EncryptionArguments()[0][0]); ok && file != cluster.EncryptionFile {
+	if file, ok := kubeadm.Args(pod.Spec.Containers[0].Command).Get(cluster.EncryptionArguments()[0][0]); ok && file != cluster.EncryptionFile {
 		return nil, fmt.Errorf("the API server encrypts with %s, which Sealift did not make; rotate that by hand, as Kubernetes' documentation says", file)
 	}
 	return pod, nil
@@ -46,20 +46,10 @@ func (h host) checkKeys() error {
 	if err != nil || there {
 		return err
 	}
-	if _, encrypts := argument(pod.Spec.Containers[0].Command, cluster.EncryptionArguments()[0][0]); encrypts {
+	if _, encrypts := kubeadm.Args(pod.Spec.Containers[0].Command).Get(cluster.EncryptionArguments()[0][0]); encrypts {
 		return fmt.Errorf("%s is missing or empty, and Secrets in etcd are encrypted with its keys; copy it from another control plane, or restore a snapshot that has it", cluster.EncryptionFile)
 	}
 	return nil
-}
-
-// argument finds the value of an argument of a program.
-func argument(command []string, name string) (value string, ok bool) {
-	for _, a := range command {
-		if value, ok := strings.CutPrefix(a, "--"+name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
 }
 
 // Enable has the API server of a host use the file with the keys, which is there. rootfs is the folder with the host's files; empty
@@ -74,8 +64,8 @@ func (h host) enable() error {
 	}
 	server, changed := &pod.Spec.Containers[0], false
 	for _, a := range cluster.EncryptionArguments() {
-		if _, ok := argument(server.Command, a[0]); !ok {
-			server.Command, changed = append(server.Command, "--"+a[0]+"="+a[1]), true
+		if _, ok := kubeadm.Args(server.Command).Get(a[0]); !ok {
+			server.Command, changed = kubeadm.Args(server.Command).With(a[0], a[1]), true
 		}
 	}
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == cluster.EncryptionVolume }) {

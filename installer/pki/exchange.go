@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -166,24 +167,15 @@ func (h host) exchangeKubeconfigs(bundle []byte) error {
 }
 
 // signerFlag names the CA of the controller manager.
-const signerFlag = "--cluster-signing-cert-file="
+const signerFlag = "cluster-signing-cert-file"
 
 // setSigner lets the controller manager sign with another certificate. It takes no file with several, as ca.crt is during a rotation.
 func setSigner(file string) func(map[string]any) error {
 	return func(manifest map[string]any) error {
-		spec, _ := manifest["spec"].(map[string]any)
-		containers, _ := spec["containers"].([]any)
-		for _, c := range containers {
-			container, _ := c.(map[string]any)
-			command, _ := container["command"].([]any)
-			for n, word := range command {
-				if text, ok := word.(string); ok && strings.HasPrefix(text, signerFlag) {
-					command[n] = signerFlag + file
-					return nil
-				}
-			}
+		if !kubeadm.Pod(manifest).Replace(signerFlag, file) {
+			return fmt.Errorf("its command has no --%s, as kubeadm writes it", signerFlag)
 		}
-		return fmt.Errorf("its command has no %s, as kubeadm writes it", signerFlag)
+		return nil
 	}
 }
 

@@ -293,7 +293,7 @@ func TestTheControllerManagerSignsWithOneCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest := string(h.read(t, manifestOf(pod)))
-	if !strings.Contains(manifest, signerFlag+authority.SignerFile+"\n") || strings.Contains(manifest, signerFlag+"/etc/kubernetes/pki/ca.crt") {
+	if !strings.Contains(manifest, "--"+signerFlag+"="+authority.SignerFile+"\n") || strings.Contains(manifest, "--"+signerFlag+"=/etc/kubernetes/pki/ca.crt") {
 		t.Errorf("the manifest has\n%s", manifest)
 	}
 	var broken map[string]any

@@ -17,7 +17,7 @@ func TestRestoreWritesNoOtherFiles(t *testing.T) {
 	const keys = "/srv/keys/secrets.yaml"
 	with, without := host{t.TempDir()}, host{t.TempDir()}
 	manifest := with.path(cluster.APIServerManifest)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o700), os.WriteFile(manifest, []byte("    - --encryption-provider-config="+keys+"\n"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o700), os.WriteFile(manifest, []byte("spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --encryption-provider-config="+keys+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for path, row := range map[string]struct{ with, without bool }{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/kubeadm"
 )
 
 // Content is a snapshot that was verified to its last byte. Its files and etcd's database are in files of the host without names, which
@@ -78,13 +79,16 @@ func (c *Content) Encryption() (name string, content []byte, ok bool) {
 	return name, content, ok
 }
 
+// encryptionFlag names the file with the keys for Secrets to an API server.
+const encryptionFlag = "encryption-provider-config"
+
 // EncryptionFile returns the name, as in an index, of the file with keys that the manifest of an API server names; "" if it names none.
 func EncryptionFile(manifest []byte) string {
-	found := encryptionFlag.FindSubmatch(manifest)
-	if found == nil {
+	pod, err := kubeadm.ParsePod(manifest)
+	if err != nil {
 		return ""
 	}
-	return strings.TrimPrefix(string(found[1]), "/")
+	return strings.TrimPrefix(pod.Args().Value(encryptionFlag), "/")
 }
 
 // Close gives up the content.

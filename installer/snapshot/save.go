@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/volume"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -123,12 +124,8 @@ func (o *opened) led() error {
 // Close ends the transfer from etcd. Whether it was complete is known by then.
 func (o *opened) Close() { _ = o.etcd.Close() }
 
-// apiServerImage finds the version of Kubernetes in the manifest of its API server, and encryptionFlag the file with the keys
-// for Secrets.
-var (
-	apiServerImage = regexp.MustCompile(`(?m)image:\s*"?\S+/kube-apiserver:v([0-9][^\s"@]*)`)
-	encryptionFlag = regexp.MustCompile(`(?m)--encryption-provider-config=([^\s"']+)`)
-)
+// apiServerImage finds the version of Kubernetes in the image of its API server.
+var apiServerImage = regexp.MustCompile(`/kube-apiserver:v([0-9][^\s@]*)`)
 
 func (o *opened) describe(s Source) error {
 	authority, err := identity.ReadAuthority(s.path(cluster.PKI))
@@ -146,11 +143,15 @@ func (o *opened) describe(s Source) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if found := apiServerImage.FindSubmatch(manifest); found != nil {
-		o.index.Kubernetes = string(found[1])
+	pod, err := kubeadm.ParsePod(manifest)
+	if err != nil {
+		return fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
 	}
-	if found := encryptionFlag.FindSubmatch(manifest); found != nil && !strings.HasPrefix(string(found[1]), kubernetesFolder+"/") {
-		return o.add(s, string(found[1]))
+	if found := apiServerImage.FindStringSubmatch(pod.Image()); found != nil {
+		o.index.Kubernetes = found[1]
+	}
+	if file := pod.Args().Value(encryptionFlag); file != "" && !strings.HasPrefix(file, kubernetesFolder+"/") {
+		return o.add(s, file)
 	}
 	return nil
 }

@@ -4,26 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// addressFlags are the flags that name the address of a node, by the files of a set that have them.
-func addressFlags() map[string]*regexp.Regexp {
-	return map[string]*regexp.Regexp{
-		cluster.APIServerManifest: regexp.MustCompile(`--advertise-address=([^\s"']+)`),
-		cluster.EtcdManifest:      regexp.MustCompile(`--initial-advertise-peer-urls=([^\s"']+)`),
-		cluster.KubeletFlags:      regexp.MustCompile(`--node-ip=([^\s"']+)`),
+// ownAddress reads the address of a node from one of its files: the flag that names it. ok is false for a file without that flag, such
+// as one that is broken.
+func ownAddress(path string, text []byte) (address string, ok bool) {
+	if path == cluster.KubeletFlags {
+		return kubeadm.KubeletArgs(text).Get("node-ip")
 	}
+	pod, err := kubeadm.ParsePod(text)
+	if err != nil {
+		return "", false
+	}
+	return pod.Args().Get(map[string]string{cluster.APIServerManifest: "advertise-address", cluster.EtcdManifest: "initial-advertise-peer-urls"}[path])
 }
 
 // CheckAddress refuses a set of a node that has another address now: its manifests would start at an address that the host may not have,
 // with certificates for the other one.
 func (s Set) CheckAddress(store Store) error {
-	for path, flag := range addressFlags() {
+	for _, path := range []string{cluster.APIServerManifest, cluster.EtcdManifest, cluster.KubeletFlags} {
 		at := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path })
 		if at < 0 {
 			continue
@@ -39,10 +43,11 @@ func (s Set) CheckAddress(store Store) error {
 		if err != nil {
 			return err
 		}
-		before, after := flag.FindSubmatch(was), flag.FindSubmatch(now)
-		if before != nil && after != nil && string(before[1]) != string(after[1]) {
+		before, had := ownAddress(path, was)
+		after, has := ownAddress(path, now)
+		if had && has && before != after {
 			return fmt.Errorf("this node got another address after the upgrade: %s has %s, and the copy to go back to has %s; "+
-				"change it back first with 'sealift node readdress', or restore a snapshot, as docs/snapshots.md says", path, after[1], before[1])
+				"change it back first with 'sealift node readdress', or restore a snapshot, as docs/snapshots.md says", path, after, before)
 		}
 	}
 	return nil
