@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
@@ -101,16 +102,9 @@ func readCluster(ctx context.Context, view *cluster.View, name string) (c Cluste
 
 // readConfig reads kubeadm's configuration of the cluster, which every node may read.
 func (c *Cluster) readConfig(ctx context.Context, client kubernetes.Interface) error {
-	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
+	config, err := kubeadm.ReadConfig(ctx, client)
 	if err != nil {
-		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
-	}
-	var config struct {
-		KubernetesVersion, ControlPlaneEndpoint string
-		Networking                              struct{ PodSubnet, ServiceSubnet string }
-	}
-	if err := yaml.Unmarshal([]byte(found.Data["ClusterConfiguration"]), &config); err != nil {
-		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+		return err
 	}
 	c.Version, c.Endpoint = strings.TrimPrefix(config.KubernetesVersion, "v"), config.ControlPlaneEndpoint
 	c.Pods, c.Services = config.Networking.PodSubnet, config.Networking.ServiceSubnet

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
 )
 
 // facts are what a cluster says about names and addresses: whose they are.
@@ -119,30 +119,15 @@ func (f *facts) readServers(ctx context.Context, client kubernetes.Interface) er
 	return nil
 }
 
-// clusterConfiguration is the part of kubeadm's configuration that names where the API is served.
-type clusterConfiguration struct {
-	ControlPlaneEndpoint string
-	APIServer            struct{ CertSANs []string }
-	Networking           struct{ DNSDomain string }
-	Etcd                 struct {
-		Local    struct{ ServerCertSANs, PeerCertSANs []string }
-		External struct{ Endpoints []string }
-	}
-}
-
 // readConfiguration reads where the API is served by the cluster's configuration: that of kubeadm, that of hosts that join, that of
 // kube-proxy, and a change of the load balancer that is under way.
 func (f *facts) readConfiguration(ctx context.Context, client kubernetes.Interface) error {
-	text, err := configured(ctx, client, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
-	if err == nil && text == "" {
-		err = errors.New("the cluster has no configuration of kubeadm")
+	c, err := kubeadm.ReadConfig(ctx, client)
+	if apierrors.IsNotFound(err) || err == nil && c.Text == "" {
+		return errors.New("the cluster has no configuration of kubeadm")
 	}
 	if err != nil {
 		return err
-	}
-	var c clusterConfiguration
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
 	}
 	f.api.add("the endpoint of the API", c.ControlPlaneEndpoint)
 	f.api.add("a name of the API", c.APIServer.CertSANs...)

@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/poll"
 )
 
@@ -82,13 +82,13 @@ func (k Kubeadm) upgradeIgnores() string {
 
 // configuredVersion is the version that kubeadm's configuration of the cluster names, such as 1.36.3.
 func configuredVersion(ctx context.Context) (string, error) {
-	text, err := kubectl(ctx, AdminKubeconfig, "--namespace=kube-system", "get", "configmap", "kubeadm-config", "--output=jsonpath={.data.ClusterConfiguration}")
+	client, err := Client(AdminKubeconfig)
 	if err != nil {
 		return "", err
 	}
-	var config struct{ KubernetesVersion string }
-	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
-		return "", fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	config, err := kubeadm.ReadConfig(ctx, client)
+	if err != nil {
+		return "", err
 	}
 	return strings.TrimPrefix(config.KubernetesVersion, "v"), nil
 }

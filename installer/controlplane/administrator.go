@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/exclusion"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
@@ -139,32 +140,15 @@ func (a Administrator) RenewToken(ctx context.Context, ttl time.Duration, descri
 	return token.CreateToRenew(ctx, a.Client, ttl, description, node)
 }
 
-// configuration is kubeadm's of the cluster.
-type configuration struct {
-	KubernetesVersion, ClusterName, ControlPlaneEndpoint string
-	Networking                                           struct{ PodSubnet, ServiceSubnet string }
-}
-
-func (a Administrator) configuration(ctx context.Context) (config configuration, err error) {
-	found, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
-	if err == nil {
-		err = yaml.Unmarshal([]byte(found.Data["ClusterConfiguration"]), &config)
-	}
-	if err != nil {
-		return config, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
-	}
-	return config, nil
-}
-
 // Endpoint is the host:port of the API for all nodes.
 func (a Administrator) Endpoint(ctx context.Context) (string, error) {
-	config, err := a.configuration(ctx)
+	config, err := kubeadm.ReadConfig(ctx, a.Client)
 	return config.ControlPlaneEndpoint, err
 }
 
 // Cluster tells of the cluster what a node has to know of it.
 func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
-	config, err := a.configuration(ctx)
+	config, err := kubeadm.ReadConfig(ctx, a.Client)
 	if err != nil {
 		return share.Cluster{}, err
 	}

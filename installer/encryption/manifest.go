@@ -2,12 +2,12 @@ package encryption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -87,65 +87,19 @@ func (h host) enable() error {
 
 // remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.
 func remember(ctx context.Context, client kubernetes.Interface) error {
-	const name, key = "kubeadm-config", "ClusterConfiguration"
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	found, err := maps.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
-	}
-	text, err := withArguments([]byte(found.Data[key]))
-	if err != nil {
-		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
-	}
-	if text == nil {
-		return nil
-	}
-	found.Data[key] = string(text)
-	if _, err := maps.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+	if err := kubeadm.EditConfig(ctx, client, withArguments); err != nil {
 		return fmt.Errorf("change kubeadm's configuration of the cluster: %w", err)
 	}
 	return nil
 }
 
-// withArguments adds the arguments and the volume to a ClusterConfiguration of kubeadm; nil if it has them.
-func withArguments(text []byte) ([]byte, error) {
-	config := map[string]any{}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		return nil, err
-	}
-	if config["kind"] != "ClusterConfiguration" {
-		return nil, fmt.Errorf("it is of kind %v", config["kind"])
-	}
-	server, _ := config["apiServer"].(map[string]any)
-	if server == nil {
-		server = map[string]any{}
-	}
-	folder := filepath.Dir(cluster.EncryptionFile)
-	changed, err := addNamed(server, "extraVolumes", map[string]any{"name": cluster.EncryptionVolume, "hostPath": folder, "mountPath": folder,
-		"pathType": string(corev1.HostPathDirectory), "readOnly": true})
-	for _, a := range cluster.EncryptionArguments() {
-		if err == nil {
-			var more bool
-			more, err = addNamed(server, "extraArgs", map[string]any{"name": a[0], "value": a[1]})
-			changed = changed || more
+// withArguments adds the arguments and the volume to a ClusterConfiguration of kubeadm.
+func withArguments(text string) (string, error) {
+	return kubeadm.EditServer(text, func(server *kubeadm.Server) error {
+		err := server.AddFolder(cluster.EncryptionVolume, filepath.Dir(cluster.EncryptionFile))
+		for _, a := range cluster.EncryptionArguments() {
+			err = errors.Join(err, server.AddArgument(a[0], a[1]))
 		}
-	}
-	if err != nil || !changed {
-		return nil, err
-	}
-	config["apiServer"] = server
-	return yaml.Marshal(config)
-}
-
-// addNamed adds an entry to a list of kubeadm, unless it has one of that name.
-func addNamed(server map[string]any, list string, entry map[string]any) (changed bool, err error) {
-	all, isList := server[list].([]any)
-	if server[list] != nil && !isList {
-		return false, fmt.Errorf("its apiServer.%s is no list, as kubeadm has had it since v1beta4", list)
-	}
-	if slices.ContainsFunc(all, func(one any) bool { of, ok := one.(map[string]any); return ok && of["name"] == entry["name"] }) {
-		return false, nil
-	}
-	server[list] = append(all, entry)
-	return true, nil
+		return err
+	})
 }

@@ -66,20 +66,20 @@ func TestARunningAPIServerGetsTheKeysOnce(t *testing.T) {
 func TestUpgradesAndJoinsEncryptToo(t *testing.T) {
 	t.Parallel()
 	const config = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - {name: profiling, value: \"false\"}\nnetworking: {podSubnet: 10.0.0.0/16}\n"
-	text, err := withArguments([]byte(config))
+	text, err := withArguments(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"name: profiling\n", "name: encryption-provider-config\n", "hostPath: /etc/kubernetes/encryption\n", "podSubnet: 10.0.0.0/16\n"} {
-		if !strings.Contains(string(text), want) {
+		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if again, err := withArguments(text); err != nil || again != nil {
+	if again, err := withArguments(text); err != nil || again != text {
 		t.Errorf("the second time it changes: %s, %v", again, err)
 	}
 	for _, wrong := range []string{"{", "kind: Pod", strings.Replace(config, "- {name: profiling, value: \"false\"}", "  profiling: \"false\"", 1)} {
-		if _, err := withArguments([]byte(wrong)); err == nil {
+		if _, err := withArguments(wrong); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/kube"
@@ -52,7 +53,7 @@ func (c *realCluster) populate() {
 	c.Helper()
 	kubeconfig := "clusters:\n- cluster:\n    server: https://" + c.old.address + "\n  name: kubernetes\n"
 	for _, m := range []struct{ namespace, name, key, text string }{
-		{"kube-system", "kubeadm-config", clusterConfiguration, "apiServer:\n  certSANs:\n  - 198.51.100.1\ncontrolPlaneEndpoint: " + c.old.address + "\nkubernetesVersion: v1.36.3\n"},
+		{"kube-system", "kubeadm-config", kubeadm.ConfigKey, "kind: ClusterConfiguration\napiServer:\n  certSANs:\n  - 198.51.100.1\ncontrolPlaneEndpoint: " + c.old.address + "\nkubernetesVersion: v1.36.3\n"},
 		{"kube-public", "cluster-info", "kubeconfig", kubeconfig},
 		{"kube-system", "kube-proxy", "kubeconfig.conf", kubeconfig},
 		{"kube-system", "kurl-config", "kubernetes_api_address", c.old.address},
@@ -152,11 +153,11 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 
 // endpoint is what kubeadm's configuration says.
 func (c *realCluster) endpoint() (string, error) {
-	found, err := c.client.CoreV1().ConfigMaps("kube-system").Get(c.Context(), kubeadmConfig, metav1.GetOptions{})
+	found, err := c.client.CoreV1().ConfigMaps("kube-system").Get(c.Context(), kubeadm.ConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
-	_, rest, _ := strings.Cut(found.Data[clusterConfiguration], "controlPlaneEndpoint: ")
+	_, rest, _ := strings.Cut(found.Data[kubeadm.ConfigKey], "controlPlaneEndpoint: ")
 	endpoint, _, _ := strings.Cut(rest, "\n")
 	return endpoint, nil
 }
@@ -188,9 +189,9 @@ func (c *realCluster) has(address string) {
 // sans are the names that kubeadm's configuration has for API servers.
 func (c *realCluster) sans() string {
 	c.Helper()
-	found, err := c.client.CoreV1().ConfigMaps("kube-system").Get(c.Context(), kubeadmConfig, metav1.GetOptions{})
+	found, err := c.client.CoreV1().ConfigMaps("kube-system").Get(c.Context(), kubeadm.ConfigMap, metav1.GetOptions{})
 	c.made(err)
-	sans, _, _ := strings.Cut(found.Data[clusterConfiguration], "controlPlaneEndpoint")
+	sans, _, _ := strings.Cut(found.Data[kubeadm.ConfigKey], "controlPlaneEndpoint")
 	return strings.Join(strings.Fields(sans), " ")
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/ensure"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -99,60 +98,31 @@ func (r record) write(ctx context.Context, client kubernetes.Interface) error {
 
 // change changes a ConfigMap, if the cluster has it and there is something to change.
 func change(ctx context.Context, client kubernetes.Interface, namespace, name string, edit func(data map[string]string) (changed bool, err error)) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if changed, err := edit(config.Data); err != nil || !changed {
-			return err
-		}
-		_, err = client.CoreV1().ConfigMaps(namespace).Update(ctx, config, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
+	err := ensure.EditConfigMap(ctx, client.CoreV1(), namespace, name, edit)
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	return err
 }
-
-// The key of kubeadm's configuration, and the ConfigMap that has it.
-const (
-	kubeadmConfig        = "kubeadm-config"
-	clusterConfiguration = "ClusterConfiguration"
-)
 
 // nameServers gives kubeadm's configuration one more name for the certificates of API servers, and takes one. A control plane that
 // joins gets its certificate by it.
 func nameServers(ctx context.Context, client kubernetes.Interface, add, drop string) error {
-	return change(ctx, client, metav1.NamespaceSystem, kubeadmConfig, func(data map[string]string) (bool, error) {
-		config := map[string]any{}
-		if err := yaml.Unmarshal([]byte(data[clusterConfiguration]), &config); err != nil {
-			return false, err
-		}
-		server, _ := config["apiServer"].(map[string]any)
-		if server == nil {
-			server = map[string]any{}
-		}
-		had, _ := server["certSANs"].([]any)
-		names := slices.DeleteFunc(slices.Clone(had), func(name any) bool { return drop != "" && name == drop })
-		if add != "" && !slices.Contains(names, any(add)) {
-			names = append(names, add)
-		}
-		if slices.Equal(had, names) {
-			return false, nil
-		}
-		if server["certSANs"] = names; len(names) == 0 {
-			delete(server, "certSANs")
-		}
-		config["apiServer"] = server
-		text, err := yaml.Marshal(config)
-		data[clusterConfiguration] = string(text)
-		return true, err
+	return changeConfig(ctx, client, func(text string) (string, error) {
+		return kubeadm.EditServer(text, func(server *kubeadm.Server) error {
+			server.Name(add, drop)
+			return nil
+		})
 	})
+}
+
+// changeConfig changes kubeadm's configuration, if the cluster has one.
+func changeConfig(ctx context.Context, client kubernetes.Interface, edit func(text string) (string, error)) error {
+	err := kubeadm.EditConfig(ctx, client, edit)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // configure gives the cluster's configuration the new load balancer: that of kubeadm, of hosts that join, of kube-proxy, of flannel, and
@@ -168,7 +138,10 @@ func configure(ctx context.Context, client kubernetes.Interface, from, to string
 		})
 	}
 	return errors.Join(
-		field(metav1.NamespaceSystem, kubeadmConfig, clusterConfiguration, func(text, was, is string) (string, int) { return setField(text, "controlPlaneEndpoint", was, is) }),
+		changeConfig(ctx, client, func(text string) (string, error) {
+			text, _ = setField(text, "controlPlaneEndpoint", from, to)
+			return text, nil
+		}),
 		field(metav1.NamespacePublic, "cluster-info", "kubeconfig", setServer),
 		field(metav1.NamespaceSystem, "kube-proxy", "kubeconfig.conf", setServer),
 		change(ctx, client, "kube-flannel", "kube-flannel-cfg", func(data map[string]string) (bool, error) {

@@ -12,10 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/kubeadm"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 func joined(address string) string { return net.JoinHostPort(address, cluster.APIPort) }
@@ -23,38 +24,36 @@ func joined(address string) string { return net.JoinHostPort(address, cluster.AP
 // settings are the ConfigMaps of a cluster that may name the address of a control plane: kubeadm's, that of hosts that join, that of
 // kube-proxy, and kURL's.
 var settings = []struct{ namespace, name string }{
-	{metav1.NamespaceSystem, "kubeadm-config"}, {metav1.NamespacePublic, "cluster-info"},
+	{metav1.NamespaceSystem, kubeadm.ConfigMap}, {metav1.NamespacePublic, "cluster-info"},
 	{metav1.NamespaceSystem, "kube-proxy"}, {metav1.NamespaceSystem, "kurl-config"},
 }
 
 // configure gives the cluster's configuration the new address, and tells which ConfigMaps have changed.
 func configure(ctx context.Context, client kubernetes.Interface, c Change, tell func(string)) error {
 	for _, s := range settings {
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			config, err := client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			if err != nil || !c.rewriteConfig(config) {
-				return err
-			}
-			if _, err = client.CoreV1().ConfigMaps(s.namespace).Update(ctx, config, metav1.UpdateOptions{}); err == nil {
-				tell(fmt.Sprintf("ConfigMap %s/%s names %s now", s.namespace, s.name, c.To))
-			}
-			return err
+		changed := false
+		err := ensure.EditConfigMap(ctx, client.CoreV1(), s.namespace, s.name, func(data map[string]string) (bool, error) {
+			changed = c.rewriteConfig(data)
+			return changed, nil
 		})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("write the new address to ConfigMap %s/%s: %w", s.namespace, s.name, err)
+			return fmt.Errorf("write the new address: %w", err)
+		}
+		if changed {
+			tell(fmt.Sprintf("ConfigMap %s/%s names %s now", s.namespace, s.name, c.To))
 		}
 	}
 	return nil
 }
 
-// rewriteConfig gives a ConfigMap the new address, and says whether it named the old one.
-func (c Change) rewriteConfig(config *corev1.ConfigMap) (changed bool) {
-	for key, text := range config.Data {
+// rewriteConfig gives the data of a ConfigMap the new address, and reports whether it named the old one.
+func (c Change) rewriteConfig(data map[string]string) (changed bool) {
+	for key, text := range data {
 		out, places := replace(text, c.From, c.To)
-		config.Data[key] = out
+		data[key] = out
 		changed = changed || places > 0
 	}
 	return changed

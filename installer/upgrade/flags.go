@@ -168,15 +168,15 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 		}
 		return []byte(config.Data[key]), nil
 	}
-	configuration, err := text("kubeadm-config", "ClusterConfiguration")
-	if err != nil {
+	config, err := kubeadm.ReadConfig(ctx, c.admin.Client)
+	if err != nil && !apierrors.IsNotFound(err) { // kubeadm tells what it misses
 		return nil, err
 	}
 	own, err := base("cluster.yaml")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the Kubernetes of others may have none
 		return nil, err
 	}
-	if all, err = ofControlPlane(configuration, own); err != nil {
+	if all, err = ofControlPlane(config, own); err != nil {
 		return nil, err
 	}
 	if kubelet, err := text("kubelet-config", "kubelet"); err != nil {
@@ -201,63 +201,33 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 }
 
 // ofControlPlane returns the flags of a ClusterConfiguration that the base of the new version does not have, and kubeadm's own gates.
-func ofControlPlane(config, base []byte) (all []planned, err error) {
-	var have, known clusterConfiguration
-	if err := errors.Join(yaml.Unmarshal(config, &have), yaml.Unmarshal(base, &known)); err != nil {
-		return nil, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+func ofControlPlane(config kubeadm.Config, base []byte) (all []planned, err error) {
+	known, err := kubeadm.ParseConfig(base)
+	if err != nil {
+		return nil, err
 	}
-	before := known.parts()
-	for n, part := range have.parts() {
-		flags := slices.DeleteFunc(part.ExtraArgs.flags(), func(flag string) bool { return slices.Contains(before[n].ExtraArgs.flags(), flag) })
+	before := parts(known)
+	for n, part := range parts(config) {
+		flags := slices.DeleteFunc(part.args, func(flag string) bool { return slices.Contains(before[n].args, flag) })
 		if len(flags) > 0 {
 			all = append(all, planned{program: part.program, owner: part.program, flags: flags})
 		}
 	}
-	if len(have.FeatureGates) > 0 {
-		all = append(all, planned{program: "kubeadm", owner: "kubeadm", config: config})
+	if len(config.FeatureGates) > 0 {
+		all = append(all, planned{program: "kubeadm", owner: "kubeadm", config: []byte(config.Text)})
 	}
 	return all, nil
 }
 
-// clusterConfiguration is what of kubeadm's ClusterConfiguration is tried.
-type clusterConfiguration struct {
-	FeatureGates                            map[string]bool
-	APIServer, ControllerManager, Scheduler part
-	Etcd                                    struct{ Local part }
-}
-
+// part is a program of the control plane, and the flags that the cluster's configuration gives it.
 type part struct {
-	program   string
-	ExtraArgs extraArgs
+	program string
+	args    kubeadm.Args
 }
 
-func (c clusterConfiguration) parts() []part {
-	return []part{{"kube-apiserver", c.APIServer.ExtraArgs}, {"kube-controller-manager", c.ControllerManager.ExtraArgs}, {"kube-scheduler", c.Scheduler.ExtraArgs}, {"etcd", c.Etcd.Local.ExtraArgs}}
-}
-
-// extraArgs are a list of names with values, or a map as until v1beta3.
-type extraArgs []struct{ Name, Value string }
-
-// UnmarshalJSON reads both forms.
-func (a *extraArgs) UnmarshalJSON(text []byte) error {
-	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		return yaml.Unmarshal(text, (*[]struct{ Name, Value string })(a))
-	}
-	values := map[string]string{}
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		*a = append(*a, struct{ Name, Value string }{name, values[name]})
-	}
-	return nil
-}
-
-func (a extraArgs) flags() (flags []string) {
-	for _, one := range a {
-		flags = append(flags, "--"+one.Name+"="+one.Value)
-	}
-	return flags
+func parts(c kubeadm.Config) []part {
+	return []part{{"kube-apiserver", c.APIServer.ExtraArgs.Args()}, {"kube-controller-manager", c.ControllerManager.ExtraArgs.Args()},
+		{"kube-scheduler", c.Scheduler.ExtraArgs.Args()}, {"etcd", c.Etcd.Local.ExtraArgs.Args()}}
 }
 
 // ofKubelet returns the settings of kubelets; nil if they have neither feature gates nor flags of their own.

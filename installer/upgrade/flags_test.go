@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/preflight"
 	controlplanes "github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -48,7 +49,11 @@ func TestNewProgramsRefuseWhatTheyDoNotKnow(t *testing.T) {
 		"a gate of kubeadm":          {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.35.4\nfeatureGates: {UpgradeAddonsBeforeControlPlane: true}\n", kubelet, "", "the new kubeadm refuses the settings of kubeadm: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, err := ofControlPlane([]byte(row.cluster), []byte(newBase))
+			config, err := kubeadm.ParseConfig([]byte(row.cluster))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := ofControlPlane(config, []byte(newBase))
 			if err != nil {
 				t.Fatal(err)
 			}

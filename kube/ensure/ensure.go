@@ -1,4 +1,4 @@
-// Package ensure creates objects that have to exist, with typed clients, which the engine does not link.
+// Package ensure creates objects that have to exist, and edits ConfigMaps, with typed clients, which the engine does not link.
 package ensure
 
 import (
