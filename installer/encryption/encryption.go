@@ -136,14 +136,12 @@ func newKey(after Config) Key {
 	return Key{Name: fmt.Sprintf("key-%d-%s", number, hex.EncodeToString(distinct)), Secret: base64.StdEncoding.EncodeToString(secret)}
 }
 
-// host is a node with its files below a folder.
-type host struct{ rootfs string }
-
-func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+// host is a node of a cluster, by its files.
+type host struct{ files.Host }
 
 // read returns the configuration of this host; ok says whether there is one.
 func (h host) read() (c Config, ok bool, err error) {
-	text, err := regularfile.ReadFile(h.path(cluster.EncryptionFile))
+	text, err := regularfile.ReadFile(h.Path(cluster.EncryptionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return Config{}, false, nil
 	}
@@ -165,7 +163,7 @@ func (h host) write(c Config) error {
 }
 
 func (h host) writeText(text []byte) error {
-	path := h.path(cluster.EncryptionFile)
+	path := h.Path(cluster.EncryptionFile)
 	if err := files.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

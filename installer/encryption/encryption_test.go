@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 func made(t *testing.T, h host) Config {
@@ -33,20 +34,20 @@ func encoded(t *testing.T, c Config) []byte {
 // TestKeysAreMadeOnce and belong to root alone.
 func TestKeysAreMadeOnce(t *testing.T) {
 	t.Parallel()
-	h := host{t.TempDir()}
+	h := host{files.Host{Rootfs: t.TempDir()}}
 	first := made(t, h)
 	if again := made(t, h); !slices.Equal(again.Keys, first.Keys) || len(first.Keys) != 1 || first.PlainFirst {
 		t.Errorf("first %v, then %v", first, again)
 	}
-	if other := made(t, host{t.TempDir()}); other.Keys[0] == first.Keys[0] {
+	if other := made(t, host{files.Host{Rootfs: t.TempDir()}}); other.Keys[0] == first.Keys[0] {
 		t.Error("two clusters have the same key")
 	}
-	info, err := os.Stat(h.path(cluster.EncryptionFile))
+	info, err := os.Stat(h.Path(cluster.EncryptionFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has mode %v, %v", info.Mode(), err)
 	}
 	// the loss of power emptied it before anything was encrypted
-	if err := os.WriteFile(h.path(cluster.EncryptionFile), nil, 0o600); err != nil {
+	if err := os.WriteFile(h.Path(cluster.EncryptionFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	made(t, h)
@@ -54,7 +55,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 
 func TestAControlPlaneKeepsTheKeyThatItUses(t *testing.T) {
 	t.Parallel()
-	h := host{t.TempDir()}
+	h := host{files.Host{Rootfs: t.TempDir()}}
 	own := made(t, h)
 	more := Config{Keys: []Key{newKey(own), own.Keys[0]}}
 	if err := h.keep(encoded(t, Config{Keys: []Key{newKey(own)}})); err == nil || !strings.Contains(err.Error(), own.Keys[0].Name) {

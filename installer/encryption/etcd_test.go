@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -33,7 +34,7 @@ type plane struct {
 // arguments are those that an install writes into the manifest of the API server.
 func (p plane) arguments() (list []string) {
 	for _, a := range cluster.EncryptionArguments() {
-		list = append(list, "--"+a[0]+"="+strings.Replace(a[1], cluster.EncryptionFile, p.path(cluster.EncryptionFile), 1))
+		list = append(list, "--"+a[0]+"="+strings.Replace(a[1], cluster.EncryptionFile, p.Path(cluster.EncryptionFile), 1))
 	}
 	return list
 }
@@ -98,7 +99,7 @@ func (p plane) read(t *testing.T, name string) error {
 // TestNoSecretIsPlainInEtcd looks at what is on the disk. The keys that a restore puts together read it.
 func TestNoSecretIsPlainInEtcd(t *testing.T) {
 	t.Parallel()
-	h := host{t.TempDir()}
+	h := host{files.Host{Rootfs: t.TempDir()}}
 	first := made(t, h)
 	p := newPlane(t, h, true)
 	p.create(t, "a")
@@ -150,7 +151,7 @@ func (s *realServer) List(context.Context) ([]string, error) {
 
 func (s *realServer) Give(ctx context.Context, _ string) error {
 	s.pass()
-	text, err := os.ReadFile(s.path(cluster.EncryptionFile))
+	text, err := os.ReadFile(s.Path(cluster.EncryptionFile))
 	if err != nil || string(text) == s.started || s.reloads && s.started != "" {
 		return err
 	}
@@ -220,7 +221,7 @@ func (s *realServer) rotate(state string, kills int) {
 func TestARealAPIServerTurnsEncryptionOnAndRotates(t *testing.T) {
 	t.Parallel()
 	const count = 20
-	s := &realServer{plane: newPlane(t, host{t.TempDir()}, false), moments: &moments{check: func() {}}, t: t, reloads: true}
+	s := &realServer{plane: newPlane(t, host{files.Host{Rootfs: t.TempDir()}}, false), moments: &moments{check: func() {}}, t: t, reloads: true}
 	for n := range count {
 		s.create(t, fmt.Sprint("s", n))
 	}

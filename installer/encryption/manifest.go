@@ -19,7 +19,7 @@ import (
 
 // manifest reads the manifest of this host's API server. It refuses one that encrypts with keys that Sealift did not make.
 func (h host) manifest() (*corev1.Pod, error) {
-	text, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
+	text, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (h host) checkKeys() error {
 
 // Enable has the API server of a host use the file with the keys, which is there. rootfs is the folder with the host's files; empty
 // means /.
-func Enable(rootfs string) error { return host{rootfs}.enable() }
+func Enable(rootfs string) error { return host{files.Host{Rootfs: rootfs}}.enable() }
 
 // enable has the API server of this host use the file with the keys. A kubelet starts a server whose manifest changes again.
 func (h host) enable() error {
@@ -82,7 +82,7 @@ func (h host) enable() error {
 	if err != nil {
 		return err
 	}
-	return files.Replace(h.path(cluster.APIServerManifest), text)
+	return files.Replace(h.Path(cluster.APIServerManifest), text)
 }
 
 // remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.

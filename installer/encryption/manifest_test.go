@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 const apiServer = `apiVersion: v1
@@ -26,8 +27,8 @@ status: {}
 
 func TestARunningAPIServerGetsTheKeysOnce(t *testing.T) {
 	t.Parallel()
-	h := host{t.TempDir()}
-	path := h.path(cluster.APIServerManifest)
+	h := host{files.Host{Rootfs: t.TempDir()}}
+	path := h.Path(cluster.APIServerManifest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +88,8 @@ func TestUpgradesAndJoinsEncryptToo(t *testing.T) {
 
 func TestLostKeysAreNotReplaced(t *testing.T) {
 	t.Parallel()
-	h := host{t.TempDir()}
-	path := h.path(cluster.APIServerManifest)
+	h := host{files.Host{Rootfs: t.TempDir()}}
+	path := h.Path(cluster.APIServerManifest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -102,13 +103,13 @@ func TestLostKeysAreNotReplaced(t *testing.T) {
 	if err := errors.Join(h.enable(), h.checkKeys()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(h.path(cluster.EncryptionFile), 0); err != nil { // as a loss of power may
+	if err := os.Truncate(h.Path(cluster.EncryptionFile), 0); err != nil { // as a loss of power may
 		t.Fatal(err)
 	}
 	if err := h.checkKeys(); err == nil || !strings.Contains(err.Error(), "missing or empty") {
 		t.Errorf("an empty file: %v", err)
 	}
-	if err := os.Remove(h.path(cluster.EncryptionFile)); err != nil {
+	if err := os.Remove(h.Path(cluster.EncryptionFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.checkKeys(); err == nil || !strings.Contains(err.Error(), "missing or empty") {

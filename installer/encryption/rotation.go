@@ -245,7 +245,7 @@ const secretsPrefix = "/registry/" + secrets + "/"
 // spread gives this host's file to every control plane, and returns when all API servers use it. Those that have to start again
 // do so one at a time.
 func (r *Rotation) spread(ctx context.Context) error {
-	text, err := regularfile.ReadFile(r.host.path(cluster.EncryptionFile))
+	text, err := regularfile.ReadFile(r.host.Path(cluster.EncryptionFile))
 	if err != nil {
 		return err
 	}

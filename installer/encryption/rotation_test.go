@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
@@ -103,8 +104,8 @@ func (m *model) List(context.Context) ([]string, error) {
 	m.pass()
 	if m.joining != "" && m.count > 12 {
 		// it has the file of the control plane that it joined, as it was before or is now
-		m.hosts[m.joining] = host{m.t.TempDir()}
-		if text, err := os.ReadFile(m.hosts[m.names[1]].path(cluster.EncryptionFile)); err == nil {
+		m.hosts[m.joining] = host{files.Host{Rootfs: m.t.TempDir()}}
+		if text, err := os.ReadFile(m.hosts[m.names[1]].Path(cluster.EncryptionFile)); err == nil {
 			if err := m.hosts[m.joining].keep(text); err != nil {
 				m.t.Fatal(err)
 			}
@@ -120,7 +121,7 @@ func (m *model) Give(_ context.Context, name string) error {
 	if m.noted == "" {
 		m.t.Fatalf("moment %d: %s gets keys, and nothing tells other operations of that", m.count, name)
 	}
-	text, err := os.ReadFile(m.hosts[m.names[0]].path(cluster.EncryptionFile))
+	text, err := os.ReadFile(m.hosts[m.names[0]].Path(cluster.EncryptionFile))
 	if err == nil && name != m.names[0] {
 		err = m.hosts[name].keep(text)
 	}
@@ -132,7 +133,7 @@ func (m *model) Give(_ context.Context, name string) error {
 func (m *model) Uses(_ context.Context, name string) (string, error) {
 	m.pass()
 	digest := m.digests[name]
-	if _, err := os.Stat(m.hosts[name].path(cluster.EncryptionFile)); err == nil {
+	if _, err := os.Stat(m.hosts[name].Path(cluster.EncryptionFile)); err == nil {
 		m.load(name)
 	}
 	m.pass()
@@ -140,7 +141,7 @@ func (m *model) Uses(_ context.Context, name string) (string, error) {
 }
 
 func (m *model) load(name string) {
-	text, err := os.ReadFile(m.hosts[name].path(cluster.EncryptionFile))
+	text, err := os.ReadFile(m.hosts[name].Path(cluster.EncryptionFile))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func newModel(t *testing.T, encrypts, joins bool) *model {
 	}
 	var first Config
 	for n, name := range m.names {
-		m.hosts[name] = host{t.TempDir()}
+		m.hosts[name] = host{files.Host{Rootfs: t.TempDir()}}
 		if !encrypts {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/pki"
@@ -72,7 +73,7 @@ type Node struct {
 	restart func(ctx context.Context, files []string, generation string) error
 }
 
-func (n Node) host() host { return host{n.rootfs, n.Root} }
+func (n Node) host() host { return host{files.Host{Rootfs: n.rootfs}, n.Root} }
 
 func (n Node) step(text string) {
 	if n.Step != nil {
@@ -241,7 +242,7 @@ func (n Node) until(ctx context.Context, what string, ask func(context.Context) 
 
 // config has the credentials of the kubelet, for an endpoint.
 func (n Node) config(endpoint, serverName string) (*rest.Config, error) {
-	config, err := cluster.Config(n.host().path(cluster.KubeletKubeconfig))
+	config, err := cluster.Config(n.host().Path(cluster.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		return err
 	}
 	n.finish = func(ctx context.Context) error {
-		client, err := cluster.Client(h.path(cluster.KubeletKubeconfig))
+		client, err := cluster.Client(h.Path(cluster.KubeletKubeconfig))
 		if err != nil {
 			return err
 		}

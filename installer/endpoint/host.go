@@ -24,17 +24,16 @@ import (
 
 // host is a node with its files below a folder.
 type host struct {
-	rootfs string
-	root   string // install root, as the host names it
-}
+	files.Host
 
-func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+	root string // install root, as the host names it
+}
 
 // endpoint is where this node reaches the API of the cluster. kubeadm lets the kubelet of a control plane ask the API server of its own
 // host; there the administrator's kubeconfig has it.
 func (h host) endpoint() (string, error) {
 	for _, name := range []string{cluster.AdminKubeconfig, cluster.KubeletKubeconfig} {
-		config, err := clientcmd.LoadFromFile(h.path(name))
+		config, err := clientcmd.LoadFromFile(h.Path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -52,7 +51,7 @@ func (h host) endpoint() (string, error) {
 
 // server is where the API server of this host listens; "" on a worker.
 func (h host) server() (string, error) {
-	manifest, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -65,7 +64,7 @@ func (h host) server() (string, error) {
 
 // edits are the files that name the old load balancer, with what they have to contain.
 func (h host) edits(m intent.Move) (map[string]string, error) {
-	names, err := filepath.Glob(h.path("/etc/kubernetes/*.conf"))
+	names, err := filepath.Glob(h.Path("/etc/kubernetes/*.conf"))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func (h host) edits(m intent.Move) (map[string]string, error) {
 			return nil
 		}
 		if out, places := set(string(text), was, is); places > 0 {
-			edits["/"+strings.TrimPrefix(strings.TrimPrefix(path, h.path("/")), "/")] = out
+			edits[h.Name(path)] = out
 		}
 		return err
 	}
@@ -84,14 +83,14 @@ func (h host) edits(m intent.Move) (map[string]string, error) {
 		err = errors.Join(err, edit(path, m.From, m.To, setServer))
 	}
 	return edits, errors.Join(err,
-		edit(h.path(node.InstallerFile(h.root)), m.From, m.To, setInstaller),
-		edit(h.path(filepath.Join(h.root, node.ProxySettings)), cluster.HostOf(m.From), cluster.HostOf(m.To), setExceptions))
+		edit(h.Path(node.InstallerFile(h.root)), m.From, m.To, setInstaller),
+		edit(h.Path(filepath.Join(h.root, node.ProxySettings)), cluster.HostOf(m.From), cluster.HostOf(m.To), setExceptions))
 }
 
 // write writes files. It may be interrupted and repeated.
 func (h host) write(edits map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(edits)) {
-		if err := files.Replace(h.path(name), []byte(edits[name])); err != nil {
+		if err := files.Replace(h.Path(name), []byte(edits[name])); err != nil {
 			return fmt.Errorf("write the new load balancer to %s: %w", name, err)
 		}
 	}
@@ -104,7 +103,7 @@ func (h host) mark(m intent.Move) error {
 	if err != nil {
 		return err
 	}
-	file := h.path(node.LoadBalancerFile(h.root))
+	file := h.Path(node.LoadBalancerFile(h.root))
 	if err := files.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (h host) mark(m intent.Move) error {
 
 // marked is a change that was interrupted here; nil if there is none.
 func (h host) marked() (*intent.Move, error) {
-	text, err := regularfile.ReadFile(h.path(node.LoadBalancerFile(h.root)))
+	text, err := regularfile.ReadFile(h.Path(node.LoadBalancerFile(h.root)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -128,7 +127,7 @@ func (h host) marked() (*intent.Move, error) {
 }
 
 func (h host) unmark() error {
-	file := h.path(node.LoadBalancerFile(h.root))
+	file := h.Path(node.LoadBalancerFile(h.root))
 	if err := files.Remove(file); err != nil {
 		return err
 	}

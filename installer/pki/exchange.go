@@ -24,7 +24,7 @@ import (
 // Exchange brings the keys and certificates of a control plane to the stage of a rotation, and returns the static pods to restart, in
 // their order. It may be interrupted and run again. rootfs is the folder with the host's files; empty means /.
 func Exchange(rootfs string, s authority.State, now time.Time) (pods []string, err error) {
-	h := host{rootfs}
+	h := host{files.Host{Rootfs: rootfs}}
 	files, err := h.exchange(s, now)
 	if err != nil {
 		return nil, err
@@ -88,14 +88,14 @@ func (h host) exchangePart(p authority.Part, stage authority.Stage, entries []En
 
 // keep writes a file unless it has that content. A file that exists keeps its mode.
 func (h host) keep(name string, mode fs.FileMode, content []byte) error {
-	is, err := regularfile.ReadFile(h.path(name))
+	is, err := regularfile.ReadFile(h.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return files.WriteMode(h.path(name), mode, content)
+		return files.WriteMode(h.Path(name), mode, content)
 	}
 	if err != nil {
 		return err
 	}
-	return replace(h.path(name), is, content)
+	return replace(h.Path(name), is, content)
 }
 
 // exchangeLeaves gives certificates of the old CA one of the new CA, and returns the files of all of them.
@@ -137,7 +137,7 @@ func (h host) writeChain(e Entry, der, chain []byte) error {
 
 // exchangeKubeconfigs lets the kubeconfigs of this host trust a bundle.
 func (h host) exchangeKubeconfigs(bundle []byte) error {
-	paths, err := filepath.Glob(h.path(kubernetesFolder + "/*.conf"))
+	paths, err := filepath.Glob(h.Path(kubernetesFolder + "/*.conf"))
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (h host) dropServing(old *x509.Certificate) error {
 	if e.cert == nil || e.cert.CheckSignatureFrom(old) != nil {
 		return nil //nolint:nilerr // the new CA signed it, or nobody that counts
 	}
-	return files.Remove(h.path(kubeletRotated))
+	return files.Remove(h.Path(kubeletRotated))
 }
 
 // hasOld says whether the kubelet of this host shows the API a certificate of the old CA.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
@@ -29,8 +30,8 @@ func stages() []authority.Stage {
 // copied is a host with the same files.
 func (h host) copied(t *testing.T) host {
 	t.Helper()
-	to := host{t.TempDir()}
-	if err := os.CopyFS(to.rootfs, os.DirFS(h.rootfs)); err != nil {
+	to := host{files.Host{Rootfs: t.TempDir()}}
+	if err := os.CopyFS(to.Rootfs, os.DirFS(h.Rootfs)); err != nil {
 		t.Fatal(err)
 	}
 	return to
@@ -38,7 +39,7 @@ func (h host) copied(t *testing.T) host {
 
 func newRotation(t *testing.T, h host) authority.State {
 	t.Helper()
-	s, err := authority.New(h.rootfs, authority.Names(), time.Now())
+	s, err := authority.New(h.Rootfs, authority.Names(), time.Now())
 	if err == nil {
 		s, err = authority.Parse(s.Encode())
 	}
@@ -128,7 +129,7 @@ func (h host) accepts(t *testing.T, other host, when string) {
 		verify(name, trustFile(name), certificatesOf(t, h.read(t, trustFile(name))), chain)
 	}
 	for _, file := range []string{cluster.AdminKubeconfig, cluster.KubeletKubeconfig} {
-		config, err := clientcmd.LoadFromFile(h.path(file))
+		config, err := clientcmd.LoadFromFile(h.Path(file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,12 +176,12 @@ func TestNodesAcceptEachOtherAtEveryStageOfARotation(t *testing.T) {
 func (h host) contents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(h.path(kubernetesFolder), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.Path(kubernetesFolder), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		all[h.name(path)] = string(text)
+		all[h.Name(path)] = string(text)
 		return err
 	})
 	if err != nil {
@@ -211,12 +212,12 @@ func TestAnExchangeThatWasCutShortIsFinished(t *testing.T) {
 				if alone {
 					cut, content, there = before.copied(t), text, true
 				}
-				err := os.Remove(cut.path(name))
+				err := os.Remove(cut.Path(name))
 				if alone && was[name] == "" {
 					err = nil
 				}
 				if err == nil && there {
-					err = os.WriteFile(cut.path(name), []byte(content), 0o600)
+					err = os.WriteFile(cut.Path(name), []byte(content), 0o600)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -259,8 +260,8 @@ func TestEtcdAndItsClientsMeetAtDifferentStages(t *testing.T) {
 		{"a server that has forgotten, a client that rotates", forget, trust, true},
 		{"a server that has forgotten, a client from before", forget, before, false},
 	} {
-		endpoint := kubeadm.Etcd(t, row.server.path(kubernetesFolder))
-		o, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: endpoint, PKI: row.client.path(kubernetesFolder + "/pki/etcd")})
+		endpoint := kubeadm.Etcd(t, row.server.Path(kubernetesFolder))
+		o, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: endpoint, PKI: row.client.Path(kubernetesFolder + "/pki/etcd")})
 		if err == nil {
 			_, err = io.Copy(io.Discard, o)
 			_ = o.Close()

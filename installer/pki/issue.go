@@ -78,7 +78,7 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 		return issuer{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
 	}
 	file := keyOf(ca.File)
-	text, err := regularfile.ReadFile(h.path(file))
+	text, err := regularfile.ReadFile(h.Path(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return issuer{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)
 	}
@@ -125,7 +125,7 @@ func (h host) issue(all []renewal, now time.Time) error {
 
 // write changes the certificates of a file. The key stays, so a file is always whole: with the old certificate or the new one.
 func (h host) write(e Entry, change func(text []byte) []byte) error {
-	path, err := filepath.EvalSymlinks(h.path(e.file))
+	path, err := filepath.EvalSymlinks(h.Path(e.file))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -98,21 +99,19 @@ func (e Entry) Why() string {
 	return fmt.Sprintf("ends on %s, in %d days", e.End.Format(time.DateOnly), *e.Days)
 }
 
-// host is a node with its files below a folder.
-type host struct{ rootfs string }
-
-func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+// host is a node of a cluster, by its files.
+type host struct{ files.Host }
 
 // List lists the certificates, pairs of keys and kubeconfigs of this node in the order of their files.
 func List(now time.Time) ([]Entry, error) { return host{}.list(now) }
 
 func (h host) list(now time.Time) ([]Entry, error) {
 	entries := []Entry{}
-	err := filepath.WalkDir(h.path(kubernetesFolder+"/pki"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.Path(kubernetesFolder+"/pki"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		name := h.name(path)
+		name := h.Name(path)
 		switch filepath.Ext(name) {
 		case ".crt":
 			entries = append(entries, h.certificate(name))
@@ -124,15 +123,15 @@ func (h host) list(now time.Time) ([]Entry, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the certificates of kubeadm: %w", err)
 	}
-	configs, err := filepath.Glob(h.path(kubernetesFolder + "/*.conf"))
+	configs, err := filepath.Glob(h.Path(kubernetesFolder + "/*.conf"))
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range configs {
-		entries = append(entries, h.kubeconfig(h.name(path)))
+		entries = append(entries, h.kubeconfig(h.Name(path)))
 	}
 	for _, name := range []string{kubeletServing, kubeletRotated} {
-		if _, err := os.Stat(h.path(name)); err == nil {
+		if _, err := os.Stat(h.Path(name)); err == nil {
 			entries = append(entries, h.certificate(name))
 		}
 	}
@@ -156,15 +155,10 @@ func (h host) list(now time.Time) ([]Entry, error) {
 	return entries, h.schedule(entries)
 }
 
-// name is the name that a path has on the host.
-func (h host) name(path string) string {
-	return "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.path("/")), "/")
-}
-
 // certificate reads a file with a certificate, and the key beside it or in it.
 func (h host) certificate(name string) Entry {
 	e := Entry{File: name, Kind: Leaf, file: name}
-	text, err := regularfile.ReadFile(h.path(name))
+	text, err := regularfile.ReadFile(h.Path(name))
 	if err != nil {
 		e.Problem = err.Error()
 		return e
@@ -178,7 +172,7 @@ func (h host) certificate(name string) Entry {
 	}
 	key := text
 	if beside, isPair := strings.CutSuffix(name, ".crt"); isPair {
-		key, err = regularfile.ReadFile(h.path(beside + ".key"))
+		key, err = regularfile.ReadFile(h.Path(beside + ".key"))
 		if errors.Is(err, fs.ErrNotExist) { // a worker has the CA's certificate alone
 			return e
 		}
@@ -205,7 +199,7 @@ func parse(text []byte) (*x509.Certificate, error) {
 // kubeconfig reads the certificate of a kubeconfig's user. A kubeconfig may do without, such as one with a token.
 func (h host) kubeconfig(name string) Entry {
 	e := Entry{File: name, Kind: Kubeconfig, file: name}
-	config, err := clientcmd.LoadFromFile(h.path(name))
+	config, err := clientcmd.LoadFromFile(h.Path(name))
 	if err != nil {
 		e.Problem = err.Error()
 		return e
@@ -235,7 +229,7 @@ func (h host) kubeconfig(name string) Entry {
 
 // manifests reads the manifests of static pods, by the names of the pods.
 func (h host) manifests() (map[string]string, error) {
-	files, err := filepath.Glob(h.path(manifestFolder + "/*.yaml"))
+	files, err := filepath.Glob(h.Path(manifestFolder + "/*.yaml"))
 	if err != nil {
 		return nil, err
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
 // controlPlane has the files of a control plane in a folder of the test.
 func controlPlane(t *testing.T) host {
 	t.Helper()
-	return host{strings.TrimSuffix(kubeadm.Copy(t), kubernetesFolder)}
+	return host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), kubernetesFolder)}}
 }
 
 func (h host) must(t *testing.T, now time.Time) map[string]Entry {
@@ -111,11 +112,11 @@ func TestCertificatesAreDueThreeMonthsBeforeTheirEnd(t *testing.T) {
 func TestDamagedFilesAreListedWithWhatIsWrong(t *testing.T) {
 	h := controlPlane(t)
 	write := func(name, text string) {
-		if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(h.Path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	key, err := os.ReadFile(h.path("/etc/kubernetes/pki/etcd/peer.key"))
+	key, err := os.ReadFile(h.Path("/etc/kubernetes/pki/etcd/peer.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestDamagedFilesAreListedWithWhatIsWrong(t *testing.T) {
 }
 
 func TestANodeWithoutClusterHasNoCertificates(t *testing.T) {
-	entries, err := host{t.TempDir()}.list(time.Now())
+	entries, err := host{files.Host{Rootfs: t.TempDir()}}.list(time.Now())
 	if err != nil || entries == nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
@@ -145,22 +146,22 @@ func TestANodeWithoutClusterHasNoCertificates(t *testing.T) {
 func TestAKubeconfigMayNameTheFileOfItsCertificate(t *testing.T) {
 	h := controlPlane(t)
 	current := kubeletFolder + "/kubelet-client-current.pem"
-	if err := os.MkdirAll(h.path(kubeletFolder), 0o700); err != nil {
+	if err := os.MkdirAll(h.Path(kubeletFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var pem []byte
 	for _, name := range []string{"apiserver-kubelet-client.crt", "apiserver-kubelet-client.key"} {
-		text, err := os.ReadFile(h.path(filepath.Join(kubernetesFolder, "pki", name)))
+		text, err := os.ReadFile(h.Path(filepath.Join(kubernetesFolder, "pki", name)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		pem = append(pem, text...)
 	}
-	if err := os.WriteFile(h.path(current), pem, 0o600); err != nil {
+	if err := os.WriteFile(h.Path(current), pem, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {client-certificate: " + current + ", client-key: " + current + "}}]\n"
-	if err := os.WriteFile(h.path("/etc/kubernetes/kubelet.conf"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(h.Path("/etc/kubernetes/kubelet.conf"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if e := h.must(t, time.Now())["kubelet.conf"]; e.Problem != "" || e.Days == nil || *e.Days != 364 || e.RenewedBy != Kubelet {

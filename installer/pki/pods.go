@@ -76,13 +76,13 @@ func (h host) restart(pod, generation string, edit ...func(manifest map[string]a
 	if err != nil {
 		return err
 	}
-	return files.Replace(h.path(manifestOf(pod)), text)
+	return files.Replace(h.Path(manifestOf(pod)), text)
 }
 
 func manifestOf(pod string) string { return filepath.Join(manifestFolder, pod+".yaml") }
 
 func (h host) manifest(pod string) (*unstructured.Unstructured, error) {
-	text, err := regularfile.ReadFile(h.path(manifestOf(pod)))
+	text, err := regularfile.ReadFile(h.Path(manifestOf(pod)))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (h host) waitPod(ctx context.Context, pod, node, generation string) error {
 		return err
 	}
 	err = poll.Until(ctx, pollPause, nil, poll.Success(func(ctx context.Context) error {
-		client, err := cluster.Client(h.path(cluster.AdminKubeconfig)) // its certificate is new now
+		client, err := cluster.Client(h.Path(cluster.AdminKubeconfig)) // its certificate is new now
 		if err == nil {
 			err = renewed(ctx, client, manifest, node, generation)
 		}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Readdressing gives the certificates of this host that name an address another one. The keys stay.
@@ -30,7 +32,7 @@ func NewReaddressing(rootfs string, from, to netip.Addr, both bool, now time.Tim
 // newReaddressing asks edit for the certificates that change, and finds the CAs that sign new ones. edit gets a copy of each, and
 // says whether it has changed that.
 func newReaddressing(rootfs string, now time.Time, edit func(file string, c *x509.Certificate) (changed bool)) (*Readdressing, error) {
-	r := &Readdressing{host: host{rootfs}}
+	r := &Readdressing{host: host{files.Host{Rootfs: rootfs}}}
 	entries, err := r.host.list(now)
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (r *Renewal) look(now time.Time) error {
 		return err
 	}
 	r.node = nodeName(entries)
-	if _, err := os.Stat(r.host.path(cluster.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(r.host.Path(cluster.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
 		return r.lookAtWorker(entries, now)
 	}
 	r.options.Token = "" // the keys of the CAs are here
@@ -133,8 +133,8 @@ func generation(records []lifecycle.Record, now time.Time) string {
 
 // RenewEnded renews the certificates of a control plane that have ended and that something uses, and returns their files. It restarts
 // nothing. rootfs is the folder with the host's files; empty means /.
-func RenewEnded(rootfs string, now time.Time) (files []string, err error) {
-	h := host{rootfs}
+func RenewEnded(rootfs string, now time.Time) (names []string, err error) {
+	h := host{files.Host{Rootfs: rootfs}}
 	entries, err := h.list(now)
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error 
 // has none.
 func (r *Renewal) restartKubelet(ctx context.Context) error {
 	for _, name := range KubeletServing() {
-		if err := files.Remove(r.host.path(name)); err != nil {
+		if err := files.Remove(r.host.Path(name)); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/kubeadm"
@@ -45,7 +46,7 @@ func (h host) renew(t *testing.T, now time.Time) (before, after map[string]Entry
 
 func (h host) read(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(h.path(name))
+	text, err := os.ReadFile(h.Path(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func (h host) read(t *testing.T, name string) []byte {
 func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
 	h := controlPlane(t)
 	later := time.Now().AddDate(0, 14, 0) // all but the CAs have ended
-	mode, err := os.Stat(h.path("/etc/kubernetes/pki/apiserver.crt"))
+	mode, err := os.Stat(h.Path("/etc/kubernetes/pki/apiserver.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
 	if renewed != 12 {
 		t.Errorf("%d were renewed, not 12", renewed)
 	}
-	if info, err := os.Stat(h.path("/etc/kubernetes/pki/apiserver.crt")); err != nil || info.Mode() != mode.Mode() {
+	if info, err := os.Stat(h.Path("/etc/kubernetes/pki/apiserver.crt")); err != nil || info.Mode() != mode.Mode() {
 		t.Errorf("the mode is %v, was %v: %v", info.Mode(), mode.Mode(), err)
 	}
 }
@@ -100,10 +101,10 @@ func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
 func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
 	h := controlPlane(t)
 	later := time.Now().AddDate(0, 14, 0)
-	if files, err := RenewEnded(h.rootfs, time.Now()); err != nil || len(files) > 0 {
+	if files, err := RenewEnded(h.Rootfs, time.Now()); err != nil || len(files) > 0 {
 		t.Errorf("none has ended: %v, %v", files, err)
 	}
-	files, err := RenewEnded(h.rootfs, later)
+	files, err := RenewEnded(h.Rootfs, later)
 	if err != nil || !slices.Contains(files, "/etc/kubernetes/pki/apiserver.crt") || !slices.Contains(files, cluster.AdminKubeconfig) {
 		t.Errorf("renewed %v, %v", files, err)
 	}
@@ -112,7 +113,7 @@ func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
 			t.Errorf("%s has ended: %+v", name, e)
 		}
 	}
-	if files, err := RenewEnded(h.rootfs, later); err != nil || len(files) > 0 {
+	if files, err := RenewEnded(h.Rootfs, later); err != nil || len(files) > 0 {
 		t.Errorf("again: %v, %v", files, err)
 	}
 }
@@ -121,7 +122,7 @@ func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
 func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	h := controlPlane(t)
 	h.renew(t, time.Now())
-	folder := h.path(kubernetesFolder)
+	folder := h.Path(kubernetesFolder)
 	s, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		t.Error(err)
 	}
-	config, err := clientcmd.LoadFromFile(h.path(cluster.AdminKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(cluster.AdminKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,23 +144,23 @@ func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 // rotatedClient gives the kubelet its certificate in files, as a kubelet that rotates has it.
 func (h host) rotatedClient(t *testing.T) (dated, current string) {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(h.path("/etc/kubernetes/kubelet.conf"))
+	config, err := clientcmd.LoadFromFile(h.Path("/etc/kubernetes/kubelet.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
 	dated, current = kubeletFolder+"/kubelet-client-2026.pem", kubeletFolder+"/kubelet-client-current.pem"
-	if err := os.MkdirAll(h.path(kubeletFolder), 0o700); err != nil {
+	if err := os.MkdirAll(h.Path(kubeletFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(h.path(dated), append(user.ClientCertificateData, user.ClientKeyData...), 0o600); err != nil {
+	if err := os.WriteFile(h.Path(dated), append(user.ClientCertificateData, user.ClientKeyData...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Base(dated), h.path(current)); err != nil {
+	if err := os.Symlink(filepath.Base(dated), h.Path(current)); err != nil {
 		t.Fatal(err)
 	}
 	user.ClientCertificateData, user.ClientKeyData, user.ClientCertificate, user.ClientKey = nil, nil, current, current
-	if err := clientcmd.WriteToFile(*config, h.path("/etc/kubernetes/kubelet.conf")); err != nil {
+	if err := clientcmd.WriteToFile(*config, h.Path("/etc/kubernetes/kubelet.conf")); err != nil {
 		t.Fatal(err)
 	}
 	return dated, current
@@ -172,7 +173,7 @@ func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) 
 	if e := after["kubelet.conf"]; *e.Days < 364 || e.Problem != "" {
 		t.Errorf("%+v", e)
 	}
-	if link, err := os.Readlink(h.path(current)); err != nil || link != filepath.Base(dated) {
+	if link, err := os.Readlink(h.Path(current)); err != nil || link != filepath.Base(dated) {
 		t.Errorf("the link is %q, %v", link, err)
 	}
 }
@@ -183,9 +184,9 @@ func TestWhatCannotBeRenewedIsRefusedBeforeAnyChange(t *testing.T) {
 		damage    func(host) error
 		years     int
 	}{
-		{"the key of a CA is elsewhere", "/etc/kubernetes/pki/etcd/ca.key, is not on this host", func(h host) error { return os.Remove(h.path("/etc/kubernetes/pki/etcd/ca.key")) }, 0},
+		{"the key of a CA is elsewhere", "/etc/kubernetes/pki/etcd/ca.key, is not on this host", func(h host) error { return os.Remove(h.Path("/etc/kubernetes/pki/etcd/ca.key")) }, 0},
 		{"a CA has ended", "and sealift cannot renew a CA yet", func(host) error { return nil }, 11},
-		{"a worker", "run the command on a control plane", func(h host) error { return os.RemoveAll(h.path(kubernetesFolder + "/pki")) }, 0},
+		{"a worker", "run the command on a control plane", func(h host) error { return os.RemoveAll(h.Path(kubernetesFolder + "/pki")) }, 0},
 	} {
 		h, now := controlPlane(t), time.Now().AddDate(row.years, 0, 0)
 		if err := row.damage(h); err != nil {
@@ -206,7 +207,7 @@ func TestStaticPodsThatUseCertificatesAreRestartedOneAfterTheOther(t *testing.T)
 	other := "kind: Pod\nmetadata: {name: vip}\nspec: {containers: [{args: [--kubeconfig=/etc/kubernetes/admin.conf]}]}\n"
 	foreign := "kind: Pod\nmetadata: {name: alone}\n"
 	for name, text := range map[string]string{"a-vip": other, "alone": foreign} {
-		if err := os.WriteFile(h.path(manifestOf(name)), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(h.Path(manifestOf(name)), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -271,14 +272,14 @@ func equal(t *testing.T, a, b any) bool {
 // TestAPodCountsWhenItRunsWithItsNewManifest shows a real API server what a kubelet would.
 func TestAPodCountsWhenItRunsWithItsNewManifest(t *testing.T) {
 	config := controlplane.ForTest(t)
-	h := host{t.TempDir()}
-	if err := os.MkdirAll(h.path(manifestFolder), 0o700); err != nil {
+	h := host{files.Host{Rootfs: t.TempDir()}}
+	if err := os.MkdirAll(h.Path(manifestFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(h.path(manifestOf("etcd")), []byte("kind: Pod\nmetadata: {name: etcd, namespace: kube-system}\n"), 0o600); err != nil {
+	if err := os.WriteFile(h.Path(manifestOf("etcd")), []byte("kind: Pod\nmetadata: {name: etcd, namespace: kube-system}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := controlplane.WriteKubeconfig(h.path(cluster.AdminKubeconfig), config); err != nil {
+	if err := controlplane.WriteKubeconfig(h.Path(cluster.AdminKubeconfig), config); err != nil {
 		t.Fatal(err)
 	}
 	pods := clientset.NewForConfigOrDie(config).CoreV1().Pods(metav1.NamespaceSystem)

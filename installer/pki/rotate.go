@@ -43,7 +43,7 @@ func (r Rotator) step(text string) {
 // Bring brings this host to the stage of a rotation, and returns when it works with it. It may be interrupted and run again. The
 // agent of this host has to be restarted afterwards: it may know only the old CA.
 func (r Rotator) Bring(ctx context.Context, s authority.State) error {
-	_, err := os.Stat(r.host.path(cluster.APIServerManifest))
+	_, err := os.Stat(r.host.Path(cluster.APIServerManifest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.bringWorker(ctx, s)
 	}
@@ -63,15 +63,15 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 		return errors.New(cluster.KubeletKubeconfig + " does not tell the name of this node")
 	}
 	r.step("keys and certificates")
-	if known, ok, err := authority.Read(r.host.rootfs); err != nil {
+	if known, ok, err := authority.Read(r.host.Rootfs); err != nil {
 		return err
 	} else if ok && known.After(s) {
 		return fmt.Errorf("this node is at the stage %q of the rotation already, which is after %q: run the command on the control plane that brought it there", known.Stage, s.Stage)
 	}
-	if err := files.WriteMode(r.host.path(authority.File), 0o600, s.Encode()); err != nil {
+	if err := files.WriteMode(r.host.Path(authority.File), 0o600, s.Encode()); err != nil {
 		return err
 	}
-	pods, err := Exchange(r.host.rootfs, s, time.Now())
+	pods, err := Exchange(r.host.Rootfs, s, time.Now())
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 		return err
 	}
 	if s.Stage == authority.Forget {
-		if err := files.Remove(r.host.path(authority.SignerFile)); err != nil {
+		if err := files.Remove(r.host.Path(authority.SignerFile)); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (r Rotator) restartKubelet(ctx context.Context, s authority.State) error {
 
 func (r Rotator) bringWorker(ctx context.Context, s authority.State) error {
 	r.step("the kubelet's certificate and CA")
-	if err := ExchangeWorker(ctx, r.host.rootfs, s); err != nil {
+	if err := ExchangeWorker(ctx, r.host.Rootfs, s); err != nil {
 		return err
 	}
 	if err := r.restartKubelet(ctx, s); err != nil {
@@ -148,7 +148,7 @@ func (r Rotator) bringWorker(ctx context.Context, s authority.State) error {
 // ExchangeWorker brings the CA of a worker, and the certificate of its kubelet, to the stage of a rotation. It may be interrupted
 // and run again. rootfs is the folder with the host's files; empty means /.
 func ExchangeWorker(ctx context.Context, rootfs string, s authority.State) error {
-	h := host{rootfs}
+	h := host{files.Host{Rootfs: rootfs}}
 	p, ok := s.Part(authority.Cluster)
 	if !ok {
 		return nil
@@ -190,7 +190,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 	if err != nil {
 		return err
 	}
-	client, err := cluster.Client(h.path(cluster.KubeletKubeconfig))
+	client, err := cluster.Client(h.Path(cluster.KubeletKubeconfig))
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 
 // clientKey returns the PEM with the key of the kubelet's certificate.
 func (h host) clientKey(e Entry) ([]byte, error) {
-	config, err := clientcmd.LoadFromFile(h.path(cluster.KubeletKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}
@@ -225,5 +225,5 @@ func (h host) clientKey(e Entry) ([]byte, error) {
 	if e.file == e.File {
 		return user.ClientKeyData, nil
 	}
-	return regularfile.ReadFile(h.path(user.ClientKey))
+	return regularfile.ReadFile(h.Path(user.ClientKey))
 }

@@ -82,7 +82,7 @@ func isRotated(file string) bool {
 
 // kubeletRotates says whether the kubelet renews its client certificate. kubeadm switches that on.
 func (h host) kubeletRotates() (bool, error) {
-	text, err := regularfile.ReadFile(h.path(cluster.KubeletConfig))
+	text, err := regularfile.ReadFile(h.Path(cluster.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -102,7 +102,7 @@ func (h host) signs(entries []Entry, e Entry) bool {
 		if ca.Kind != CA || e.cert.CheckSignatureFrom(ca.cert) != nil || ca.End.Sub(*e.End) < worthwhile {
 			return false
 		}
-		_, err := os.Stat(h.path(keyOf(ca.File)))
+		_, err := os.Stat(h.Path(keyOf(ca.File)))
 		return err == nil
 	})
 }

@@ -59,7 +59,7 @@ func TestACertificateThatCannotLiveLongerIsNotRenewed(t *testing.T) {
 
 func TestWhatANodeCannotSignIsNotRenewedByIt(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
-	if err := os.Remove(h.path("/etc/kubernetes/pki/etcd/ca.key")); err != nil {
+	if err := os.Remove(h.Path("/etc/kubernetes/pki/etcd/ca.key")); err != nil {
 		t.Fatal(err)
 	}
 	for name, e := range h.must(t, now) {
@@ -76,14 +76,14 @@ func TestAKubeletThatDoesNotRotateIsNotReliedOn(t *testing.T) {
 	h := controlPlane(t)
 	h.rotatedClient(t)
 	for config, want := range map[string]string{"rotateCertificates: true\n": Kubelet, "rotateCertificates: false\n": Sealift} {
-		if err := os.WriteFile(h.path(cluster.KubeletConfig), []byte(config), 0o600); err != nil {
+		if err := os.WriteFile(h.Path(cluster.KubeletConfig), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if e := h.must(t, time.Now())["kubelet.conf"]; e.RenewedBy != want {
 			t.Errorf("%s: %+v", config, e)
 		}
 	}
-	if err := os.WriteFile(h.path(cluster.KubeletConfig), []byte("rotateCertificates: ["), 0o600); err != nil {
+	if err := os.WriteFile(h.Path(cluster.KubeletConfig), []byte("rotateCertificates: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.list(time.Now()); err == nil || !strings.Contains(err.Error(), filepath.Base(cluster.KubeletConfig)) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -20,9 +21,9 @@ const serverCertificate = cluster.PKI + "/apiserver.crt"
 // ServerNames lists the names and addresses in the certificates with which this host serves the API and etcd. A host that serves
 // neither has none. rootfs is the folder with the host's files; empty means /.
 func ServerNames(rootfs string) (names []string, err error) {
-	h := host{rootfs}
+	h := host{files.Host{Rootfs: rootfs}}
 	for _, file := range []string{serverCertificate, cluster.PKI + "/etcd/server.crt", cluster.PKI + "/etcd/peer.crt"} {
-		text, err := regularfile.ReadFile(h.path(file))
+		text, err := regularfile.ReadFile(h.Path(file))
 		if errors.Is(err, fs.ErrNotExist) { // etcd may run elsewhere
 			continue
 		}
@@ -64,10 +65,10 @@ func rename(c *x509.Certificate, add, drop string) (changed bool) {
 	return changed || len(c.IPAddresses)+len(c.DNSNames) != had
 }
 
-// RestartUsers restarts the static pods of this host whose manifests name one of the files, one after the other, and waits for each. The
+// RestartUsers restarts the static pods of this host whose manifests name one of the changed files, one after the other, and waits for each. The
 // same generation again restarts nothing.
-func RestartUsers(ctx context.Context, rootfs string, files []string, generation string) error {
-	h := host{rootfs}
+func RestartUsers(ctx context.Context, rootfs string, changed []string, generation string) error {
+	h := host{files.Host{Rootfs: rootfs}}
 	manifests, err := h.manifests()
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func RestartUsers(ctx context.Context, rootfs string, files []string, generation
 	if err != nil {
 		return err
 	}
-	for _, pod := range podsOf(files, manifests) {
+	for _, pod := range podsOf(changed, manifests) {
 		if err := h.restart(pod, generation); err != nil {
 			return err
 		}

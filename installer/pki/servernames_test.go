@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
 // TestAnAPIServerGetsAndLosesNames in its certificate alone. The others of a control plane stay as they are.
 func TestAnAPIServerGetsAndLosesNames(t *testing.T) {
 	t.Parallel()
-	h := host{strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes")}
+	h := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes")}}
 	certificate := func() *x509.Certificate {
 		t.Helper()
-		text, err := os.ReadFile(h.path(serverCertificate))
+		text, err := os.ReadFile(h.Path(serverCertificate))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestAnAPIServerGetsAndLosesNames(t *testing.T) {
 		{"", "", 0, nil},
 		{kubeadm.Address, "", 0, nil},
 	} {
-		r, err := NewServerNames(h.rootfs, row.add, row.drop, now)
+		r, err := NewServerNames(h.Rootfs, row.add, row.drop, now)
 		if err == nil {
 			err = r.Issue(now)
 		}

@@ -87,7 +87,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the kubelet has not got a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
 	}
-	if err := files.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil {
+	if err := files.Remove(r.host.Path(cluster.BootstrapKubeconfig)); err != nil {
 		return err
 	}
 	if err := cluster.WaitNode(ctx, r.node, r.Log); err != nil {
@@ -123,7 +123,7 @@ func (h host) clientValid(now time.Time) bool {
 
 // bootstrap is the kubelet's kubeconfig with a token in place of its certificate.
 func (h host) bootstrap(token string) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.LoadFromFile(h.path(cluster.KubeletKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (h host) writeBootstrap(token string) error {
 	if err != nil {
 		return err
 	}
-	return files.WriteMode(h.path(cluster.BootstrapKubeconfig), 0o600, text)
+	return files.WriteMode(h.Path(cluster.BootstrapKubeconfig), 0o600, text)
 }
 
 // checkToken asks the API, before anything is changed, whether the token may ask for a certificate.

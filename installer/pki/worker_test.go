@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -26,19 +27,19 @@ func worker(t *testing.T) host {
 	h.rotatedClient(t)
 	ca := h.read(t, "/etc/kubernetes/pki/ca.crt")
 	for _, folder := range []string{"/etc/kubernetes/pki", manifestFolder} {
-		if err := os.RemoveAll(h.path(folder)); err != nil {
+		if err := os.RemoveAll(h.Path(folder)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"admin", "super-admin", "scheduler", "controller-manager"} {
-		if err := os.Remove(h.path(kubernetesFolder + "/" + name + ".conf")); err != nil {
+		if err := os.Remove(h.Path(kubernetesFolder + "/" + name + ".conf")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(h.path("/etc/kubernetes/pki"), 0o700); err != nil {
+	if err := os.MkdirAll(h.Path("/etc/kubernetes/pki"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(h.path("/etc/kubernetes/pki/ca.crt"), ca, 0o600); err != nil {
+	if err := os.WriteFile(h.Path("/etc/kubernetes/pki/ca.crt"), ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -59,11 +60,11 @@ func TestAWorkerNeedsATokenOnlyAfterItsCertificateHasEnded(t *testing.T) {
 		{"off for too long, with a token", token, "", true, 400, []string{bootstrapStep, kubeletStep, LastStep}},
 		{"interrupted after the kubelet had its certificate", token, "", false, 0, []string{kubeletStep, LastStep}},
 	} {
-		if err := os.RemoveAll(h.path(kubeletServing)); err != nil {
+		if err := os.RemoveAll(h.Path(kubeletServing)); err != nil {
 			t.Fatal(err)
 		}
 		if row.serving {
-			if err := os.WriteFile(h.path(kubeletServing), h.read(t, kubeletFolder+"/kubelet-client-current.pem"), 0o600); err != nil {
+			if err := os.WriteFile(h.Path(kubeletServing), h.read(t, kubeletFolder+"/kubelet-client-current.pem"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -90,14 +91,14 @@ func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
 	if err := h.writeBootstrap("abcdef.0123456789abcdef"); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(h.path(cluster.BootstrapKubeconfig)); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(h.Path(cluster.BootstrapKubeconfig)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	own, err := clientcmd.LoadFromFile(h.path(cluster.KubeletKubeconfig))
+	own, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := clientcmd.LoadFromFile(h.path(cluster.BootstrapKubeconfig))
+	made, err := clientcmd.LoadFromFile(h.Path(cluster.BootstrapKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestTheEndOfAServingCertificateIsSeen(t *testing.T) {
 	if h.servingEnded(now) {
 		t.Error("a kubelet without one waits for it")
 	}
-	if err := os.Symlink("kubelet-client-2026.pem", h.path(kubeletRotated)); err != nil {
+	if err := os.Symlink("kubelet-client-2026.pem", h.Path(kubeletRotated)); err != nil {
 		t.Fatal(err)
 	}
 	if h.servingEnded(now) || !h.servingEnded(now.AddDate(2, 0, 0)) {
@@ -139,11 +140,11 @@ func TestARenewalOfAWorkerIsResumed(t *testing.T) {
 func TestATokenIsTriedBeforeAnythingIsChanged(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
-	h, client := host{t.TempDir()}, clientset.NewForConfigOrDie(plane.Config())
-	if err := os.MkdirAll(h.path(kubernetesFolder), 0o700); err != nil {
+	h, client := host{files.Host{Rootfs: t.TempDir()}}, clientset.NewForConfigOrDie(plane.Config())
+	if err := os.MkdirAll(h.Path(kubernetesFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := controlplane.WriteKubeconfig(h.path(cluster.KubeletKubeconfig), plane.Config()); err != nil {
+	if err := controlplane.WriteKubeconfig(h.Path(cluster.KubeletKubeconfig), plane.Config()); err != nil {
 		t.Fatal(err)
 	}
 	good, err := token.Create(t.Context(), client, time.Hour, "")

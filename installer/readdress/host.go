@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
@@ -22,11 +21,10 @@ import (
 
 // host is a node with its files below a folder.
 type host struct {
-	rootfs string
-	root   string // install root, as the host names it
-}
+	files.Host
 
-func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+	root string // install root, as the host names it
+}
 
 // patterns are those of the files that may name the address of the node.
 func (h host) patterns() []string {
@@ -57,7 +55,7 @@ type state struct {
 
 // read reads the state of the node. It needs no API.
 func (h host) read() (s state, err error) {
-	manifest, err := regularfile.ReadFile(h.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.address, err = h.kubeletAddress()
@@ -76,7 +74,7 @@ func (h host) read() (s state, err error) {
 			return s, err
 		}
 	}
-	known, err := balancer.ReadList(h.path(node.APIServersFile(h.root)))
+	known, err := balancer.ReadList(h.Path(node.APIServersFile(h.root)))
 	for _, server := range known {
 		if name, _, splitErr := net.SplitHostPort(server); splitErr == nil {
 			s.servers = append(s.servers, name)
@@ -99,7 +97,7 @@ func advertised(manifest []byte) (netip.Addr, error) {
 
 // kubeletAddress reads the address that the kubelet is told.
 func (h host) kubeletAddress() (netip.Addr, error) {
-	flags, err := regularfile.ReadFile(h.path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.Path(cluster.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletFlags)
 	}
@@ -119,7 +117,7 @@ func (h host) kubeletAddress() (netip.Addr, error) {
 
 // secondAddress reads the second address that the kubelet is told. It is not valid if there is none.
 func (h host) secondAddress() (netip.Addr, error) {
-	flags, err := regularfile.ReadFile(h.path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.Path(cluster.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, nil
 	}
@@ -135,12 +133,12 @@ func (h host) secondAddress() (netip.Addr, error) {
 }
 
 func (h host) readControlPlane(s *state) error {
-	_, err := os.Stat(h.path(cluster.EtcdManifest))
+	_, err := os.Stat(h.Path(cluster.EtcdManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.etcd = err == nil
-	manifest, err := regularfile.ReadFile(h.path(cluster.ControllerManagerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(cluster.ControllerManagerManifest))
 	if err != nil {
 		return err
 	}
@@ -163,7 +161,7 @@ type Edit struct {
 // edits are the files that name the old address, with what they have to contain. Certificates are not among them.
 func (h host) edits(c Change) (all []Edit, err error) {
 	for _, pattern := range h.patterns() {
-		names, err := filepath.Glob(h.path(pattern))
+		names, err := filepath.Glob(h.Path(pattern))
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +174,7 @@ func (h host) edits(c Change) (all []Edit, err error) {
 			if err != nil {
 				return nil, err
 			}
-			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.path("/")), "/")
+			name := h.Name(path)
 			if out, places := c.rewrite(name, string(text)); places > 0 {
 				all = append(all, Edit{File: name, Places: places, text: out})
 			}
@@ -188,13 +186,13 @@ func (h host) edits(c Change) (all []Edit, err error) {
 // write writes the files. It may be interrupted and repeated with new edits.
 func (h host) write(all []Edit) error {
 	for _, e := range all {
-		if err := files.Replace(h.path(e.File), []byte(e.text)); err != nil {
+		if err := files.Replace(h.Path(e.File), []byte(e.text)); err != nil {
 			return fmt.Errorf("write the new address to %s: %w", e.File, err)
 		}
 	}
 	// the kubelet makes a new one when it starts, if it signs that itself
 	for _, name := range pki.KubeletServing() {
-		if err := files.Remove(h.path(name)); err != nil {
+		if err := files.Remove(h.Path(name)); err != nil {
 			return err
 		}
 	}

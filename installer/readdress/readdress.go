@@ -192,7 +192,7 @@ func (r *Readdress) find(now time.Time) (err error) {
 // certificates finds those that name the old address. They keep it while the host has it: a connection to another member of etcd
 // may come from it, and that one looks for it in the certificate.
 func (r *Readdress) certificates(now time.Time) (*pki.Readdressing, error) {
-	return pki.NewReaddressing(r.host.rootfs, r.From, r.To, r.hasOld(), now)
+	return pki.NewReaddressing(r.host.Rootfs, r.From, r.To, r.hasOld(), now)
 }
 
 // refuseClaimed refuses an address that another host has, too.
@@ -244,7 +244,7 @@ func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
 func (r *Readdress) askNodes(ctx context.Context, f *facts) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	client, err := cluster.Client(r.host.path(cluster.AdminKubeconfig))
+	client, err := cluster.Client(r.host.Path(cluster.AdminKubeconfig))
 	if err != nil {
 		return
 	}
@@ -286,12 +286,12 @@ func (r *Readdress) addOther(address string) {
 
 // client asks the API with the rights of an administrator.
 func (r *Readdress) client() (kubernetes.Interface, error) {
-	return cluster.Client(r.host.path(cluster.AdminKubeconfig))
+	return cluster.Client(r.host.Path(cluster.AdminKubeconfig))
 }
 
 // copies are the copies of what changes.
 func (r *Readdress) copies() undo.Store {
-	return undo.Store{Root: r.options.Root, Rootfs: r.host.rootfs, Folder: node.ReaddressDir(r.options.Root), Files: r.host.kept()}
+	return undo.Store{Root: r.options.Root, Rootfs: r.host.Rootfs, Folder: node.ReaddressDir(r.options.Root), Files: r.host.kept()}
 }
 
 // Copies is the folder with the copies of what changes.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
@@ -66,7 +67,7 @@ func newHost(t *testing.T) host {
 	t.Helper()
 	folder := kubeadm.Folder(t)
 	kubeadm.EtcdManifest(t, folder)
-	h := host{rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), root: "/var/lib/sealift"}
+	h := host{files.Host{Rootfs: strings.TrimSuffix(folder, "/etc/kubernetes")}, "/var/lib/sealift"}
 	for name, text := range map[string]string{
 		cluster.KubeletFlags:                                `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
 		pki.KubeletServing()[0]:                             "signed by the kubelet itself",
@@ -77,7 +78,7 @@ func newHost(t *testing.T) host {
 		"/etc/systemd/system/sealift-service-route.service": "ExecStart=/sbin/ip route replace 10.96.0.0/12 dev eth0\n",
 		"/etc/containerd/conf.d/installer.toml":             "server = 'http://10.10.0.10:5000'\n",
 	} {
-		path := h.path(name)
+		path := h.Path(name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func newHost(t *testing.T) host {
 
 func (h host) text(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(h.path(name))
+	text, err := os.ReadFile(h.Path(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +103,12 @@ func (h host) all(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range h.kept() {
-		names, err := filepath.Glob(h.path(pattern))
+		names, err := filepath.Glob(h.Path(pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			all[name] = h.text(t, strings.TrimPrefix(name, h.rootfs))
+			all[name] = h.text(t, strings.TrimPrefix(name, h.Rootfs))
 		}
 	}
 	return all
@@ -163,7 +164,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 		t.Errorf("the files (want, got): %s", diff)
 	}
 	before := h.all(t)
-	copies := undo.Store{Root: h.path(h.root), Rootfs: h.rootfs, Folder: h.path(node.ReaddressDir(h.root)), Files: h.kept()}
+	copies := undo.Store{Root: h.Path(h.root), Rootfs: h.Rootfs, Folder: h.Path(node.ReaddressDir(h.root)), Files: h.kept()}
 	set, err := copies.Keep("20261122T103000.000Z", change.From.String(), time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +175,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 	}
 	now := time.Now()
 	for range 2 {
-		issued, err := pki.NewReaddressing(h.rootfs, change.From, change.To, false, now)
+		issued, err := pki.NewReaddressing(h.Rootfs, change.From, change.To, false, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 			t.Errorf("%s is for %v", name, got)
 		}
 	}
-	entries, err := pki.NewReaddressing(h.rootfs, change.From, change.To, false, now)
+	entries, err := pki.NewReaddressing(h.Rootfs, change.From, change.To, false, now)
 	if err != nil || len(entries.Files()) > 0 {
 		t.Errorf("left are %v, %v", entries.Files(), err)
 	}
@@ -222,7 +223,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 // certificatesKeepAnAddress that the host still has: etcd looks for the address of a connection in the certificate of the other side.
 func certificatesKeepAnAddress(t *testing.T, h host) {
 	for round, both := range []bool{true, true, false} {
-		issued, err := pki.NewReaddressing(h.rootfs, change.From, change.To, both, time.Now())
+		issued, err := pki.NewReaddressing(h.Rootfs, change.From, change.To, both, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,21 +238,21 @@ func certificatesKeepAnAddress(t *testing.T, h host) {
 			t.Errorf("round %d: the certificate is for %v", round, got)
 		}
 	}
-	if err := os.Remove(h.path("/etc/kubernetes/pki/etcd/ca.key")); err != nil {
+	if err := os.Remove(h.Path("/etc/kubernetes/pki/etcd/ca.key")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.NewReaddressing(h.rootfs, change.To, change.From, false, time.Now()); err == nil || !strings.Contains(err.Error(), "ca.key") {
+	if _, err := pki.NewReaddressing(h.Rootfs, change.To, change.From, false, time.Now()); err == nil || !strings.Contains(err.Error(), "ca.key") {
 		t.Errorf("without the key of the CA: %v", err)
 	}
 }
 
 func TestAWorkerTellsItsAddress(t *testing.T) {
 	t.Parallel()
-	h := host{rootfs: t.TempDir(), root: "/var/lib/sealift"}
+	h := host{files.Host{Rootfs: t.TempDir()}, "/var/lib/sealift"}
 	if _, err := h.read(); err == nil || !strings.Contains(err.Error(), "run the command on a node") {
 		t.Errorf("a bare host: %v", err)
 	}
-	path := h.path(cluster.KubeletFlags)
+	path := h.Path(cluster.KubeletFlags)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}

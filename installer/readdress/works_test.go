@@ -39,7 +39,7 @@ func (o ownHost) run(pod, program string) *daemon.Daemon {
 	}
 	command := manifest.Spec.Containers[0].Command[1:]
 	for i, arg := range command {
-		arg = strings.ReplaceAll(arg, "/etc/kubernetes", o.path("/etc/kubernetes"))
+		arg = strings.ReplaceAll(arg, "/etc/kubernetes", o.Path("/etc/kubernetes"))
 		command[i] = strings.ReplaceAll(arg, "/var/lib/etcd", o.dir.File("etcd"))
 	}
 	network := fmt.Sprintf("--net=/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
@@ -54,7 +54,7 @@ func (o ownHost) run(pod, program string) *daemon.Daemon {
 // administrator writes the credentials of super-admin.conf for curl.
 func (o ownHost) administrator() (args []string) {
 	o.t.Helper()
-	config, err := clientcmd.LoadFromFile(o.path("/etc/kubernetes/super-admin.conf"))
+	config, err := clientcmd.LoadFromFile(o.Path("/etc/kubernetes/super-admin.conf"))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (o ownHost) administrator() (args []string) {
 			args = append(args, "--"+flag, o.dir.File(flag))
 		}
 	}
-	return append(args, "--cacert", o.path("/etc/kubernetes/pki/ca.crt"), "--silent", "--show-error", "--fail", "--max-time", "5")
+	return append(args, "--cacert", o.Path("/etc/kubernetes/pki/ca.crt"), "--silent", "--show-error", "--fail", "--max-time", "5")
 }
 
 // ask asks the API server at an address, whose certificate has to be one for it.
@@ -129,7 +129,7 @@ func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
 		t.Error("etcd runs although the host has lost the address: this test shows nothing")
 	}
 	now := time.Now()
-	issued, err := pki.NewReaddressing(o.rootfs, change.From, change.To, false, now)
+	issued, err := pki.NewReaddressing(o.Rootfs, change.From, change.To, false, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
 	if out, err := o.ask(as, change.To.String(), objects+"/kept"); err != nil || !strings.Contains(out, `"kept"`) {
 		t.Errorf("the object is gone: %s, %v", out, err)
 	}
-	out, err := exec.Command("curl", "--silent", "--show-error", "--fail", "--max-time", "5", "--cacert", o.path("/etc/kubernetes/pki/etcd/ca.crt"),
-		"--cert", o.path("/etc/kubernetes/pki/etcd/healthcheck-client.crt"), "--key", o.path("/etc/kubernetes/pki/etcd/healthcheck-client.key"),
+	out, err := exec.Command("curl", "--silent", "--show-error", "--fail", "--max-time", "5", "--cacert", o.Path("/etc/kubernetes/pki/etcd/ca.crt"),
+		"--cert", o.Path("/etc/kubernetes/pki/etcd/healthcheck-client.crt"), "--key", o.Path("/etc/kubernetes/pki/etcd/healthcheck-client.key"),
 		"https://"+change.To.String()+":2379/version").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "etcdserver") {
 		t.Errorf("etcd at the new address: %s, %v", out, err)

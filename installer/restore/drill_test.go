@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/kubeadm"
@@ -38,9 +39,9 @@ func newDrillHost(t *testing.T, objects int) drillHost {
 	short.Skip(t, "a kube-apiserver")
 	folder := kubeadm.Folder(t)
 	kubeadm.EtcdManifest(t, folder)
-	h := drillHost{host: host{strings.TrimSuffix(folder, kubernetesFolder)}}
+	h := drillHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}}
 	h.encrypt(t)
-	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--encryption-provider-config=" + h.path(cluster.EncryptionFile)}})
+	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--encryption-provider-config=" + h.Path(cluster.EncryptionFile)}})
 	var err error
 	if h.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
@@ -74,18 +75,18 @@ func (h drillHost) encrypt(t *testing.T) {
 	t.Helper()
 	keys, err := encryption.Config{Keys: []encryption.Key{{Name: "key-1-a", Secret: "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}.Encode()
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(h.path(cluster.EncryptionFile)), 0o700)
+		err = os.MkdirAll(filepath.Dir(h.Path(cluster.EncryptionFile)), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(h.path(cluster.EncryptionFile), keys, 0o600)
+		err = os.WriteFile(h.Path(cluster.EncryptionFile), keys, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	text, err := os.ReadFile(h.Path(cluster.APIServerManifest))
 	if err == nil {
 		with := strings.Replace(string(text), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+cluster.EncryptionFile+"\n", 1)
-		err = os.WriteFile(h.path(cluster.APIServerManifest), []byte(with), 0o600)
+		err = os.WriteFile(h.Path(cluster.APIServerManifest), []byte(with), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func (h drillHost) save(t *testing.T) *snapshot.Content {
 	if err := d.exchange(); err != nil {
 		t.Fatal(err)
 	}
-	folder := h.path(kubernetesFolder)
+	folder := h.Path(kubernetesFolder)
 	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, folder, d.path), PKI: filepath.Join(folder, "pki/etcd")}
 	return etcdHost{host: h.host, etcd: at}.save(t)
 }

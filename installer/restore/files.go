@@ -18,17 +18,15 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// host is a node with its files below a folder.
-type host struct{ rootfs string }
-
-func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+// host is a node of a cluster, by its files.
+type host struct{ files.Host }
 
 // notRestored is not written again: administrators are told to remove it, and kubeadm can make it.
 const notRestored = "etc/kubernetes/super-admin.conf"
 
 // clusterOf returns the hash of the CA that this host knows, and the file that has it. A host that knows none returns "".
 func (h host) clusterOf() (hash, file string, err error) {
-	all, file, err := cluster.KnownCAs(h.rootfs)
+	all, file, err := cluster.KnownCAs(h.Rootfs)
 	if err != nil || len(all) == 0 {
 		return "", "", err
 	}
@@ -37,7 +35,7 @@ func (h host) clusterOf() (hash, file string, err error) {
 
 // hasContent says whether a file is there. An empty one was lost with the power.
 func (h host) hasContent(name string) (bool, error) {
-	info, err := os.Stat(h.path(name))
+	info, err := os.Stat(h.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -127,7 +125,7 @@ func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error
 	if err != nil || !there {
 		return was, true, err
 	}
-	own, err := regularfile.ReadFile(h.path(name))
+	own, err := regularfile.ReadFile(h.Path(name))
 	if err == nil {
 		text, changed, err = encryption.Merge(own, was)
 	}
@@ -169,7 +167,7 @@ func (h host) write(from *snapshot.Content, names []string) error {
 				return err
 			}
 		}
-		path := h.path(f.Name)
+		path := h.Path(f.Name)
 		if err := files.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
@@ -186,7 +184,7 @@ func (h host) manifest(name string, from *snapshot.Content) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return regularfile.ReadFile(h.path(name))
+		return regularfile.ReadFile(h.Path(name))
 	}
 	if from != nil {
 		if content, ok := from.File(strings.TrimPrefix(name, "/")); ok {

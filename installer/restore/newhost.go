@@ -113,7 +113,7 @@ func (h host) writeKeys(from *snapshot.Content) error {
 	if !ok {
 		return nil
 	}
-	path := h.path(cluster.EncryptionFile)
+	path := h.Path(cluster.EncryptionFile)
 	if err := files.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (n *NewHost) Plant(ctx context.Context, name, address string, output io.Wri
 		return err
 	}
 	m := member{Name: name, Peers: peerURL(address), Data: n.was.Data, Image: n.was.Image}
-	d := dataFolder{path: n.host.path(m.Data), generation: n.ID[:16]}
+	d := dataFolder{path: n.host.Path(m.Data), generation: n.ID[:16]}
 	if d.inPlace() {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Wr
 	for _, v := range n.from.Volumes {
 		volumes = append(volumes, v.Name)
 	}
-	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.path(node.VolumesDir(n.root)), output)
+	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.Path(node.VolumesDir(n.root)), output)
 }
 
 // namesOf are the names of members but for one.

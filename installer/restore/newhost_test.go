@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/testgrid/kubeadm"
@@ -20,7 +21,7 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
-	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{t.TempDir()}, from: from}
+	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{files.Host{Rootfs: t.TempDir()}}, from: from}
 	if err := n.read(); err != nil {
 		t.Fatal(err)
 	}
@@ -31,21 +32,21 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range sharedKeys {
-		want, err := os.ReadFile(c.path(cluster.PKI + "/" + name))
+		want, err := os.ReadFile(c.Path(cluster.PKI + "/" + name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(n.host.path(cluster.PKI + "/" + name)); err != nil || !bytes.Equal(got, want) {
+		if got, err := os.ReadFile(n.host.Path(cluster.PKI + "/" + name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s differs: %v", name, err)
 		}
 	}
-	if exists(n.host.path(cluster.PKI + "/apiserver.crt")) {
+	if exists(n.host.Path(cluster.PKI + "/apiserver.crt")) {
 		t.Error("it has a certificate for another address")
 	}
 	if err := n.read(); err != nil {
 		t.Errorf("with its own keys: %v", err)
 	}
-	n.host = host{strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}
+	n.host = host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}}
 	if err := n.read(); err == nil || !strings.Contains(err.Error(), "part of another cluster") {
 		t.Errorf("on a host of another cluster: %v", err)
 	}
@@ -88,10 +89,10 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 		t.Helper()
 		text, err := k.Encode()
 		if err == nil {
-			err = os.MkdirAll(filepath.Dir(h.path(cluster.EncryptionFile)), 0o700)
+			err = os.MkdirAll(filepath.Dir(h.Path(cluster.EncryptionFile)), 0o700)
 		}
 		if err == nil {
-			err = os.WriteFile(h.path(cluster.EncryptionFile), text, 0o600)
+			err = os.WriteFile(h.Path(cluster.EncryptionFile), text, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +100,7 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 	}
 	read := func(h host) (names []string) {
 		t.Helper()
-		text, err := os.ReadFile(h.path(cluster.EncryptionFile))
+		text, err := os.ReadFile(h.Path(cluster.EncryptionFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,10 +113,10 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 		}
 		return names
 	}
-	manifest, err := os.ReadFile(c.path(cluster.APIServerManifest))
+	manifest, err := os.ReadFile(c.Path(cluster.APIServerManifest))
 	if err == nil {
 		text := strings.Replace(string(manifest), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+cluster.EncryptionFile+"\n", 1)
-		err = os.WriteFile(c.path(cluster.APIServerManifest), []byte(text), 0o600)
+		err = os.WriteFile(c.Path(cluster.APIServerManifest), []byte(text), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 		}
 	}
 	comeBack()
-	if err := os.Remove(c.path(cluster.EncryptionFile)); err != nil {
+	if err := os.Remove(c.Path(cluster.EncryptionFile)); err != nil {
 		t.Fatal(err)
 	}
 	comeBack(name)
@@ -149,7 +150,7 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 	if got := read(c.host); !slices.Equal(got, []string{"key-2-new", "key-1-old"}) {
 		t.Errorf("a host that rotated its keys has %v", got)
 	}
-	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{t.TempDir()}, from: from}
+	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{files.Host{Rootfs: t.TempDir()}}, from: from}
 	if err := n.host.writeKeys(from); err != nil || !n.Encrypted() || !slices.Equal(read(n.host), []string{"key-1-old"}) {
 		t.Errorf("a new host has %v, %v", read(n.host), err)
 	}
@@ -163,15 +164,15 @@ func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := os.ReadFile(c.path(cluster.APIServerManifest))
+	plain, err := os.ReadFile(c.Path(cluster.APIServerManifest))
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(name string, text []byte) {
 		t.Helper()
-		err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700)
+		err := os.MkdirAll(filepath.Dir(c.Path(name)), 0o700)
 		if err == nil {
-			err = os.WriteFile(c.path(name), text, 0o600)
+			err = os.WriteFile(c.Path(name), text, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +210,7 @@ func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
 		if err := r.enable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if now, err := os.ReadFile(c.path(cluster.APIServerManifest)); err != nil || snapshot.EncryptionFile(now) != "etc/kubernetes/encryption/config.yaml" {
+		if now, err := os.ReadFile(c.Path(cluster.APIServerManifest)); err != nil || snapshot.EncryptionFile(now) != "etc/kubernetes/encryption/config.yaml" {
 			t.Errorf("%s: the manifest has\n%s, %v", row.name, now, err)
 		}
 		if err := r.fit(); err != nil || r.enables {

@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // TestRestoreWritesNoOtherFiles has a host whose API server reads keys for Secrets from a file of its own, and one without a manifest.
 func TestRestoreWritesNoOtherFiles(t *testing.T) {
 	t.Parallel()
 	const keys = "/srv/keys/secrets.yaml"
-	with, without := host{t.TempDir()}, host{t.TempDir()}
-	manifest := with.path(cluster.APIServerManifest)
+	with, without := host{files.Host{Rootfs: t.TempDir()}}, host{files.Host{Rootfs: t.TempDir()}}
+	manifest := with.Path(cluster.APIServerManifest)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o700), os.WriteFile(manifest, []byte("spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --encryption-provider-config="+keys+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +78,14 @@ func TestRestoredFileIsWritableForRootAlone(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	name := "/etc/kubernetes/policy.yaml"
-	if err := errors.Join(os.WriteFile(c.path(name), []byte("kind: Policy\n"), 0o600), os.Chmod(c.path(name), 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(c.Path(name), []byte("kind: Policy\n"), 0o600), os.Chmod(c.Path(name), 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	from, bare := c.save(t), host{t.TempDir()}
+	from, bare := c.save(t), host{files.Host{Rootfs: t.TempDir()}}
 	if err := bare.write(from, []string{strings.TrimPrefix(name, "/")}); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(bare.path(name)); err != nil || info.Mode() != fs.FileMode(0o644) {
+	if info, err := os.Stat(bare.Path(name)); err != nil || info.Mode() != fs.FileMode(0o644) {
 		t.Errorf("%v, %v", info, err)
 	}
 }

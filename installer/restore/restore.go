@@ -157,7 +157,7 @@ func (r *Restore) begin(now time.Time) {
 	if r.from != nil {
 		identity = lifecycle.Digest(r.from.Index)
 	}
-	r.data = dataFolder{path: r.host.path(r.member.Data)}
+	r.data = dataFolder{path: r.host.Path(r.member.Data)}
 	generation, made := interrupted(r.Journal.Records(), identity, now)
 	r.Resumes = generation != ""
 	r.data.generation = generation
@@ -235,7 +235,7 @@ func (r *Restore) present(ctx context.Context) (data, error) {
 	if r.data.inPlace() {
 		return readData(strings.Replace(r.data.database(), r.data.member(), r.data.old()+"/"+memberFolder, 1))
 	}
-	found, err := askData(ctx, cluster.EtcdAddress{PKI: r.host.path(cluster.PKI + "/etcd")})
+	found, err := askData(ctx, cluster.EtcdAddress{PKI: r.host.Path(cluster.PKI + "/etcd")})
 	if err == nil {
 		return found, nil
 	}

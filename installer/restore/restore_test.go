@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -38,7 +39,7 @@ func newEtcdHost(t *testing.T) etcdHost {
 	t.Helper()
 	folder := kubeadm.Folder(t)
 	kubeadm.EtcdManifest(t, folder)
-	c := etcdHost{host: host{strings.TrimSuffix(folder, kubernetesFolder)}}
+	c := etcdHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}}
 	c.etcd = cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
 	c.client = kubeadm.EtcdClient(t, c.etcd.Endpoint, c.etcd.PKI)
 	c.put(t, "namespaces/kube-system", "uid 01234567-89ab-cdef-0123-456789abcdef")
@@ -71,7 +72,7 @@ func (c etcdHost) save(t *testing.T) *snapshot.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := snapshot.Source{Etcd: c.etcd, Rootfs: c.rootfs, Node: kubeadm.Node}
+	source := snapshot.Source{Etcd: c.etcd, Rootfs: c.Rootfs, Node: kubeadm.Node}
 	if _, err := source.Save(t.Context(), filepath.Join(dir, "snapshot"), to...); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	if err := d.exchange(); err != nil {
 		t.Fatal(err)
 	}
-	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, c.path(kubernetesFolder), d.path), PKI: c.etcd.PKI}
+	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, c.Path(kubernetesFolder), d.path), PKI: c.etcd.PKI}
 	is, err := askData(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +329,7 @@ func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
 // TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts restores a year too late.
 func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
 	folder := kubeadm.Copy(t)
-	r := &Restore{host: host{strings.TrimSuffix(folder, kubernetesFolder)}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
+	r := &Restore{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
 	defer r.Log.Close()
 	file := filepath.Join(folder, "pki/apiserver.crt")
 	was, err := os.ReadFile(file)
@@ -403,11 +404,11 @@ func TestSnapshotMustFitTheHost(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
-	stranger := host{strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}
-	kubeadm.EtcdManifest(t, stranger.path(kubernetesFolder))
+	stranger := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}}
+	kubeadm.EtcdManifest(t, stranger.Path(kubernetesFolder))
 	remove := func(h host, names ...string) {
 		for _, name := range names {
-			if err := os.RemoveAll(h.path(name)); err != nil {
+			if err := os.RemoveAll(h.Path(name)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -433,7 +434,7 @@ func TestSnapshotMustFitTheHost(t *testing.T) {
 	missing("all is there")
 	remove(c.host, "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/pki/sa.pub")
 	missing("half a pair", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub")
-	if err := os.Truncate(c.path("/etc/kubernetes/admin.conf"), 0); err != nil {
+	if err := os.Truncate(c.Path("/etc/kubernetes/admin.conf"), 0); err != nil {
 		t.Fatal(err)
 	}
 	missing("an empty file", "/etc/kubernetes/admin.conf", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub")

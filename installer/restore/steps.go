@@ -158,7 +158,7 @@ func StopControlPlane(ctx context.Context, output io.Writer) error {
 func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from, r.missing) }
 
 // enable gives the API server the keys, which are on the host by now.
-func (r *Restore) enable(context.Context) error { return encryption.Enable(r.host.rootfs) }
+func (r *Restore) enable(context.Context) error { return encryption.Enable(r.host.Rootfs) }
 
 // exchange stops once more: the host may have been started again since.
 func (r *Restore) exchange(ctx context.Context) error {
@@ -182,7 +182,7 @@ func (r *Restore) start(ctx context.Context) error {
 
 // renew renews what has ended: certificates of an old snapshot, or of a host that was off for long. The API would not start with them.
 func (r *Restore) renew(now time.Time) error {
-	files, err := pki.RenewEnded(r.host.rootfs, now)
+	files, err := pki.RenewEnded(r.host.Rootfs, now)
 	if err != nil {
 		return fmt.Errorf("the certificates that have ended: %w", err)
 	}

@@ -82,5 +82,5 @@ func Abort(token string) error {
 	if err != nil {
 		return err
 	}
-	return files.RemoveAll(dataFolder{path: h.path(m.Data), generation: token}.made())
+	return files.RemoveAll(dataFolder{path: h.Path(m.Data), generation: token}.made())
 }

@@ -42,7 +42,7 @@ func FindVolumes(index snapshot.Index, read ReadVolumes) (Volumes, error) {
 func (h host) volumes(index snapshot.Index, read ReadVolumes) (v Volumes, err error) {
 	v = Volumes{host: h, read: read}
 	for _, one := range index.Volumes {
-		lacks, err := volume.IsEmpty(h.path(one.Path))
+		lacks, err := volume.IsEmpty(h.Path(one.Path))
 		if err != nil {
 			return v, fmt.Errorf("volume %s: %w", one.Name, err)
 		}
@@ -79,7 +79,7 @@ func (v Volumes) Write(ctx context.Context, output io.Writer) error {
 			return nil, nil //nolint:nilnil // skips it
 		}
 		fmt.Fprintf(output, "volume %s %s: writes %s\n", one.Name, one.Claim, one.Path)
-		return volume.Write(ctx, v.host.path(one.Path))
+		return volume.Write(ctx, v.host.Path(one.Path))
 	})
 }
 
@@ -103,7 +103,7 @@ func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err 
 }
 
 func (v Volumes) checkUnused(ctx context.Context) error {
-	config := v.host.path(cluster.AdminKubeconfig)
+	config := v.host.Path(cluster.AdminKubeconfig)
 	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

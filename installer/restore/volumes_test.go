@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/volume"
 )
@@ -61,13 +62,13 @@ func (k *kept) read(ctx context.Context, create func(string) (*volume.Writer, er
 }
 
 func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
-	h := host{t.TempDir()}
+	h := host{files.Host{Rootfs: t.TempDir()}}
 	for name, file := range map[string]string{"/srv/used": "now", "/srv/empty": "", "/srv/disk/lost+found": ""} {
-		if err := os.MkdirAll(h.path(name), 0o755); err != nil {
+		if err := os.MkdirAll(h.Path(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if file != "" {
-			if err := os.WriteFile(h.path(name+"/file"), []byte(file), 0o600); err != nil {
+			if err := os.WriteFile(h.Path(name+"/file"), []byte(file), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +88,7 @@ func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"used": "now", "empty": "of the snapshot", "disk": "of the snapshot", "gone": "of the snapshot"} {
-		if got, err := os.ReadFile(h.path("/srv/" + name + "/file")); string(got) != want {
+		if got, err := os.ReadFile(h.Path("/srv/" + name + "/file")); string(got) != want {
 			t.Errorf("%s has %q, want %q: %v", name, got, want, err)
 		}
 	}
@@ -100,9 +101,9 @@ func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
 }
 
 func TestVolumesAloneAreWritten(t *testing.T) {
-	h := host{t.TempDir()}
+	h := host{files.Host{Rootfs: t.TempDir()}}
 	k := keep(t, "/srv/volume")
-	path := h.path("/srv/volume")
+	path := h.Path("/srv/volume")
 	v, err := h.volumes(k.index, k.read)
 	if err != nil {
 		t.Fatal(err)
