@@ -19,6 +19,7 @@ script=$command
 url='@URL@'       # of the Installer on a server; empty in a bundle
 archive='@BINARY@' # with the server's sealift
 node_binary=/usr/local/bin/sealift
+unwritable='nothing can be written below /var/lib/sealift: mount its file system for writing, or free space on it'
 
 die() {
     printf '%s.sh: %s\n' "$script" "$*" >&2
@@ -139,13 +140,13 @@ main() {
         fi
         resume=$(resume_command "$bundle" "${given[@]}")
     fi
-    install -d -m 0700 /var/lib/sealift
+    install -d -m 0700 /var/lib/sealift || status=3 die "$unwritable"
     # what an install that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do
         owner=${folder#*.install-}
         kill -0 "${owner%%-*}" 2>/dev/null || rm -rf "$folder"
     done
-    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX")
+    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX") || status=3 die "$unwritable"
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
