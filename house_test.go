@@ -121,7 +121,7 @@ func house(t *testing.T) (all map[string][]string, ours []string) {
 	return all, ours
 }
 
-// within says whether a package is the named one, or lies below it. A name may end with a slash.
+// within reports whether a package is the named one, or lies below it. A name may end with a slash.
 func within(path, name string) bool {
 	return path == name || strings.HasPrefix(path, strings.TrimSuffix(name, "/")+"/")
 }

@@ -16,7 +16,7 @@ import (
 // answerTimeout is how long a host has to answer anything at all.
 const answerTimeout = 10 * time.Second
 
-// Online tells whether any host of a Manifest's images and assets, or a mirror of it, answers at all. A Manifest that names no
+// Online reports whether any host of a Manifest's images and assets, or a mirror of it, answers at all. A Manifest that names no
 // host needs none.
 func Online(ctx context.Context, mirrors mirror.Set, cas trust.CAs, m *manifest.File) bool {
 	hosts := kind.NewSet(kind.Options{Mirrors: mirrors}).Servers(m)

@@ -87,7 +87,7 @@ func stateOf(info fs.FileInfo) fileState {
 	return s
 }
 
-// upToDate says whether the package at path is what a build of the input would write. A file that is not exactly as the
+// upToDate reports whether the package at path is what a build of the input would write. A file that is not exactly as the
 // build left it, as after a copy, is read to find out.
 func (b *Builder) upToDate(path, input string) (size int64, digest string, ok bool) {
 	key, err := filepath.Abs(path)

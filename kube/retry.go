@@ -60,7 +60,7 @@ func (c *Cluster) Retry(ctx context.Context, what Ref, try func(context.Context)
 	return c.retry(ctx, what, passes(nil, nil, true), try)
 }
 
-// NoKind says whether an error is for want of a kind alone, and not of a webhook or a server as well.
+// NoKind reports whether an error is for want of a kind alone, and not of a webhook or a server as well.
 func NoKind(err error) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // walk the tree of errors itself
 		return !slices.ContainsFunc(several.Unwrap(), func(e error) bool { return Awaits(e) && !NoKind(e) })
@@ -71,7 +71,7 @@ func NoKind(err error) bool {
 	return !Awaits(err) || errors.As(err, new(*noKindError))
 }
 
-// Awaits says whether an error may go away when another set is applied: a webhook that does not answer yet, a kind that the
+// Awaits reports whether an error may go away when another set is applied: a webhook that does not answer yet, a kind that the
 // cluster does not serve yet, or a missing server of an API extension.
 func Awaits(err error) bool {
 	var missing *noKindError

@@ -242,7 +242,7 @@ func (w *waiter) ready(ctx context.Context) error {
 
 var storageClasses = resource{gvr: schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}}
 
-// bindsLater says whether a claim waits for a pod to use it, and so is as ready as it can be.
+// bindsLater reports whether a claim waits for a pod to use it, and so is as ready as it can be.
 func (w *waiter) bindsLater(ctx context.Context, claim *unstructured.Unstructured) bool {
 	name := text(claim.Object, "spec", "storageClassName")
 	if name == "" {

@@ -42,7 +42,7 @@ func BuiltInTargets() []string {
 	return []string{"amazon-2023", "debian-12", "debian-13", "rhel-10", "rhel-8", "rhel-9", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"}
 }
 
-// Reaches tells whether packages of this kind belong on target, written <family>-<version>: debian-12, rhel-9.
+// Reaches reports whether packages of this kind belong on target, written <family>-<version>: debian-12, rhel-9.
 func (k HostPackageKind) Reaches(target string) bool {
 	for _, pattern := range k.Targets {
 		if ok, err := path.Match(pattern, target); err == nil && ok {

@@ -54,7 +54,7 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "sealift"), nil
 }
 
-// Exists says whether dir has a cache.
+// Exists reports whether dir has a cache.
 func Exists(dir string) bool {
 	info, err := os.Stat((&Cache{dir: dir}).blobs())
 	return err == nil && info.IsDir()

@@ -53,7 +53,7 @@ func (s *aptSolver) keyrings() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// current says whether the archives still have the signed indexes that apt read last; those name all other indexes by hash. It
+// current reports whether the archives still have the signed indexes that apt read last; those name all other indexes by hash. It
 // sends the requests that apt would send, without verifying again. Any doubt counts as no.
 func (s *aptSolver) current(ctx context.Context) bool {
 	var last reading

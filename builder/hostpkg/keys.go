@@ -53,7 +53,7 @@ func (o Options) key(ctx context.Context, from string) (string, error) {
 	return stored.SHA256, o.Cache.Remember(keysOf, from+" "+stored.SHA256, true)
 }
 
-// hadKey says whether keys with this digest came from a path or URL before, and are still in the cache.
+// hadKey reports whether keys with this digest came from a path or URL before, and are still in the cache.
 func (o Options) hadKey(from, digest string) bool {
 	var had bool
 	_, there := o.Cache.Use(digest)

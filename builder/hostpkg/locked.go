@@ -97,7 +97,7 @@ func (t Target) checkLocked(r Resolved, arch string) error {
 	return t.checkName(r.Name)
 }
 
-// has says whether a URL lies in a source. A list of mirrors may name any place: the signatures of its packages tell.
+// has reports whether a URL lies in a source. A list of mirrors may name any place: the signatures of its packages tell.
 func (t Target) has(address, arch string) bool {
 	if address = cleaned(address); address == "" {
 		return false

@@ -44,7 +44,7 @@ type Archive struct {
 	SignedMetadata bool
 }
 
-// Reaches says whether a directive's packages belong on the target.
+// Reaches reports whether a directive's packages belong on the target.
 func (t Target) Reaches(directive string) bool { return slices.Contains(t.Directives, directive) }
 
 // Architecture is what the target's distribution calls a platform such as linux/amd64.

@@ -133,7 +133,7 @@ func (k *assetKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 	}
 }
 
-// isForSomeArch says whether a URL is a source with an architecture filled in.
+// isForSomeArch reports whether a URL is a source with an architecture filled in.
 func isForSomeArch(source, url string) bool {
 	parts := strings.Split(source, manifest.ArchWord)
 	for i := range parts {

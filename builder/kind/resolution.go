@@ -164,7 +164,7 @@ func (s *Set) Changes(m *manifest.File, was, now bundle.Contents) []string {
 	return list
 }
 
-// Made says whether a file of a package comes from a directive. All others are the add-on's own.
+// Made reports whether a file of a package comes from a directive. All others are the add-on's own.
 func (s *Set) Made(p bundle.PackageInfo, name string) bool {
 	below := strings.TrimPrefix(name, p.Dir()+"/")
 	return below == sbom.FileName || slices.ContainsFunc(only[maker](s.kinds), func(m maker) bool { return m.made(p, below) })

@@ -26,7 +26,7 @@ func Terminal(out io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// CanAsk says whether there is somebody who can answer.
+// CanAsk reports whether there is somebody who can answer.
 func (a *App) CanAsk() bool {
 	_, ok := a.terminal()
 	return ok

@@ -26,7 +26,7 @@ func errUnknownCommand(group *cobra.Command, word string) error {
 	return UnknownCommand(fmt.Sprintf("unknown command %q for %q%s", word, group.CommandPath(), hint))
 }
 
-// IsUnknownCommand says whether a command line failed because it names a command that does not exist.
+// IsUnknownCommand reports whether a command line failed because it names a command that does not exist.
 func IsUnknownCommand(err error) bool {
 	var unknown *unknownCommandError
 	return errors.As(err, &unknown)

@@ -141,7 +141,7 @@ func (a commands) formatManifests(paths []string, o manifestFmtOptions) error {
 	return errors.Join(errs...)
 }
 
-// formatManifest tells whether the file was not in canonical form.
+// formatManifest reports whether the file was not in canonical form.
 func (a commands) formatManifest(path string, o manifestFmtOptions) (bool, error) {
 	before, err := os.ReadFile(path)
 	if err != nil {

@@ -84,7 +84,7 @@ func (w *wordFlag) Set(value string) error {
 	return nil
 }
 
-// Take reads the words of a command line, after those that its flags stand for, and says whether one of them is yes.
+// Take reads the words of a command line, after those that its flags stand for, and reports whether one of them is yes.
 func (j *Adjustment) Take(words []string) (yes bool) {
 	for _, word := range append(j.flags, words...) {
 		name, value, _ := strings.Cut(word, "=")

@@ -59,7 +59,7 @@ func (s *bundleSource) remote() bool {
 // commands, changes nothing.
 func (s *bundleSource) assembled() bool { return s.file != "" && s.store != "" }
 
-// check says whether the flags go together.
+// check reports whether the flags go together.
 func (s *bundleSource) check(command string) error {
 	switch {
 	case s.file != "" && s.store == "":

@@ -330,7 +330,7 @@ and keep it safe. Without it, nobody can read the snapshots. An existing file is
 	return cmd
 }
 
-// isPath says whether an argument is a file of the host and not the name of a snapshot in a store.
+// isPath reports whether an argument is a file of the host and not the name of a snapshot in a store.
 func isPath(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil || strings.ContainsRune(name, filepath.Separator)

@@ -92,7 +92,7 @@ func (f *moduleFlags) add(cmd *cobra.Command, called string) {
 	cmd.Flags().DurationVar(&f.helmTimeout, "helm-timeout", timeout, "how long Helm waits for hooks of charts [HELM_TIMEOUT]")
 }
 
-// on says whether there are modules.
+// on reports whether there are modules.
 func (f *moduleFlags) on() bool { return f.modulesDir != "" }
 
 // settle gives the flags that shell-operator and addon-operator share their values of addon-operator.

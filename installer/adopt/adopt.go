@@ -89,7 +89,7 @@ func noNode() error {
 		Message: "this host is no node of a cluster", Hint: "adopt takes over nodes that kURL made; 'sealift install' makes one"}}}
 }
 
-// adopted says whether the journal has the whole adoption, and refuses a node that Sealift made itself.
+// adopted reports whether the journal has the whole adoption, and refuses a node that Sealift made itself.
 func adopted(j *lifecycle.Journal) (done bool, err error) {
 	for _, rec := range j.Records() {
 		if rec.Step != node.InitStep && rec.Step != node.JoinStep {
@@ -115,7 +115,7 @@ func (a *Adoption) Check(ctx context.Context) (preflight.Report, error) {
 	return preflight.Run(ctx, a.Found.Checks())
 }
 
-// First says whether this node counts as the one that made the cluster.
+// First reports whether this node counts as the one that made the cluster.
 func (a *Adoption) First() bool { return a.Found.Cluster.First() == a.Found.Host.Name }
 
 // Pending gives the steps that Run would run.

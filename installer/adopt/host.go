@@ -115,7 +115,7 @@ func forgetCluster(s *baseline.State) {
 	})
 }
 
-// below says whether a path is one of the folders, or lies in one.
+// below reports whether a path is one of the folders, or lies in one.
 func below(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }

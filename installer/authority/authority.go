@@ -167,7 +167,7 @@ func (s State) Part(name string) (Part, bool) {
 	return s.Parts[at], true
 }
 
-// After says whether this is a later stage of the same rotation.
+// After reports whether this is a later stage of the same rotation.
 func (s State) After(other State) bool {
 	order := []Stage{Trust, Sign, Forget}
 	return s.ID == other.ID && slices.Index(order, s.Stage) > slices.Index(order, other.Stage)
@@ -182,7 +182,7 @@ func (s State) In(stage Stage) State {
 	return s
 }
 
-// IsCA says whether the part is a CA, and not the service-account key.
+// IsCA reports whether the part is a CA, and not the service-account key.
 func (p Part) IsCA() bool { return p.Name != ServiceAccounts }
 
 // Trusted is the name of the file with what the cluster trusts.

@@ -34,7 +34,7 @@ const Port = 6444
 // Endpoint is the API on every node whose cluster has no load balancer.
 const Endpoint = "127.0.0.1:6444"
 
-// Serves says whether an endpoint of the API, host:port, is the balancer of the node itself. kURL calls the host localhost.
+// Serves reports whether an endpoint of the API, host:port, is the balancer of the node itself. kURL calls the host localhost.
 func Serves(endpoint string) bool {
 	return endpoint == Endpoint || endpoint == net.JoinHostPort("localhost", strconv.Itoa(Port))
 }

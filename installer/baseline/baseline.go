@@ -83,7 +83,7 @@ const (
 	seenName     = "seen.json"
 )
 
-// Exists says whether dir has a record with the state before the first change.
+// Exists reports whether dir has a record with the state before the first change.
 func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, beforeName))
 	return err == nil

@@ -35,7 +35,7 @@ const maxDigested = 1 << 20
 // maxFiles bounds what is watched below one folder, so that a data set under /opt does not make every step slow.
 const maxFiles = 50_000
 
-// same says whether two states are one, as far as the content and its rights go.
+// same reports whether two states are one, as far as the content and its rights go.
 func (f File) same(o File) bool {
 	if f.Mode != o.Mode || f.UID != o.UID || f.GID != o.GID || f.Link != o.Link {
 		return false

@@ -113,7 +113,7 @@ func started(pid int) (uint64, error) {
 	return strconv.ParseUint(ticks, 10, 64)
 }
 
-// runs says whether there is a process.
+// runs reports whether there is a process.
 func runs(process int) bool { return unix.Kill(process, 0) == nil }
 
 // Where a program finds the mark of a packet, and its header of IP: SKF_AD_OFF + SKF_AD_MARK, and SKF_NET_OFF of linux/filter.h,

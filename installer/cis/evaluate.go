@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// test says whether a value is as the benchmark wants it, and in words what it wants. set says whether there is a value.
+// test reports whether a value is as the benchmark wants it, and in words what it wants. set says whether there is a value.
 type test struct {
 	wants string
 	ok    func(value string, set bool) bool

@@ -58,14 +58,14 @@ func account(p corev1.Pod) string {
 	return p.Spec.ServiceAccountName
 }
 
-// hasToken says whether a pod has a token of its service account.
+// hasToken reports whether a pod has a token of its service account.
 func hasToken(p corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})
 }
 
-// rights says whether a service account has rights by a binding that names it.
+// rights reports whether a service account has rights by a binding that names it.
 func (o *objects) rights(namespace, name string) bool {
 	return slices.ContainsFunc(o.bindings, func(b binding) bool {
 		return slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool {

@@ -19,7 +19,7 @@ var automaticApproval = []string{"kubeadm:node-autoapprove-bootstrap", "kubeadm:
 // ApproverConfig is the ConfigMap in kube-system by which approvers know of each other. It has no secrets.
 const ApproverConfig = "sealift-approver"
 
-// The key of ApproverConfig that says whether the cluster approves by itself, and its value if it does not.
+// The key of ApproverConfig that reports whether the cluster approves by itself, and its value if it does not.
 const (
 	approvalKey = "automatic-approval"
 	approvalOff = "off"

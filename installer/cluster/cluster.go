@@ -132,7 +132,7 @@ func removeUnpaired(folder string) error {
 	return err
 }
 
-// hollow says whether a folder has a file without content: those that kubeadm was writing when the power was lost.
+// hollow reports whether a folder has a file without content: those that kubeadm was writing when the power was lost.
 func hollow(folder string) (found bool, err error) {
 	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

@@ -26,12 +26,12 @@ const KeepEncrypted = "KUBERNETES_KEEP_ENCRYPTED"
 // encryptionVersion is the oldest Kubernetes whose API server tells which keys it uses.
 const encryptionVersion = "1.34.0"
 
-// Encrypts says whether a new cluster encrypts Secrets.
+// Encrypts reports whether a new cluster encrypts Secrets.
 func Encrypts(variables map[string]string) bool {
 	return variables[EncryptSecrets] == "1" || variables[KeepEncrypted] == "1" || variables[compliance] == "1" && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
 }
 
-// TooOldToEncrypt says whether keys could not be rotated with a version of Kubernetes.
+// TooOldToEncrypt reports whether keys could not be rotated with a version of Kubernetes.
 func TooOldToEncrypt(version string) bool {
 	return catalog.CompareVersions(version, encryptionVersion) < 0
 }

@@ -39,7 +39,7 @@ const (
 	controlPlaneRole = "control-plane"
 )
 
-// ControlPlane says whether the node is one.
+// ControlPlane reports whether the node is one.
 func (n Node) ControlPlane() bool { return slices.Contains(n.Roles, controlPlaneRole) }
 
 // healthTime bounds the wait for the API's health: a balancer takes connections for an API that is gone, too.

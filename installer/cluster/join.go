@@ -83,7 +83,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 	return writeDocuments(name, own)
 }
 
-// joined says whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
+// joined reports whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
 // control plane is marked as one at the end.
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
 	needed := []string{KubeletKubeconfig, KubeletConfig, KubeletCertificate}
@@ -145,7 +145,7 @@ func anyThere(names ...string) (bool, error) {
 	return false, nil
 }
 
-// hasContent says whether there is a file that the loss of power did not empty.
+// hasContent reports whether there is a file that the loss of power did not empty.
 func hasContent(name string) (bool, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -81,7 +81,7 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 	return nil, nil
 }
 
-// Alone says whether this is the cluster's only node, as far as it may know.
+// Alone reports whether this is the cluster's only node, as far as it may know.
 func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
 
 // look asks for the other nodes, and for where else the API is served. A worker may not know the former.
@@ -180,7 +180,7 @@ func (m *Member) evictAll(ctx context.Context, timeout time.Duration, leaves fun
 	return err
 }
 
-// movable says whether a pod would run elsewhere once it is gone here.
+// movable reports whether a pod would run elsewhere once it is gone here.
 func movable(pod unstructured.Unstructured) bool {
 	if _, mirror := pod.GetAnnotations()["kubernetes.io/config.mirror"]; mirror {
 		return false
@@ -254,7 +254,7 @@ func (m *Member) AwaitUnlisted(ctx context.Context) error {
 	return awaitUnlisted(ctx, m.typed, m.address)
 }
 
-// CheckLeave says whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
+// CheckLeave reports whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
 // is none of its members any more, nothing is lost.
 func CheckLeave(ctx context.Context, node string) error {
 	e, err := openEtcd(ctx, ownEtcd())

@@ -112,7 +112,7 @@ func (v *View) Settled(ctx context.Context, name string) (why string, err error)
 	return "", nil
 }
 
-// podReady says whether a pod does its work, or has done it.
+// podReady reports whether a pod does its work, or has done it.
 func podReady(pod unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	if phase == "Succeeded" || phase == "Failed" || pod.GetDeletionTimestamp() != nil {

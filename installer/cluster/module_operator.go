@@ -98,7 +98,7 @@ func (m *applier) stopOperator(ctx context.Context, set kube.Set, objects []*uns
 	return m.waitStopped(ctx, namespace, was)
 }
 
-// samePods says whether the Pods of a Deployment have the images and the annotations of wanted. The annotations change with the modules.
+// samePods reports whether the Pods of a Deployment have the images and the annotations of wanted. The annotations change with the modules.
 func samePods(live corev1.PodTemplateSpec, wanted *unstructured.Unstructured) bool {
 	var images []string
 	for _, c := range live.Spec.Containers {

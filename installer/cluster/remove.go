@@ -186,7 +186,7 @@ func (r *NodeLeftovers) Check(ctx context.Context, force bool) error {
 	return fmt.Errorf("node %s is alive: %s; run 'sealift reset' there, or give --force if that cannot be done", r.Node, alive)
 }
 
-// reports says whether the kubelet renews the node's lease.
+// reports reports whether the kubelet renews the node's lease.
 func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()

@@ -165,7 +165,7 @@ func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
 	return nil
 }
 
-// PodReady says whether a pod is Ready.
+// PodReady reports whether a pod is Ready.
 func PodReady(pod corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }

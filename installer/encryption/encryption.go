@@ -139,7 +139,7 @@ func newKey(after Config) Key {
 // host is a node of a cluster, by its files.
 type host struct{ files.Host }
 
-// read returns the configuration of this host; ok says whether there is one.
+// read returns the configuration of this host; ok reports whether there is one.
 func (h host) read() (c Config, ok bool, err error) {
 	text, err := regularfile.ReadFile(h.Path(cluster.EncryptionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
@@ -200,7 +200,7 @@ func (h host) keep(text []byte) error {
 }
 
 // Merge returns a configuration that also reads what another one reads. The first one goes on writing. Either may be one that
-// Sealift did not make. changed says whether the first one lacked anything.
+// Sealift did not make. changed reports whether the first one lacked anything.
 func Merge(own, other []byte) (merged []byte, changed bool, err error) {
 	all, err := decode(own)
 	if err != nil {
@@ -233,7 +233,7 @@ func Merge(own, other []byte) (merged []byte, changed bool, err error) {
 	return merged, changed, err
 }
 
-// reads says whether providers read all that another one reads.
+// reads reports whether providers read all that another one reads.
 func reads(providers []apiserverv1.ProviderConfiguration, one apiserverv1.ProviderConfiguration) bool {
 	if one.Identity != nil {
 		return slices.ContainsFunc(providers, func(p apiserverv1.ProviderConfiguration) bool { return p.Identity != nil })

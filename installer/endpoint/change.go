@@ -85,7 +85,7 @@ func (c *Change) To() string { return c.record.To }
 // Back says that To is the load balancer of before, and an earlier change is taken back.
 func (c *Change) Back() bool { return c.record.Back }
 
-// ends says whether the old load balancer is taken out of the certificates.
+// ends reports whether the old load balancer is taken out of the certificates.
 func (c *Change) ends() bool { return c.options.Finish || c.record.Back }
 
 // begin resumes the change that the cluster knows of, takes it back, or begins one. to is "" if only the end is asked for.

@@ -78,7 +78,7 @@ func parseTemplate(text string, s style) []part {
 	return parts
 }
 
-// escapes says whether a backslash before c goes.
+// escapes reports whether a backslash before c goes.
 func escapes(c byte, s style) bool {
 	return c == '$' || c == '`' || c == '\\' || c == '\n' || c == '"' && s == quotedStyle
 }

@@ -61,7 +61,7 @@ func (v Variables) Since(before Variables) Variables {
 	return changed
 }
 
-// has says whether there is a variable of that name, of whatever kind.
+// has reports whether there is a variable of that name, of whatever kind.
 func (v Variables) has(name string) bool {
 	for _, mark := range []string{"", listMark, mapMark} {
 		if _, there := v[name+mark]; there {

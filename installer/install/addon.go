@@ -44,7 +44,7 @@ type addOn struct {
 
 func (a addOn) name() string { return a.info.Name }
 
-// provides says whether the add-on is, or declares to be, a capability. kURL's containerd declares nothing.
+// provides reports whether the add-on is, or declares to be, a capability. kURL's containerd declares nothing.
 func (a addOn) provides(capability string) bool {
 	return a.name() == capability || slices.Contains(a.meta.Provides, capability) ||
 		capability == catalog.ContainerRuntime && a.name() == "containerd"
@@ -140,7 +140,7 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	return one, err
 }
 
-// optionsDigest tells whether the Installer says the same of an add-on as before.
+// optionsDigest reports whether the Installer says the same of an add-on as before.
 func optionsDigest(o spec.Options) string {
 	if len(o) == 0 {
 		o = nil
@@ -181,7 +181,7 @@ func readTexts(a *bundle.Archive, one addOn) (texts [][]byte, err error) {
 	return texts, nil
 }
 
-// isText says whether an entry is one of the small files that come from the add-on's directory.
+// isText reports whether an entry is one of the small files that come from the add-on's directory.
 func (a addOn) isText(e bundle.Entry) bool {
 	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
 	folder, _, inside := strings.Cut(below, "/")
@@ -189,7 +189,7 @@ func (a addOn) isText(e bundle.Entry) bool {
 	return ok && !fetched && e.Size <= maxTextSize
 }
 
-// carriesHostPackages says whether the package has repositories for what its Manifest names. One that kURL built has not: its hooks
+// carriesHostPackages reports whether the package has repositories for what its Manifest names. One that kURL built has not: its hooks
 // install them from files, where it has those.
 func (a addOn) carriesHostPackages() bool {
 	return len(a.manifest.HostPackages()) > 0 && len(a.info.Targets) > 0

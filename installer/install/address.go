@@ -17,7 +17,7 @@ import (
 func (i *Install) asksForIPv6() bool { return isTrue(i.spec.Section("kurl").Options, "ipv6") }
 func (i *Install) asksForBoth() bool { return isTrue(i.spec.Section("kurl").Options, "dualStack") }
 
-// dualStack says whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
+// dualStack reports whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
 func (i *Install) dualStack() bool {
 	networks := i.currentNetworks()
 	if networks[node.PodNetwork] == "" {
@@ -40,7 +40,7 @@ func (i *Install) currentNetworks() lifecycle.State {
 	return nil
 }
 
-// ipFamily says whether the cluster that there is has IPv6 first. known is false before there is one.
+// ipFamily reports whether the cluster that there is has IPv6 first. known is false before there is one.
 func (i *Install) ipFamily() (v6, known bool) {
 	p, err := netip.ParsePrefix(i.currentNetworks()[node.PodNetwork])
 	return err == nil && p.Addr().Is6(), err == nil

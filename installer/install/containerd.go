@@ -77,7 +77,7 @@ func (c containerdConfig) effective(ctx context.Context) (map[string]any, error)
 	return config, toml.Unmarshal(out, &config)
 }
 
-// has says whether all of these settings hold.
+// has reports whether all of these settings hold.
 func has(config, settings map[string]any) bool {
 	for key, want := range settings {
 		switch want := want.(type) {
@@ -95,7 +95,7 @@ func has(config, settings map[string]any) bool {
 	return true
 }
 
-// ensureSettings gives containerd the settings that it lacks, and says whether any were missing, and whether they hold now: what the
+// ensureSettings gives containerd the settings that it lacks, and reports whether any were missing, and whether they hold now: what the
 // Installer says of containerd goes over them.
 func (c containerdConfig) ensureSettings(ctx context.Context, w requiredSettings) (changed, hold bool, err error) {
 	config, err := c.effective(ctx)

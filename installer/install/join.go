@@ -49,10 +49,10 @@ func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
 	return s, nil
 }
 
-// Joins says whether the host becomes a node of a cluster that others made.
+// Joins reports whether the host becomes a node of a cluster that others made.
 func (i *Install) Joins() bool { return i.options.Join != nil }
 
-// ControlPlane says whether the host has a control plane once all is done. Then it also keeps what hosts that join need.
+// ControlPlane reports whether the host has a control plane once all is done. Then it also keeps what hosts that join need.
 func (i *Install) ControlPlane() bool {
 	_, hasCluster := kubernetes(i.addOns)
 	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)

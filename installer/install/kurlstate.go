@@ -43,7 +43,7 @@ var kurlSet = kube.Set{Name: "kurl-state", Namespace: kube.DefaultNamespace}
 // kurlInstallers is the kind of kURL's Installers.
 const kurlInstallers = "installers.cluster.kurl.sh"
 
-// hasKurl says whether the install is one of kURL's, or has an add-on that may be.
+// hasKurl reports whether the install is one of kURL's, or has an add-on that may be.
 func (i *Install) hasKurl() bool {
 	for _, a := range i.addOns {
 		if a.fromKURL {

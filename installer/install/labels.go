@@ -67,7 +67,7 @@ func (i *Install) checkLabels() error {
 	return nil
 }
 
-// workerMaySet says whether the API server lets a kubelet set a label of its own node: those of Kubernetes are reserved, except
+// workerMaySet reports whether the API server lets a kubelet set a label of its own node: those of Kubernetes are reserved, except
 // for a few (the admission plug-in NodeRestriction).
 func workerMaySet(label string) bool {
 	prefix, _, hasPrefix := strings.Cut(label, "/")

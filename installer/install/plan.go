@@ -193,7 +193,7 @@ func (p *planner) images(phase lifecycle.Phase) {
 	}
 }
 
-// imagesLater says whether the images of an add-on are loaded beside what comes after the container runtime.
+// imagesLater reports whether the images of an add-on are loaded beside what comes after the container runtime.
 func (p *planner) imagesLater(a addOn) bool {
 	return !p.Joins() && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
 }

@@ -146,7 +146,7 @@ func isProgram(name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// isCopy says whether a program on the disk is that of the bundle.
+// isCopy reports whether a program on the disk is that of the bundle.
 func isCopy(name string, carried bundle.Entry) bool {
 	if info, err := os.Stat(name); err != nil || info.Size() != carried.Size || !isProgram(name) {
 		return false

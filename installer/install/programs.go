@@ -100,7 +100,7 @@ func (i *Install) bringing() (packages []manifest.HostPackage, assets []manifest
 	return packages, assets
 }
 
-// runs says whether a function of the add-on is a hook that an install runs on this host, or a join if it joins.
+// runs reports whether a function of the add-on is a hook that an install runs on this host, or a join if it joins.
 func (a addOn) runs(function string, joins bool) bool {
 	suffix, own := strings.CutPrefix(function, a.name())
 	if !own {
@@ -123,7 +123,7 @@ func (a addOn) runs(function string, joins bool) bool {
 	return false
 }
 
-// hasProgram says whether one of the folders of path has a program.
+// hasProgram reports whether one of the folders of path has a program.
 func hasProgram(path, name string) bool {
 	return slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool { return isProgram(filepath.Join(dir, name)) })
 }

@@ -21,7 +21,7 @@ type running struct {
 	adopted bool   // another installer brought it, and no upgrade has replaced it yet
 }
 
-// live says whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
+// live reports whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
 // same install may go on with another bundle.
 func (i *Install) live() bool {
 	_, made := i.Journal.Last(node.InitStep)
@@ -136,7 +136,7 @@ func withoutHooks(state lifecycle.State) map[string]running {
 	return all
 }
 
-// carries says whether all else on the node runs on an add-on: its hooks are not called again below what runs.
+// carries reports whether all else on the node runs on an add-on: its hooks are not called again below what runs.
 func (a addOn) carries() bool {
 	return a.provides(catalog.ContainerRuntime) || a.provides(kubernetesCapability)
 }

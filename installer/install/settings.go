@@ -54,7 +54,7 @@ func (s subnet) split() (first, second subnet) {
 	return first, second
 }
 
-// dual says whether the cluster is dual-stack.
+// dual reports whether the cluster is dual-stack.
 func (s settings) dual() bool { return s.address6 != "" }
 
 // newSettings makes the settings of the Installer and the host.

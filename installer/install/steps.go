@@ -31,7 +31,7 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 	return nil, files.Copy(node.Binary, 0o755, i.options.Binary)
 }
 
-// onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
+// onNode reports whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
 // distributions' packages go nowhere. A control plane keeps everything but the blobs of images, which containerd has, for
 // hosts that join.
 func (i *Install) onNode(a addOn, e bundle.Entry) bool {

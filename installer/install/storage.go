@@ -109,7 +109,7 @@ func andMore(n int) string {
 	return fmt.Sprintf(" and %d more", n)
 }
 
-// mayProvision says whether volumes of a provisioner may be an add-on's. Where nobody knows an add-on's provisioner, all volumes
+// mayProvision reports whether volumes of a provisioner may be an add-on's. Where nobody knows an add-on's provisioner, all volumes
 // may be its own that are not known to be another's.
 func mayProvision(addOn, provisioner string) bool {
 	var owner string

@@ -210,7 +210,7 @@ func (i *Install) upgradeVariables() map[string]string {
 	}
 }
 
-// Replaces says whether what pods run on gets another version or other options: Kubernetes or the container runtime.
+// Replaces reports whether what pods run on gets another version or other options: Kubernetes or the container runtime.
 func (i *Install) Replaces() bool {
 	return slices.ContainsFunc(i.Changes(), func(c Change) bool {
 		return slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == c.AddOn && a.carries() })

@@ -168,7 +168,7 @@ func (j *Journal) open(flags int) (err error) {
 	return nil
 }
 
-// Busy says whether another process has the journal in dir open.
+// Busy reports whether another process has the journal in dir open.
 func Busy(dir string) bool {
 	f, err := regularfile.Open(filepath.Join(dir, lockName))
 	if err != nil {
@@ -255,7 +255,7 @@ func (j *Journal) Last(id string) (Record, bool) {
 	return rec, true
 }
 
-// Began says whether a step was ever started.
+// Began reports whether a step was ever started.
 func (j *Journal) Began(id string) bool {
 	_, ok := j.newest(id)
 	return ok

@@ -152,7 +152,7 @@ func (r *runner) begin(ctx context.Context, event Event, now time.Time) bool {
 	return true
 }
 
-// end records and tells how a step ended, and says whether it is finished. A failure ends the run before anything else can
+// end records and tells how a step ended, and reports whether it is finished. A failure ends the run before anything else can
 // begin, so that no record of a start follows that of a failure.
 func (r *runner) end(ctx context.Context, event Event, state State) bool {
 	r.mu.Lock()
@@ -178,7 +178,7 @@ func (r *runner) end(ctx context.Context, event Event, state State) bool {
 	return event.Outcome == Finished
 }
 
-// failedElsewhere says whether the failure of a step has ended the run.
+// failedElsewhere reports whether the failure of a step has ended the run.
 func failedElsewhere(ctx context.Context) bool {
 	var other *StepError
 	return errors.As(context.Cause(ctx), &other)

@@ -49,7 +49,7 @@ type Step struct {
 	Title string `json:"title"` // what a person reads
 	// Inputs is a digest of everything that the step's result depends on; see Digest.
 	Inputs string `json:"inputs"`
-	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It tells whether the options
+	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It reports whether the options
 	// changed or only the package; "" for a step that has no add-on or takes no options.
 	Options string `json:"options,omitempty"`
 	// Again makes the step run although the journal says that it is finished, because somebody else has changed its result.

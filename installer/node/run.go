@@ -96,13 +96,13 @@ func Networks(root string, records []lifecycle.Record) (found []string, err erro
 	return found, err
 }
 
-// Made says whether this host made its cluster, and did not join one.
+// Made reports whether this host made its cluster, and did not join one.
 func Made(root string) (bool, error) {
 	records, err := lifecycle.ReadJournal(StateDir(root))
 	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
 }
 
-// Adopted says whether another installer made this node, and no upgrade has replaced its kubelet since. An adoption that was begun
+// Adopted reports whether another installer made this node, and no upgrade has replaced its kubelet since. An adoption that was begun
 // counts: its agent runs before it ends.
 func Adopted(root string) (adopted bool, err error) {
 	records, err := lifecycle.ReadJournal(StateDir(root))

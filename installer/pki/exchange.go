@@ -188,7 +188,7 @@ func (h host) dropServing(old *x509.Certificate) error {
 	return files.Remove(h.Path(kubeletRotated))
 }
 
-// hasOld says whether the kubelet of this host shows the API a certificate of the old CA.
+// hasOld reports whether the kubelet of this host shows the API a certificate of the old CA.
 func (h host) hasOld(old *x509.Certificate) (Entry, bool) {
 	e := h.kubeconfig(cluster.KubeletKubeconfig)
 	return e, e.cert != nil && e.cert.CheckSignatureFrom(old) == nil

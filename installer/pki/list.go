@@ -71,7 +71,7 @@ const (
 	warnKubeletBefore = 30 * 24 * time.Hour
 )
 
-// Due says whether the certificate has ended, or ends soon and nobody renews it.
+// Due reports whether the certificate has ended, or ends soon and nobody renews it.
 func (e Entry) Due(now time.Time) bool {
 	if e.End == nil {
 		return false
@@ -83,7 +83,7 @@ func (e Entry) Due(now time.Time) bool {
 	return e.End.Sub(now) < before
 }
 
-// Ended says whether the certificate is not valid any more.
+// Ended reports whether the certificate is not valid any more.
 func (e Entry) Ended(now time.Time) bool { return e.End != nil && !now.Before(*e.End) }
 
 // Why says in words why the file needs attention.
@@ -267,7 +267,7 @@ func users(file string, manifests map[string]string) []string {
 	return append([]string{}, names...)
 }
 
-// mentions says whether a manifest names a file, and not only one whose name begins in the same way.
+// mentions reports whether a manifest names a file, and not only one whose name begins in the same way.
 func mentions(text, file string) bool {
 	for rest := text; ; {
 		_, after, found := strings.Cut(rest, file)

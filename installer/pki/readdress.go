@@ -30,7 +30,7 @@ func NewReaddressing(rootfs string, from, to netip.Addr, both bool, now time.Tim
 }
 
 // newReaddressing asks edit for the certificates that change, and finds the CAs that sign new ones. edit gets a copy of each, and
-// says whether it has changed that.
+// reports whether it has changed that.
 func newReaddressing(rootfs string, now time.Time, edit func(file string, c *x509.Certificate) (changed bool)) (*Readdressing, error) {
 	r := &Readdressing{host: host{files.Host{Rootfs: rootfs}}}
 	entries, err := r.host.list(now)

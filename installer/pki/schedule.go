@@ -75,12 +75,12 @@ func (h host) schedule(entries []Entry) error {
 	return nil
 }
 
-// isRotated says whether a file has a certificate that the kubelet got from the cluster.
+// isRotated reports whether a file has a certificate that the kubelet got from the cluster.
 func isRotated(file string) bool {
 	return strings.HasPrefix(filepath.Base(file), "kubelet-") && strings.HasSuffix(file, "-current.pem")
 }
 
-// kubeletRotates says whether the kubelet renews its client certificate. kubeadm switches that on.
+// kubeletRotates reports whether the kubelet renews its client certificate. kubeadm switches that on.
 func (h host) kubeletRotates() (bool, error) {
 	text, err := regularfile.ReadFile(h.Path(cluster.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (h host) kubeletRotates() (bool, error) {
 	return config.RotateCertificates, nil
 }
 
-// signs says whether this node has the key of a certificate's CA, and that CA lives long enough for another certificate.
+// signs reports whether this node has the key of a certificate's CA, and that CA lives long enough for another certificate.
 func (h host) signs(entries []Entry, e Entry) bool {
 	return slices.ContainsFunc(entries, func(ca Entry) bool {
 		if ca.Kind != CA || e.cert.CheckSignatureFrom(ca.cert) != nil || ca.End.Sub(*e.End) < worthwhile {

@@ -109,13 +109,13 @@ func (r *Renewal) waitServing(ctx context.Context) error {
 	return err
 }
 
-// servingEnded says whether the kubelet serves with a certificate of the cluster that is not valid any more.
+// servingEnded reports whether the kubelet serves with a certificate of the cluster that is not valid any more.
 func (h host) servingEnded(now time.Time) bool {
 	e := h.certificate(kubeletRotated)
 	return e.cert != nil && !now.Before(e.cert.NotAfter)
 }
 
-// clientValid says whether the kubelet has a certificate that is valid now.
+// clientValid reports whether the kubelet has a certificate that is valid now.
 func (h host) clientValid(now time.Time) bool {
 	e := h.kubeconfig(cluster.KubeletKubeconfig)
 	return e.Problem == "" && e.cert != nil && now.Before(e.cert.NotAfter)

@@ -114,7 +114,7 @@ func applyPending(ctx context.Context, root string, log *slog.Logger) (err error
 	return errors.Join(err, Forget(root))
 }
 
-// secondAway says whether the host lacks the second address of its node. A change that was begun goes on without it.
+// secondAway reports whether the host lacks the second address of its node. A change that was begun goes on without it.
 func secondAway(root string) (second netip.Addr, away bool) {
 	second, err := (host{root: root}).secondAddress()
 	if err != nil || !second.IsValid() || network.HasAddress(second.String()) {

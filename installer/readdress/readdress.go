@@ -170,7 +170,7 @@ func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 	return err
 }
 
-// finished says whether a step of this change was finished.
+// finished reports whether a step of this change was finished.
 func (r *Readdress) finished(id string) bool {
 	rec, ok := r.Journal.Last(id)
 	return ok && rec.Inputs == r.last.inputs
@@ -299,7 +299,7 @@ func (r *Readdress) Copies() string {
 	return filepath.Join(node.ReaddressDir(r.options.Root), r.last.generation())
 }
 
-// Resumes says whether an earlier run was interrupted, and Back whether it was going back.
+// Resumes reports whether an earlier run was interrupted, and Back whether it was going back.
 func (r *Readdress) Resumes() (resumes, back bool) { return r.last.begun, r.last.back }
 
 // interrupted is a change that was begun and neither finished nor taken back.

@@ -57,7 +57,7 @@ func replace(text string, from, to netip.Addr) (out string, places int) {
 	}
 }
 
-// whole says whether what stands before and after an address in a text is no part of it.
+// whole reports whether what stands before and after an address in a text is no part of it.
 func whole(before, after string, address netip.Addr) bool {
 	if before != "" {
 		if c := before[len(before)-1]; wordByte(c) || c == '.' || address.Is6() && c == ':' {

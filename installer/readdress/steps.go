@@ -146,10 +146,10 @@ func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) 
 	return Forget(r.options.Root) // a change to another address may have been announced
 }
 
-// hasOld says whether the host still has the old address.
+// hasOld reports whether the host still has the old address.
 func (r *Readdress) hasOld() bool { return network.HasAddress(r.From.String()) }
 
-// mustGoBack says whether something was changed, the node has not worked since, and it could work at the old address. A person who
+// mustGoBack reports whether something was changed, the node has not worked since, and it could work at the old address. A person who
 // interrupts resumes later.
 func (r *Readdress) mustGoBack(ctx context.Context) bool {
 	return ctx.Err() == nil && r.hasOld() && r.finished(keepStep) && !r.finished(worksStep)

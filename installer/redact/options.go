@@ -41,7 +41,7 @@ func WithoutSecrets(value any, secret func(text string) bool) any {
 	return value
 }
 
-// Masks says whether a text has something that the Redactor masks.
+// Masks reports whether a text has something that the Redactor masks.
 func (d *Redactor) Masks(text string) bool {
 	var masked strings.Builder
 	return d.Copy(&masked, strings.NewReader(text)) != nil || masked.String() != text

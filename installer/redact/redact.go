@@ -252,7 +252,7 @@ func has(text []byte, signs []string) bool {
 	return false
 }
 
-// likeJoinToken tells whether a point in text has sixteen letters or digits after it.
+// likeJoinToken reports whether a point in text has sixteen letters or digits after it.
 func likeJoinToken(text []byte) bool {
 	after := -1 // since the last point; -1 is before any
 	for _, c := range text {

@@ -46,9 +46,9 @@ type Keeper struct {
 	Renew func(context.Context) error
 	// Cluster connects to the cluster with the rights of a control plane. It is nil on a worker.
 	Cluster func() (*kube.Cluster, error)
-	// Settled says whether the other control planes can do without this one.
+	// Settled reports whether the other control planes can do without this one.
 	Settled func(context.Context) error
-	// Answers says whether the API is ready for this node.
+	// Answers reports whether the API is ready for this node.
 	Answers func(context.Context) bool
 }
 

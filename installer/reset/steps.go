@@ -48,7 +48,7 @@ func (r *Reset) services(ctx context.Context) error {
 	return errors.Join(append(errs, bridge.Stop(ctx, r.Log))...)
 }
 
-// ownContainers says whether containerd came with the install.
+// ownContainers reports whether containerd came with the install.
 func (r *Reset) ownContainers() bool { return !r.record.Before().Folders[node.ContainerdDir] }
 
 func (r *Reset) containers(ctx context.Context) error {
@@ -209,7 +209,7 @@ func (r *Reset) firewall(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stillThere says whether a unit is installed to run by itself: those of a session or a boot come and go.
+// stillThere reports whether a unit is installed to run by itself: those of a session or a boot come and go.
 func stillThere(ctx context.Context, unit string) bool {
 	out, err := exec.CommandContext(ctx, "systemctl", "is-enabled", unit).Output()
 	return err == nil && strings.TrimSpace(string(out)) == "enabled"

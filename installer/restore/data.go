@@ -199,7 +199,7 @@ func compare(was, now data) Lost {
 	return lost
 }
 
-// exists says whether there is something under a name.
+// exists reports whether there is something under a name.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

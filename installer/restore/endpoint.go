@@ -28,7 +28,7 @@ func endpointOf(from *snapshot.Content) string {
 	return ""
 }
 
-// reached says whether the other nodes can reach the API on this host. Their balancers know the addresses of all control planes. Where a
+// reached reports whether the other nodes can reach the API on this host. Their balancers know the addresses of all control planes. Where a
 // load balancer passes connections on is not known here.
 func (n *NewHost) reached(address string) bool {
 	var old []string

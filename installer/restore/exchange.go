@@ -44,13 +44,13 @@ func (d dataFolder) old() string { return filepath.Join(d.path, oldPrefix+d.gene
 
 func (d dataFolder) member() string { return filepath.Join(d.path, memberFolder) }
 
-// inPlace says whether etcd's data is what this restore has made.
+// inPlace reports whether etcd's data is what this restore has made.
 func (d dataFolder) inPlace() bool {
 	mark, err := regularfile.ReadFile(filepath.Join(d.member(), markName))
 	return err == nil && string(mark) == d.generation
 }
 
-// ready says whether this restore has made data, in its place or not.
+// ready reports whether this restore has made data, in its place or not.
 func (d dataFolder) ready() bool {
 	return d.inPlace() || exists(filepath.Join(d.made(), memberFolder, markName))
 }

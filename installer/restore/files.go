@@ -33,7 +33,7 @@ func (h host) clusterOf() (hash, file string, err error) {
 	return identity.CAHash(all[0]), file, nil
 }
 
-// hasContent says whether a file is there. An empty one was lost with the power.
+// hasContent reports whether a file is there. An empty one was lost with the power.
 func (h host) hasContent(name string) (bool, error) {
 	info, err := os.Stat(h.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,7 @@ func (h host) addKeys(missing []string, from *snapshot.Content) ([]string, error
 	return missing, err
 }
 
-// lacksKeysFlag says whether the Secrets of a snapshot are encrypted, and the API server of this host names no file with keys. It
+// lacksKeysFlag reports whether the Secrets of a snapshot are encrypted, and the API server of this host names no file with keys. It
 // refuses a host on which nobody would read the keys of the snapshot.
 func (h host) lacksKeysFlag(from *snapshot.Content) (bool, error) {
 	name, _, ok := from.Encryption()

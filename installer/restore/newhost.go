@@ -101,7 +101,7 @@ func (n *NewHost) Files() (names []string) {
 	return names
 }
 
-// Encrypted says whether the Secrets of the snapshot are encrypted. The new host gets the keys.
+// Encrypted reports whether the Secrets of the snapshot are encrypted. The new host gets the keys.
 func (n *NewHost) Encrypted() bool {
 	_, _, ok := n.from.Encryption()
 	return ok

@@ -20,7 +20,7 @@ type Together struct {
 	Members []cluster.EtcdMember
 }
 
-// has says whether a node is one of the members. nil has none.
+// has reports whether a node is one of the members. nil has none.
 func (t *Together) has(name string) bool {
 	return t != nil && slices.ContainsFunc(t.Members, func(m cluster.EtcdMember) bool { return m.Name == name })
 }

@@ -79,7 +79,7 @@ type Rotation struct {
 	pause time.Duration
 }
 
-// Signed says whether every node has the new CAs, so that Finish is what is left.
+// Signed reports whether every node has the new CAs, so that Finish is what is left.
 func (r *Rotation) Signed() bool { return r.state.Signed != nil }
 
 // Parts are the names of what is rotated.

@@ -64,7 +64,7 @@ func tagged(ref string) string {
 	return named.String()
 }
 
-// archivePresent says whether an image is there that this very archive was loaded as, pinned, complete and unpacked.
+// archivePresent reports whether an image is there that this very archive was loaded as, pinned, complete and unpacked.
 func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error) {
 	name := tagged(image.Ref)
 	record, err := r.client.ImageService().Get(ctx, name)

@@ -112,7 +112,7 @@ func writeBlob(ctx context.Context, store content.Store, ingest string, blob *re
 	return err
 }
 
-// isDamage says whether a blob has another content than its name says, as the archive or containerd found at its end.
+// isDamage reports whether a blob has another content than its name says, as the archive or containerd found at its end.
 func isDamage(err error) bool {
 	var damaged *bundle.DigestError
 	return errors.As(err, &damaged) || errdefs.IsFailedPrecondition(err)

@@ -133,7 +133,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	return result, nil
 }
 
-// present says whether an image is there under its names, pinned, complete and unpacked.
+// present reports whether an image is there under its names, pinned, complete and unpacked.
 func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 	if image.archive.Path != "" {
 		return r.archivePresent(ctx, image)
@@ -150,7 +150,7 @@ func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 	return r.complete(ctx, image)
 }
 
-// complete says whether everything of an image is in the content store, and unpacked.
+// complete reports whether everything of an image is in the content store, and unpacked.
 func (r *Runtime) complete(ctx context.Context, image Image) (bool, error) {
 	available, _, _, missing, err := images.Check(ctx, r.client.ContentStore(), image.Target, r.platform)
 	if err != nil || !available || len(missing) > 0 {

@@ -58,7 +58,7 @@ func workerInstaller(root string, text []byte) (string, error) {
 	return string(out), err
 }
 
-// joinsWithOptions says whether a host that joins needs the options of an add-on.
+// joinsWithOptions reports whether a host that joins needs the options of an add-on.
 func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
 	if slices.Contains([]string{"kubernetes", "containerd", "docker"}, a.Name) {
 		return true, nil
@@ -88,7 +88,7 @@ func holdsCertificateKey(ctx context.Context, client k8s.Interface, key string) 
 	return share.ErrCertificateKey
 }
 
-// opens says whether a key of kubeadm's, 32 bytes in hexadecimal, opens what kubeadm has sealed: AES-GCM, behind its nonce.
+// opens reports whether a key of kubeadm's, 32 bytes in hexadecimal, opens what kubeadm has sealed: AES-GCM, behind its nonce.
 func opens(key string, sealed []byte) bool {
 	raw, err := hex.DecodeString(key)
 	if err != nil {

@@ -66,7 +66,7 @@ func (e *entry) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// final says whether asking again would bring the same.
+// final reports whether asking again would bring the same.
 func final(err error) bool {
 	var untrusted *CAError
 	return errors.Is(err, ErrToken) || errors.Is(err, ErrMember) || errors.Is(err, ErrCertificateKey) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &untrusted)

@@ -39,7 +39,7 @@ type Server struct {
 	Script func() ([]byte, error)
 	// Blobs opens a blob of an image; what is not there is fs.ErrNotExist.
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
-	// Authorize says whether a token is one of the cluster's; ErrToken when not.
+	// Authorize reports whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
 	// Node checks that the cluster has a node of that name, which has shown the certificate of its kubelet, valid since a time;
 	// ErrMember if it does not, or no longer.
@@ -363,7 +363,7 @@ func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 	return nil
 }
 
-// isInstaller says whether a digest is that of the Installer of the bundle.
+// isInstaller reports whether a digest is that of the Installer of the bundle.
 func (s *Server) isInstaller(sha256 string) (bool, error) {
 	x, err := s.read()
 	if err != nil {

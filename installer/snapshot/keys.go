@@ -88,10 +88,10 @@ const HeadSize = 64
 // ageHeader begins every file that age has encrypted.
 const ageHeader = "age-encryption.org/v1\n"
 
-// IsEncrypted says whether a file that begins with head can be a snapshot.
+// IsEncrypted reports whether a file that begins with head can be a snapshot.
 func IsEncrypted(head []byte) bool { return bytes.HasPrefix(head, []byte(ageHeader)) }
 
-// WantsPassphrase says whether a snapshot that begins with these bytes was encrypted with a passphrase, not to a key.
+// WantsPassphrase reports whether a snapshot that begins with these bytes was encrypted with a passphrase, not to a key.
 func WantsPassphrase(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(ageHeader+"-> scrypt "))
 }

@@ -235,7 +235,7 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	}
 }
 
-// stopped says whether the last run was such an operation that failed or was killed before its last step.
+// stopped reports whether the last run was such an operation that failed or was killed before its last step.
 func stopped(records []lifecycle.Record, operation lifecycle.Operation, lastStep string) bool {
 	if len(records) == 0 {
 		return false
@@ -326,7 +326,7 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 	return []cluster.Node{own}, err
 }
 
-// Healthy says whether all that is known of the node and the cluster is well.
+// Healthy reports whether all that is known of the node and the cluster is well.
 func (s Status) Healthy() bool {
 	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 && !s.expired &&
 		!slices.ContainsFunc(s.Settings, func(one Setting) bool { return one.File == "" }) &&

@@ -103,7 +103,7 @@ func clusterCommands() []command {
 // question would take its whole time.
 const answerTime = 15 * time.Second
 
-// answers collects what the cluster's API says of itself, and says whether it answers at all.
+// answers collects what the cluster's API says of itself, and reports whether it answers at all.
 func (c *collection) answers(ctx context.Context) bool {
 	program, err := exec.LookPath("kubectl")
 	if err != nil {

@@ -122,7 +122,7 @@ func Revoke(ctx context.Context, client kubernetes.Interface, idOrToken string) 
 	return nil
 }
 
-// Verify says whether a token is good for joining; ErrUnknown when not. How long it takes tells nothing of the secret.
+// Verify reports whether a token is good for joining; ErrUnknown when not. How long it takes tells nothing of the secret.
 func Verify(ctx context.Context, client kubernetes.Interface, whole string) error {
 	id, secret, err := tokens.ParseToken(whole)
 	if err != nil {

@@ -93,7 +93,7 @@ func (o JointUndo) check() error {
 	return nil
 }
 
-// Has says whether a node is one of the control planes.
+// Has reports whether a node is one of the control planes.
 func (o JointUndo) Has(node string) bool {
 	return slices.ContainsFunc(o.Members, func(m cluster.EtcdMember) bool { return m.Name == node })
 }

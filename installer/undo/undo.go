@@ -69,7 +69,7 @@ func hostFiles() []string {
 	}
 }
 
-// ofKubernetes says whether a file of the host is a program of Kubernetes, or of the kubelet's unit. The first upgrade of a node that
+// ofKubernetes reports whether a file of the host is a program of Kubernetes, or of the kubelet's unit. The first upgrade of a node that
 // was adopted puts them over those of the host's packages.
 func ofKubernetes(path string) bool {
 	return strings.HasPrefix(path, "/etc/systemd/system/kubelet.service") || slices.Contains([]string{"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet"}, path)
@@ -375,7 +375,7 @@ func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 	return true, nil
 }
 
-// same says whether a file is as it was.
+// same reports whether a file is as it was.
 func (s Store) same(f File, name string) (bool, error) {
 	src, err := regularfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -215,7 +215,7 @@ func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
 	r.Passf("%d; all let pods leave", len(list.Items))
 }
 
-// forbidsAll says whether a budget allows no disruption although all its pods are well.
+// forbidsAll reports whether a budget allows no disruption although all its pods are well.
 func forbidsAll(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
 	return s.ExpectedPods > 0 && s.DisruptionsAllowed == 0 && s.DesiredHealthy >= s.ExpectedPods
@@ -269,7 +269,7 @@ func (c *Cluster) webhooks(ctx context.Context, r *preflight.Reporter) {
 	r.Passf("%d Services, all with endpoints", len(services))
 }
 
-// answered says whether a Service has an endpoint that is ready.
+// answered reports whether a Service has an endpoint that is ready.
 func (c *Cluster) answered(ctx context.Context, namespace, name string) (bool, error) {
 	slicesOf, err := c.admin.Client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + name})
 	if err != nil {

@@ -147,7 +147,7 @@ func (s store) write(ctx context.Context, state State) error {
 	return nil
 }
 
-// SetPaused says whether more nodes may begin. Those at work go on. It is ErrNone where no upgrade is under way.
+// SetPaused reports whether more nodes may begin. Those at work go on. It is ErrNone where no upgrade is under way.
 func SetPaused(ctx context.Context, client kubernetes.Interface, paused bool) error {
 	state, _, err := Read(ctx, client)
 	if err == nil && state.Phase == Finished {

@@ -181,7 +181,7 @@ func goBack(nodes []cluster.Node, set undo.Set, last State, reports map[string]i
 	return names
 }
 
-// changed says whether a worker is as the upgrade left it. Another run of the upgrade forgets the error of a node, but not its report.
+// changed reports whether a worker is as the upgrade left it. Another run of the upgrade forgets the error of a node, but not its report.
 func changed(last State, name string, r intent.Report, set undo.Set) bool {
 	of := last.Nodes[name]
 	switch {
@@ -193,7 +193,7 @@ func changed(last State, name string, r intent.Report, set undo.Set) bool {
 	return of.Stage == Upgraded || of.Stage == Done || of.Error != ""
 }
 
-// about says whether a set is of this upgrade.
+// about reports whether a set is of this upgrade.
 func (s State) about(set undo.Set) bool { return s.Whole == set.Upgrade || s.Upgrade == set.Upgrade }
 
 // checkKept refuses workers that keep nothing to go back to, before any other goes back.

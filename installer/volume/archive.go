@@ -32,7 +32,7 @@ func program(ctx context.Context, folder *os.File, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Pack writes the content of a folder. It leaves out other file systems below it, and sockets. changed says whether files changed while
+// Pack writes the content of a folder. It leaves out other file systems below it, and sockets. changed reports whether files changed while
 // they were read, so that the copy of one may be half old and half new.
 func Pack(ctx context.Context, dir string, w io.Writer) (changed bool, err error) {
 	folder, err := files.OpenFolder(dir)

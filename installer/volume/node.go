@@ -100,7 +100,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 	return files.Remove(memory)
 }
 
-// onNode gives a volume to another node, in memory. It says whether it was one of the first.
+// onNode gives a volume to another node, in memory. It reports whether it was one of the first.
 func onNode(pv *corev1.PersistentVolume, from, to string) (changed bool) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return false

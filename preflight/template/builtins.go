@@ -68,7 +68,7 @@ func index(value any, keys ...any) (any, error) {
 	return value, nil
 }
 
-// equal says whether a equals one of the others. A number never equals a text: they cannot be compared.
+// equal reports whether a equals one of the others. A number never equals a text: they cannot be compared.
 func equal(a any, others ...any) (bool, error) {
 	if len(others) == 0 {
 		return false, errors.New("missing argument for comparison")

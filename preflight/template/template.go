@@ -276,7 +276,7 @@ type locatedError struct{ error }
 
 func (e *locatedError) Unwrap() error { return e.error }
 
-// isTrue says whether a value is not the zero of its type.
+// isTrue reports whether a value is not the zero of its type.
 func isTrue(value any) bool {
 	truth, _ := template.IsTrue(value)
 	return truth

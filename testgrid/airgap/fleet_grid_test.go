@@ -148,7 +148,7 @@ func (n node) member(hub node, name string) {
 	hub.applies("apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: " + name + ", namespace: default, labels: {name: " + name + "}}\n")
 }
 
-// has is a script that says whether the add-on with the template runs in a version on the cluster of a host.
+// has is a script that reports whether the add-on with the template runs in a version on the cluster of a host.
 func (n node) has(version string) string {
 	return kubectl + "rollout status deployment/hello --timeout=1s && " + kubectl + "logs deployment/hello | grep -q '^" + version + " on '"
 }

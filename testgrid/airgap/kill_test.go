@@ -115,7 +115,7 @@ func killedAtEveryStep(n node) {
 	n.t.Logf("%d steps, kills when one was %v", len(plan.Steps), kills)
 }
 
-// finished says whether a step is.
+// finished reports whether a step is.
 func (n node) finished(step string) bool {
 	n.t.Helper()
 	var records []struct{ Step, Outcome string }

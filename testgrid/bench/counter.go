@@ -72,7 +72,7 @@ func (c *counter) answered(r *http.Response) {
 	c.kinds[kind] = tally{c.kinds[kind].writes + 1, time.Now()}
 }
 
-// writes says whether a request writes, and not a Lease.
+// writes reports whether a request writes, and not a Lease.
 func writes(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.Contains(r.URL.Path, "/leases")
 }

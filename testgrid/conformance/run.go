@@ -178,7 +178,7 @@ func (r *runner) begin(all, chosen []string) (todo []string, err error) {
 // system is the column of the report.
 func (r *runner) system() string { return "kubernetes-" + strings.TrimPrefix(r.Cluster.Version, "v") }
 
-// stands says whether the verdict of an earlier run is kept.
+// stands reports whether the verdict of an earlier run is kept.
 func (r *runner) stands(v report.Verdict) bool {
 	return r.Again != AgainAll && (r.Again != AgainFailed || v != report.Failed)
 }

@@ -211,7 +211,7 @@ func (g *podGroup) aim(ctx context.Context) error {
 	return nil
 }
 
-// reaches says whether a machine reaches the API server.
+// reaches reports whether a machine reaches the API server.
 func (g *podGroup) reaches(ctx context.Context, m *podMachine) (reaches bool, err error) {
 	tries := 0
 	err = poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {
@@ -281,7 +281,7 @@ func insist(ctx context.Context, request func(context.Context) error) error {
 	})
 }
 
-// passes says whether the same request to the API server may succeed later.
+// passes reports whether the same request to the API server may succeed later.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return kube.Transient(err) || errors.As(err, &status) && outage.StatusPasses(int(status.Status().Code))

@@ -54,7 +54,7 @@ func (m *podMachine) wait(ctx context.Context) error {
 // lookTime is how long one look at a machine may take, so that a dead connection does not take all of the time.
 const lookTime = 30 * time.Second
 
-// up says whether the machine's systemd is up, or else how far the pod is.
+// up reports whether the machine's systemd is up, or else how far the pod is.
 func (m *podMachine) up(ctx context.Context) (up bool, state string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

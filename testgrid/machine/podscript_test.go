@@ -28,7 +28,7 @@ import (
 type podAPI struct {
 	*testing.T
 	bin string // folder of these programs
-	// fail, if not nil, answers requests for pods in the place of the server. It says whether it did.
+	// fail, if not nil, answers requests for pods in the place of the server. It reports whether it did.
 	fail func(w http.ResponseWriter, r *http.Request) bool
 
 	mu  sync.Mutex

@@ -39,7 +39,7 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 	return there, r.folder.Save(*there)
 }
 
-// shared says whether a result is for other machines. One that depends on what these hosts can do, or on what an earlier attempt has
+// shared reports whether a result is for other machines. One that depends on what these hosts can do, or on what an earlier attempt has
 // left on them, is not.
 func shared(result report.Result) bool {
 	return result.Bundle != "" && result.Verdict != report.Skipped && !result.Resumed

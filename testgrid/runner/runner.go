@@ -161,7 +161,7 @@ func (r *runner) systems() []string {
 	return r.Hosts.Systems()
 }
 
-// wanted says whether the options name a test.
+// wanted reports whether the options name a test.
 func (r *runner) wanted(test string) bool { return len(r.Tests) == 0 || slices.Contains(r.Tests, test) }
 
 // setAside loads what earlier runs into the folder have found about tests and systems that the options leave out.
@@ -297,7 +297,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 	return errors.Join(r.folder.Save(result), r.share(ctx, result), r.add(result))
 }
 
-// stands says whether a verdict of an earlier run is kept. A skipped test is tried again, because other hosts may be able to run
+// stands reports whether a verdict of an earlier run is kept. A skipped test is tried again, because other hosts may be able to run
 // it.
 func (r *runner) stands(v report.Verdict) bool {
 	switch {

@@ -25,7 +25,7 @@ func (r *runner) server(t spec.Test, endpoint string) (url string, elsewhere boo
 	return strings.TrimRight(cmp.Or(endpoint, r.Server), "/"), endpoint != ""
 }
 
-// ofKurl says whether a server is kURL's own.
+// ofKurl reports whether a server is kURL's own.
 func ofKurl(endpoint string) bool {
 	at, err := url.Parse(endpoint)
 	return err == nil && (at.Hostname() == "kurl.sh" || strings.HasSuffix(at.Hostname(), ".kurl.sh"))

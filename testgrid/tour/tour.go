@@ -102,7 +102,7 @@ func steps(block string, prompt Prompt) (all []Step) {
 	return all
 }
 
-// Shows says whether an output looks as the page has it.
+// Shows reports whether an output looks as the page has it.
 func (s Step) Shows(output string) bool { return shown(s.Want).MatchString(output) }
 
 // shown is what an output has to look like. A line with … alone stands for one line or more.

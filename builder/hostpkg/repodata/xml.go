@@ -112,7 +112,7 @@ func primaryOf(p *Package, location, sha256 string, size int64) xmlPackage {
 	}
 }
 
-// isPrimary says whether a path is among those that packages may depend on without the list of all files, by the
+// isPrimary reports whether a path is among those that packages may depend on without the list of all files, by the
 // convention of createrepo.
 func isPrimary(path string) bool {
 	return strings.HasPrefix(path, "/etc/") || strings.Contains(path, "bin/") || path == "/usr/lib/sendmail"
