@@ -6,7 +6,7 @@
 #
 # PLATFORMS are linux/amd64 and linux/arm64 where it is not set. IMAGES=no leaves the images out. SEALIFT_RELEASE_KEY names the private key
 # that signs SHA256SUMS, as 'sealift key generate' makes it, and SEALIFT_KEY_PASSPHRASE has its passphrase; without, nothing is signed.
-# SEALIFT_RELEASE_URL is where people will find the files. The same commit gives the same files, but for the signature.
+# SEALIFT_RELEASE_URL is where people will find the files.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
