@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,11 +156,12 @@ func (p *pair) wait(ctx context.Context, second bool, limit time.Duration) error
 		}
 		return n == want, poll.NotYet(err)
 	})
+	ended, ok := errors.AsType[*poll.EndedError](err)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case poll.Ended(err):
-		return fmt.Errorf("the API server at %s is not ready: %w; see /var/log/pods and 'journalctl --unit %s'", p.address, err, units)
+	case ok:
+		return fmt.Errorf("the API server at %s is not ready after %s: %w; see /var/log/pods and 'journalctl --unit %s'", p.address, limit, cmp.Or(ended.Last, err), units)
 	}
 	return err
 }
