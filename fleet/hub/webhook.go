@@ -52,7 +52,7 @@ func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, e
 	}
 	w.mux.HandleFunc("POST "+crd.ConversionPath, convert)
 	bounds := newBounds(o.Log)
-	w.server = &http.Server{Handler: bounds.Handler(w.mux), ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+	w.server = &http.Server{Handler: bounds.Handler(w.mux), ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)} //nolint:gosec // bounds.Listener sets ReadHeaderTimeout
 	bounded := bounds.Listener(w.server, l)
 	go func() {
 		err := w.server.Serve(tls.NewListener(bounded, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.cert, NextProtos: []string{"h2", "http/1.1"}}))

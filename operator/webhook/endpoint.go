@@ -116,7 +116,7 @@ func (e *endpoint) open() error {
 	e.mu.Lock()
 	e.listener = listener
 	e.mu.Unlock()
-	server := &http.Server{
+	server := &http.Server{ //nolint:gosec // the listener of reviews sets ReadHeaderTimeout
 		Handler: e.limited(), ErrorLog: slog.NewLogLogger(e.server.log.Handler(), slog.LevelDebug),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			return e.shown.Load().config, nil
