@@ -99,7 +99,7 @@ func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Int
 	return set, o, err
 }
 
-// acceptOrder has the agent follow an order from now on. An order of before is dropped.
+// acceptOrder has the agent follow an order from now on. An earlier order is dropped.
 func (a *Agent) acceptOrder(set undo.Set, o undo.JointUndo) error {
 	a.orders.Lock()
 	defer a.orders.Unlock()
