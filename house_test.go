@@ -33,6 +33,11 @@ var floors = [][]string{
 	{"cmd", "deploy"},
 }
 
+// houses are the floors of a room that is large enough to have some: a package imports packages of lower ones, and of its own.
+var houses = map[string][]string{
+	"installer": {"host", "journal", "hooks", "cluster", "recovery", "install", "operation", "inspect", "agent"},
+}
+
 // fences keep heavy trees where they belong: what may not be reached from which packages.
 var fences = []struct{ from, what, why string }{
 	{"cmd/sealift", "github.com/google/go-containerregistry/pkg/v1/daemon", "pulls in a Docker client"},
@@ -172,6 +177,30 @@ func TestArrowsNeverRunUp(t *testing.T) {
 			}
 			if other, below := room(t, imported); other != name && below >= floor && floor > 0 {
 				t.Errorf("%s (floor %d) imports %s (floor %d)", path, floor, imported, below)
+			}
+		}
+	}
+}
+
+func TestArrowsNeverRunUpInsideARoom(t *testing.T) {
+	all, ours := house(t)
+	for in, floors := range houses {
+		floorOf := func(path string) int {
+			folder, _, _ := strings.Cut(strings.TrimPrefix(path, module+in+"/"), "/")
+			return slices.Index(floors, folder)
+		}
+		for _, path := range ours {
+			if !within(path, module+in) {
+				continue
+			}
+			floor := floorOf(path)
+			if floor < 0 {
+				t.Errorf("package %s lies in no part of %s", path, in)
+			}
+			for _, imported := range all[path] {
+				if within(imported, module+in) && floorOf(imported) > floor {
+					t.Errorf("%s imports %s, which is above it", path, imported)
+				}
 			}
 		}
 	}
@@ -348,16 +377,16 @@ func TestFilesStayReadable(t *testing.T) {
 
 // hostFiles are where the installer may still use package os, and atomicfile, to change files, and why.
 var hostFiles = map[string]string{
-	"installer/host/files":           "it is the way",
-	"installer/host/state.go":        "writes to the kernel's settings in /proc/sys",
-	"installer/restore/sandbox.go":   "writes to /proc",
-	"installer/hook/verbs.go":        "hooks name pipes as files to be read",
-	"installer/snapshot/keys.go":     "reads the keys that an administrator names, which may come through a pipe",
-	"installer/kurlbin":              "reads what hooks name, which may be a pipe, and /proc",
-	"installer/host/proc":            "reads /proc",
-	"installer/host/facts.go":        "reads /proc",
-	"installer/host/containers.go":   "reads /proc",
-	"installer/baseline/baseline.go": "opens folders and files to sync their file systems",
+	"installer/host/files":                  "it is the way",
+	"installer/host/state.go":               "writes to the kernel's settings in /proc/sys",
+	"installer/recovery/restore/sandbox.go": "writes to /proc",
+	"installer/hooks/hook/verbs.go":         "hooks name pipes as files to be read",
+	"installer/recovery/snapshot/keys.go":   "reads the keys that an administrator names, which may come through a pipe",
+	"installer/hooks/kurlbin":               "reads what hooks name, which may be a pipe, and /proc",
+	"installer/host/proc":                   "reads /proc",
+	"installer/host/facts.go":               "reads /proc",
+	"installer/host/containers.go":          "reads /proc",
+	"installer/host/baseline/baseline.go":   "opens folders and files to sync their file systems",
 }
 
 // changesFiles are the functions of package os that follow the symbolic links of others, or wait for their pipes.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/installer/hook"
-	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/testgrid/tree"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // bundleOptions are the flags of the commands that change a node, or its cluster, to what a bundle has.

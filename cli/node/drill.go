@@ -12,9 +12,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/restore"
-	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/recovery/restore"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 )
 
 // drilled is what 'restore --drill -o json' prints.

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/encryption"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/keys"
 )
 
 type rotateEncryptionOptions struct {
-	encryption.Options
+	keys.Options
 	plan, yes bool
 	format    string
 }
@@ -49,7 +49,7 @@ Snapshots from before contain the old key that they need.`,
 }
 
 func (a commands) rotateEncryption(ctx context.Context, o rotateEncryptionOptions) (err error) {
-	r, err := encryption.Prepare(ctx, o.Options)
+	r, err := keys.Prepare(ctx, o.Options)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ type rotated struct {
 	Removed []string `json:"removed"` // keys
 }
 
-func (a commands) printRotation(r *encryption.Rotation, format string) error {
+func (a commands) printRotation(r *keys.Rotation, format string) error {
 	if format == "json" {
 		return a.PrintJSON(map[string]any{"steps": r.Plan(), "enables": r.Enables, "resumes": r.Resumes, "key": r.Key, "removes": append([]string{}, r.Old...)})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/installer/hooks/kurlbin"
 )
 
 // hookCommand is what the programs in $DIR/bin of an install root call.

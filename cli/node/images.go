@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/delivery"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/delivery"
 )
 
 func (a commands) imagesCommand() *cobra.Command {

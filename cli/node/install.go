@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"

@@ -16,9 +16,9 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/spec"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/share"
 )
 
 // given are words without which no join is complete.

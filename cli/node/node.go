@@ -12,11 +12,12 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/agent"
-	"github.com/sealift/sealift/installer/controlplane"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/readdress"
-	"github.com/sealift/sealift/installer/renewal"
-	"github.com/sealift/sealift/installer/service"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/readdress"
+	"github.com/sealift/sealift/installer/operation/renewal"
+	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
 func (a commands) nodeCommand() *cobra.Command {
@@ -32,7 +33,7 @@ func (a commands) nodeCommand() *cobra.Command {
 		run        func(context.Context, string, *slog.Logger) error
 	}{
 		{"balance", "Give this node an address of the API that works while any control plane does", service.Balance},
-		{"share", "Serve hosts that join the cluster", service.Share},
+		{"share", "Serve hosts that join the cluster", shareFiles},
 		{"agent", "Renew the certificates of this node, and take part in upgrades of the cluster", runAgent},
 	} {
 		var root string
@@ -48,6 +49,11 @@ func (a commands) nodeCommand() *cobra.Command {
 		cmd.AddCommand(one)
 	}
 	return cmd
+}
+
+// shareFiles serves hosts that join, and control planes that go back with the whole cluster.
+func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
+	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
 }
 
 // runAgent runs the agent, and beside it the renewal of certificates and the wait for a new address. An agent that has to make room for another sealift has done

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/controlplane"
-	"github.com/sealift/sealift/installer/exclusion"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/restore"
-	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/recovery/restore"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/recovery/volume"
 )
 
 type restoreOptions struct {
@@ -173,7 +173,9 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 
 // restoreFrom restores a snapshot, or this host's own data if there is none.
 func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, volumes restore.ReadVolumes, o restoreOptions) (err error) {
-	options := restore.Options{Scope: node.Scope{Root: o.root}, Volumes: volumes}
+	options := restore.Options{Scope: node.Scope{Root: o.root}, Volumes: volumes, Excluded: func(ctx context.Context) error {
+		return exclusion.Host{Root: o.root}.Check(ctx, nil, exclusion.Restore)
+	}}
 	if o.verbose {
 		options.Output = a.Err
 	}
@@ -301,7 +303,7 @@ func (a commands) printControlPlaneCommand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	command, err := admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
+	command, err := exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
 	var excluded *exclusion.Error
 	if errors.As(err, &excluded) { // the snapshot is from the middle of it
 		fmt.Fprintf(a.Out, "\nno control plane can join yet: %v\n", err)

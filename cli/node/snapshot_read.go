@@ -17,8 +17,8 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/internal/regularfile"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/status"
+	"github.com/sealift/sealift/installer/inspect/status"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )

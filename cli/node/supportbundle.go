@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/inspect/support"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/support"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 )

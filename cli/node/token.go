@@ -11,8 +11,9 @@ import (
 
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/controlplane"
-	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/token"
+	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -71,7 +72,7 @@ The token is good for that node and for nothing else.`,
 				}
 				return err
 			}
-			command, err := admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
+			command, err := exclusion.JoinCommand(cmd.Context(), admin, controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
 			}
@@ -177,7 +178,7 @@ func (a commands) printJoinCommands(ctx context.Context) error {
 		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
 		{"to add a control plane, within 2 hours", certificateLife, true},
 	} {
-		command, err := admin.JoinCommand(ctx, controlplane.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
+		command, err := exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
 		if err != nil {
 			return err
 		}

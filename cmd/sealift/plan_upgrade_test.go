@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 

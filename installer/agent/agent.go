@@ -29,15 +29,15 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/endpoint"
+	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/endpoint"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/poll"
 )
 

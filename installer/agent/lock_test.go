@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
 // journaled makes an install root whose node has a journal.

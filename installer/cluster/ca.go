@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
 // KnownCAs returns the CAs of the cluster that a host knows, and the file that has them. rootfs is the folder with the host's files; empty

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sealift/sealift/installer/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 // ControllerManagerManifest names the networks of the cluster.

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/kubeadm"
 	"github.com/sealift/sealift/internal/poll"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/installer/hook"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/spec"
 )

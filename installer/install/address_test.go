@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )

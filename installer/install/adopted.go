@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // Adopted is a node that another installer made.

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/balancer"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // adopted is a node with the standard add-ons that another installer made.

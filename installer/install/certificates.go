@@ -6,7 +6,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/certificates"
 	"github.com/sealift/sealift/installer/host/command"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/trust"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/kurlbin"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 

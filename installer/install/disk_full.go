@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 

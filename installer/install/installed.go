@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 

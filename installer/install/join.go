@@ -10,12 +10,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sealift/sealift/installer/approver"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/encryption"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/approver"
+	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )

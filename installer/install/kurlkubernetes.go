@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
 // extractKubernetes extracts the files of Kubernetes, and puts some of them where kURL has its package of Kubernetes: its

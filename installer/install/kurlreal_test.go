@@ -15,10 +15,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/containerd"

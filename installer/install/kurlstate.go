@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )

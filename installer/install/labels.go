@@ -13,7 +13,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
 const labelsStep = "node/labels"

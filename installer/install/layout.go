@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/kurlbin"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this

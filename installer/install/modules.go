@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube/render"
 )

@@ -1,8 +1,8 @@
 package install
 
 import (
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // The steps that set up a host for the network that it is in. They are planned when there is something to do, and when there once was:

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // applied is what the record of its owner says of an add-on that a hook applies. A hook may apply under a name that is no

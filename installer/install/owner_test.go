@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/addon"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
 // The owner on record decides what an install that is finished does again.

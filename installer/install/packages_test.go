@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/preflight"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // hookSilence is how long a hook may print nothing, unless its add-on's addon.yaml says otherwise.

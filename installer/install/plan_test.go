@@ -13,12 +13,12 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/spec"
 )

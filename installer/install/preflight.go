@@ -13,10 +13,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/firewall"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"

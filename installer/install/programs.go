@@ -8,7 +8,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/commands"
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/preflight"
 )

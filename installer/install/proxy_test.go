@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/spec"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // recorded makes each step record its changes to the host before the step counts as finished. Failed steps record them, too. So a

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/balancer"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 

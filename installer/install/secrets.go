@@ -4,8 +4,8 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/redact"
+	"github.com/sealift/sealift/installer/host/redact"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
 // secrets returns what no log may contain: the secrets of a join, and values of the Installer with the name of a secret.

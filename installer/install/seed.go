@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // Seed lets the host that makes a cluster continue one, with its keys, its networks and etcd's data.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 func TestSeedGivesTheClusterItsNetworksAndThisHostItsAddress(t *testing.T) {

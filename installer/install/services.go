@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/service"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // balancer adds the step for the API on this host, unless the cluster has a load balancer.

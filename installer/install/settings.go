@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/spec"
 )

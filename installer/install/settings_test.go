@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host/firewall"
-	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
 )
 

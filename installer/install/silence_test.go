@@ -10,7 +10,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/hooks/hook"
 )
 
 // TestAnAddOnSaysHowLongItsHooksMayBeSilent has one add-on whose silent hook is within its own bound, and one whose hook is not.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/spec"
 )
 

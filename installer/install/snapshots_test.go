@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/service"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/spec"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/packages"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 

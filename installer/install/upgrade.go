@@ -11,11 +11,11 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/service"
+	"github.com/sealift/sealift/installer/cluster/bridge"
+	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // Upgrade says how a node is brought to the versions of a bundle.

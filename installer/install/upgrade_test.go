@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/balancer"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
 // newer are the add-ons of a node with a newer Kubernetes and a newer pod network, one that is new, and without sysctl.

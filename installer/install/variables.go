@@ -9,7 +9,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/spec"
 )
 

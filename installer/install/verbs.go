@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/host/packages"
-	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 

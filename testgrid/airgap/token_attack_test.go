@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/share"
 )
 
 // attacker has a join token, and a host in the cluster's network.

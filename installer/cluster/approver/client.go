@@ -1,0 +1,110 @@
+package approver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/token"
+)
+
+// interruptedTime is how long after a node's name was approved the same token may ask for it again: a join that was interrupted is run
+// again.
+const interruptedTime = time.Hour
+
+// client reads a request for the certificate with which a kubelet asks the API.
+func (f facts) client(ctx context.Context, client kubernetes.Interface, r certificatesv1.CertificateSigningRequestSpec) (q question, err error) {
+	party, name := partyOf(r)
+	q = question{party: party, right: identity.AnotherNode}
+	if q.node, err = clientRequest(r); err != nil {
+		return q, err
+	}
+	if party == identity.Worker {
+		return f.renewal(q, name)
+	}
+	q.right = identity.NewWorker
+	if what, taken := f.api.name(q.node); taken { // also of a control plane whose node is away
+		q.right = identity.AnotherNode
+		return q, fmt.Errorf("%s is %s", q.node, what)
+	}
+	if party != identity.Token {
+		return q, nil
+	}
+	return f.withToken(ctx, client, q, name)
+}
+
+// clientRequest returns the node whose client certificate a request is for. The error says why it is no such request.
+func clientRequest(r certificatesv1.CertificateSigningRequestSpec) (node string, err error) {
+	asked, err := parseRequest(r.Request)
+	if err != nil {
+		return "", err
+	}
+	if node, err = nodeOf(asked); err != nil {
+		return node, err
+	}
+	if err := checkUsages(r, certificatesv1.UsageClientAuth); err != nil {
+		return node, err
+	}
+	if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
+		return node, errors.New("it is for names or addresses, which only a server has")
+	}
+	return node, nil
+}
+
+// renewal is a kubelet that asks for a certificate of its own.
+func (f facts) renewal(q question, own string) (question, error) {
+	if q.node != own {
+		return q, fmt.Errorf("node %s asks for the certificate of node %s", own, q.node)
+	}
+	q.right = identity.RenewClient
+	if _, there := f.nodes[own]; !there {
+		return q, fmt.Errorf("the cluster has no node %s", own)
+	}
+	if f.removed[own].Gone() {
+		return q, fmt.Errorf("node %s was removed from the cluster, and has not joined again", own)
+	}
+	return q, nil
+}
+
+// withToken is a host without a certificate: a new node, or one whose join was interrupted, or the one that the token was made for.
+func (f facts) withToken(ctx context.Context, client kubernetes.Interface, q question, id string) (question, error) {
+	t, err := token.Find(ctx, client, id)
+	switch {
+	case errors.Is(err, token.ErrUnknown):
+		return q, fmt.Errorf("token %s is %w", id, err)
+	case err != nil:
+		return q, &unknownError{err}
+	}
+	node, there := f.nodes[q.node]
+	switch {
+	case t.Renews != "" && t.Renews != q.node:
+		q.right = identity.AnotherNode
+		return q, fmt.Errorf("token %s was made for node %s", id, t.Renews)
+	case t.Renews != "" && !there:
+		return q, fmt.Errorf("token %s was made for node %s, which the cluster does not have", id, t.Renews)
+	case t.Renews != "":
+		q.right = identity.RenewEnded
+	case there && (node.Ready || time.Since(t.Nodes[q.node].First) > interruptedTime):
+		q.right = identity.AnotherNode
+		return q, fmt.Errorf("the cluster has a node %s; if its host is gone, run 'sealift node remove %s' on a control plane", q.node, q.node)
+	}
+	return q, nil
+}
+
+// admit counts a node that joins against the bounds of its token, and lets a removed one come back.
+func (f facts) admit(ctx context.Context, client kubernetes.Interface, q question, r certificatesv1.CertificateSigningRequestSpec) error {
+	if q.party != identity.Token {
+		return nil
+	}
+	_, id := partyOf(r)
+	if err := token.Admit(ctx, client, id, q.node, time.Now()); err != nil {
+		return err
+	}
+	return cluster.NoteJoined(ctx, client, q.node)
+}

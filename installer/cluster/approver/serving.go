@@ -1,0 +1,102 @@
+package approver
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/sealift/sealift/installer/cluster/identity"
+)
+
+// serving reads a request for the certificate with which a kubelet serves: a node of the cluster asks for its own name and its own
+// addresses. A node writes its addresses into its status itself, so addresses that also belong to somebody else are refused.
+func (f facts) serving(r certificatesv1.CertificateSigningRequestSpec) (q question, err error) {
+	party, name := partyOf(r)
+	q = question{party: party, right: identity.ServeOwn, node: name}
+	asked, err := parseRequest(r.Request)
+	if err != nil {
+		return q, err
+	}
+	if party != identity.Worker {
+		q.node = ""
+		q.right, err = f.served(asked, name)
+		return q, errors.Join(fmt.Errorf("%s is not a node", r.Username), err)
+	}
+	own, there := f.nodes[name]
+	switch {
+	case !there:
+		return q, fmt.Errorf("the cluster has no node %s", name)
+	case f.removed[name].Gone():
+		return q, fmt.Errorf("node %s was removed from the cluster, and has not joined again", name)
+	}
+	if err := checkUsages(r, certificatesv1.UsageServerAuth); err != nil {
+		return q, err
+	}
+	if subject, err := nodeOf(asked); err != nil || subject != name {
+		return q, fmt.Errorf("its subject is %q, and %s asks", asked.Subject, r.Username)
+	}
+	if len(asked.EmailAddresses)+len(asked.URIs) > 0 || len(asked.DNSNames)+len(asked.IPAddresses) == 0 {
+		return q, errors.New("it has to be for names or addresses of the node, and nothing else")
+	}
+	if !own.ControlPlane {
+		if q.right, err = f.served(asked, name); err != nil {
+			return q, err
+		}
+	}
+	return q, f.checkOwn(own, asked)
+}
+
+// served returns what a request asks for: to serve at a name or an address of the API, or at others. The error names the first one of
+// the API.
+func (f facts) served(asked *x509.CertificateRequest, node string) (identity.Right, error) {
+	names := append([]string{node}, asked.DNSNames...) // anyone with a join token chooses the name of a node
+	for _, ip := range asked.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, name := range names {
+		if what, taken := f.api.name(name); taken {
+			return identity.ServeAPI, fmt.Errorf("%s is %s", name, what)
+		}
+	}
+	return identity.ServeOwn, nil
+}
+
+// checkOwn wants all names and addresses of a request to be those of a node, and of nobody else.
+func (f facts) checkOwn(own node, asked *x509.CertificateRequest) error {
+	for _, name := range asked.DNSNames {
+		if name != own.Name { // as it joined: neither in capitals, nor with a dot at its end
+			return fmt.Errorf("it is for the name %s, and not for %s alone", name, own.Name)
+		}
+		if isServiceName(name) {
+			return fmt.Errorf("%s is the name of a Service", name)
+		}
+	}
+	for _, ip := range asked.IPAddresses {
+		address, ok := netip.AddrFromSlice(ip)
+		if !ok {
+			return fmt.Errorf("%s is not an address", ip)
+		}
+		if err := f.checkAddress(own, address.Unmap()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f facts) checkAddress(own node, address netip.Addr) error {
+	if !address.IsGlobalUnicast() || !own.has(address) {
+		return fmt.Errorf("node %s does not have the address %s", own.Name, address)
+	}
+	if f.services[address] {
+		return fmt.Errorf("%s is the address of a Service", address)
+	}
+	for _, other := range f.nodes {
+		if other.Name != own.Name && other.has(address) {
+			return fmt.Errorf("%s is the address of node %s, too", address, other.Name)
+		}
+	}
+	return nil
+}

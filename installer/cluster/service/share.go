@@ -1,0 +1,110 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// Share serves hosts that join, until ctx ends. undo returns what this node, own, gives to another one, asks, while it leads an undo.
+func Share(ctx context.Context, root string, undo func(own, asks string) (share.Undo, error), log *slog.Logger) error {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	ca, err := identity.ReadAuthority(cluster.PKI)
+	if err != nil {
+		return err
+	}
+	script, err := admin.Script()
+	if err != nil {
+		return err
+	}
+	r, err := runtime.Connect(ctx, runtime.Socket)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s := &share.Server{
+		Root: root, Shelf: node.ShelfDir(root), Binary: node.Binary, Script: script.Text, Log: log,
+		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
+		Node: func(ctx context.Context, name string, since time.Time) error {
+			return isNode(ctx, admin.Client, name, since)
+		},
+		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
+			c, err := admin.Cluster(ctx)
+			if err != nil {
+				return c, err
+			}
+			if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); errors.Is(err, fs.ErrNotExist) {
+				return c, errors.New("this control plane was adopted, and has no bundle to give out yet; run 'sealift upgrade' with one, also if it has the versions that run")
+			}
+			if c.Rotation, err = rotation(may); err != nil {
+				return c, err
+			}
+			text, err := regularfile.ReadFile(node.InstallerFile(root))
+			if c.Installer = string(text); err == nil && !may(identity.ReadInstaller) {
+				c.Installer, err = workerInstaller(root, text)
+			}
+			if err != nil {
+				return c, err
+			}
+			keys, err := regularfile.ReadFile(cluster.EncryptionFile)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				err = nil
+			case err == nil && may(identity.ReadKeys):
+				c.Encryption = string(keys)
+			}
+			return c, err
+		},
+	}
+	own, err := host.Name()
+	if err != nil {
+		return err
+	}
+	s.Undo = func(name string) (share.Undo, error) { return undo(own, name) }
+	l, err := net.Listen("tcp", share.Address(admin.Address))
+	if err != nil {
+		return err
+	}
+	return share.Serve(ctx, share.Mixed(l, ca.Server(own, admin.Address, own)), s.Handler())
+}
+
+// rotation returns what a client may know of the rotation of CAs that is under way; "" if there is none.
+func rotation(may func(identity.Right) bool) (string, error) {
+	text, err := regularfile.ReadFile(authority.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil || may(identity.ReadCAKeys) {
+		return string(text), err
+	}
+	whole, err := authority.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	public, ok := whole.ForWorkers()
+	if !ok {
+		return "", nil
+	}
+	return string(public.Encode()), nil
+}

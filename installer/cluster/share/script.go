@@ -1,0 +1,122 @@
+package share
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	_ "embed"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+//go:embed join.sh
+var joinScript string
+
+// Script makes the script that hosts start with. It is the same until sealift on this node, the CA or the address change.
+type Script struct {
+	CA       *x509.Certificate
+	Address  string // host:port of the server
+	Platform string // of Binary, such as linux/amd64
+	Binary   string // the sealift that hosts run
+
+	mu       sync.Mutex
+	modified time.Time
+	digest   string
+}
+
+// Text gives the script.
+func (s *Script) Text() ([]byte, error) {
+	digest, err := s.binaryDigest()
+	if err != nil {
+		return nil, fmt.Errorf("sealift for hosts that join: %w", err)
+	}
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return nil, err
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.CA.Raw})
+	return []byte(strings.NewReplacer(
+		"@HOST@", host, "@PORT@", port, "@PLATFORM@", s.Platform, "@SHA256@", digest,
+		"@CA_HASH@", identity.CAHash(s.CA), "@CA@", strings.TrimSpace(string(ca)),
+	).Replace(joinScript)), nil
+}
+
+// binaryDigest reads the binary again when it was replaced.
+func (s *Script) binaryDigest() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := regularfile.Open(s.Binary)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if s.digest != "" && s.modified.Equal(info.ModTime()) {
+		return s.digest, nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	s.digest, s.modified = hex.EncodeToString(sum.Sum(nil)), info.ModTime()
+	return s.digest, nil
+}
+
+// joinCommand fetches the script into a variable, checks that variable, and runs it: no file that another user could replace in between.
+// Words behind the command are words for the script. It is quoted with ' and so has none.
+const joinCommand = `s=$(curl -fsSkm60 https://@SERVER@@PATH@ 2>/dev/null || { exec 3<>/dev/tcp/@HOST@/@PORT@ && printf "GET @PATH@ HTTP/1.0\r\n\r\n" >&3 && timeout 60 sed "1,/^\r\$/d" <&3; }); ` +
+	`case $s in *"@END@") ;; *) echo "join.sh: @SERVER@ did not send it whole; run this command again" >&2; exit 1 ;; esac; ` +
+	`[ "$(printf "%s\n" "$s" | sha256sum)" = "@SHA256@  -" ] || { echo "join.sh: @SERVER@ sent another one than this command was made for; get a new command from: sealift token create" >&2; exit 1; }; ` +
+	`exec bash -c "$s" join.sh "$@"`
+
+// scriptEnd is the last line of the script.
+const scriptEnd = "# end of join.sh"
+
+// Command is what a person runs on a host as root to make it a node: it fetches the script, checks it, and hands it the
+// token, and for a control plane the key of the certificates, without showing them to other users of the host. It needs
+// bash and coreutils; curl is used if it is there. A node that falls silent is waited for a minute.
+func (s *Script) Command(token, certificateKey string) (string, error) {
+	text, err := s.Text()
+	if err != nil {
+		return "", err
+	}
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return "", err
+	}
+	secrets, role := token, ""
+	if certificateKey != "" {
+		secrets, role = token+" "+certificateKey, " control-plane"
+	}
+	command := strings.NewReplacer("@SERVER@", s.Address, "@HOST@", host, "@PORT@", port, "@PATH@", scriptPath, "@END@", scriptEnd,
+		"@SHA256@", fmt.Sprintf("%x", sha256.Sum256(text))).Replace(joinCommand)
+	return fmt.Sprintf("echo '%s' | bash -c '%s' join.sh%s", secrets, command, role), nil
+}
+
+// OnlineCommand is the command that an administrator runs as root to join a host online, from the Installer at a server's URL. It
+// passes secrets in the environment, where other users of the host cannot read them.
+func (s *Script) OnlineCommand(url, token, certificateKey string) (string, error) {
+	secrets, role := "SEALIFT_TOKEN="+token, ""
+	if certificateKey != "" {
+		secrets, role = secrets+" SEALIFT_CERTIFICATE_KEY="+certificateKey, " control-plane"
+	}
+	source, err := syntax.Quote(strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/install.sh")+"/join.sh", syntax.LangBash)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("curl -fsSL %s | %s bash -s -- --server %s --ca-hash %s%s",
+		source, secrets, s.Address, identity.CAHash(s.CA), role), nil
+}

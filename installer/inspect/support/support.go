@@ -1,0 +1,216 @@
+// Package support puts what tells why a node does not work into one archive, to be sent to somebody who knows: the journal
+// and logs of installs, the state of the host, what the add-ons' troubleshoot.yaml name, all with its secrets masked.
+//
+// It works on whatever is left of a node: what cannot be collected leaves a line in errors.txt. It changes nothing, sends
+// nothing anywhere, and never reads the keys of a cluster into the archive.
+package support
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/redact"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// Options says what is collected from where.
+type Options struct {
+	Root     string // the install root
+	StateDir string // of the journal
+	LogDir   string // of the installs' logs
+	Host     fs.FS  // the host's file system; nil for the real one
+	Program  string // sealift-preflight; "" leaves out what add-ons and Specs name
+	Specs    []Spec // name more to collect, beside the add-ons
+	Version  string // of sealift
+	Log      *slog.Logger
+}
+
+// Spec is a file with a SupportBundle of Troubleshoot.
+type Spec struct {
+	Name string
+	Text []byte
+}
+
+// Summary is what came of it.
+type Summary struct {
+	File    string             `json:"file"`
+	Size    int64              `json:"size"`    // bytes
+	Files   int                `json:"files"`   // in the archive
+	Errors  []string           `json:"errors"`  // what could not be collected
+	Results []preflight.Result `json:"results"` // what the analyzers of add-ons and Specs say
+}
+
+// Write collects and writes the archive, readable by its owner alone. Meanwhile what is collected lies beside it.
+func Write(ctx context.Context, name string, o Options) (summary Summary, err error) {
+	if o.Host == nil {
+		o.Host = os.DirFS("/")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	specs := make([][]byte, len(o.Specs))
+	for i, s := range o.Specs {
+		if specs[i], err = s.render(); err != nil {
+			return summary, err
+		}
+	}
+	if len(specs) > 0 && o.Program == "" {
+		return summary, fmt.Errorf("%s cannot be collected: there is no %s on this node; make the bundle with --sealift-preflight", o.Specs[0].Name, preflight.ProgramName)
+	}
+	beside, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return summary, err
+	}
+	dir, err := files.MkdirTemp(beside, ".support-bundle-")
+	if errors.Is(err, files.ErrUnsafe) { // such as the home of who calls sudo
+		dir, err = files.MkdirTemp("/var/tmp", "sealift-support-bundle-")
+	}
+	if err != nil {
+		return summary, fmt.Errorf("make room beside %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
+	c := &collection{Options: o, dir: dir, redactor: redact.New(), summary: Summary{File: name, Errors: []string{}, Results: []preflight.Result{}}}
+	c.sealift()
+	c.files()
+	c.api = c.answers(ctx)
+	c.commands(ctx)
+	incomplete := c.troubleshoot(ctx, specs)
+	if err := ctx.Err(); err != nil {
+		return summary, err
+	}
+	c.finish()
+	err = files.Fill(name, 0o600, func(f *os.File) error {
+		if err := c.pack(f, strings.TrimSuffix(filepath.Base(name), ".tar.gz")); err != nil {
+			return err
+		}
+		c.summary.Size, err = f.Seek(0, io.SeekCurrent)
+		return err
+	})
+	if err != nil {
+		return summary, fmt.Errorf("write the support bundle: %w", err)
+	}
+	if len(specs) > 0 && incomplete != nil {
+		return c.summary, fmt.Errorf("%s lacks what %s names: %w", name, o.Specs[0].Name, incomplete)
+	}
+	return c.summary, nil
+}
+
+// render returns the text without templates.
+func (s Spec) render() ([]byte, error) {
+	return preflight.Specification{Name: s.Name, Kind: preflight.SupportBundle, Text: s.Text}.Render(preflight.Node{}, &spec.Installer{})
+}
+
+// collection is a support bundle on its way.
+type collection struct {
+	Options
+	dir      string
+	redactor *redact.Redactor
+	summary  Summary
+	api      bool // whether the cluster's API answers
+}
+
+// failed notes what could not be collected. That a host lacks something is no error.
+func (c *collection) failed(what string, err error) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	c.Log.Warn("not collected", "what", what, "error", err)
+	c.summary.Errors = append(c.summary.Errors, what+": "+err.Error())
+}
+
+// put writes one file of the bundle, masked.
+func (c *collection) put(name string, from io.Reader) {
+	path := filepath.Join(c.dir, filepath.FromSlash(name))
+	err := files.MkdirAll(filepath.Dir(path), 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = files.Create(path, 0o600)
+	}
+	if err == nil {
+		err = errors.Join(c.redactor.Copy(f, from), f.Close())
+	}
+	c.failed(name, err)
+}
+
+func (c *collection) putJSON(name string, value any) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		c.failed(name, err)
+		return
+	}
+	c.put(name, strings.NewReader(string(text)+"\n"))
+}
+
+// sealift collects what installs left: not the values that hooks have set, as there may be secrets among them.
+func (c *collection) sealift() {
+	c.put("sealift/version.txt", strings.NewReader(c.Version+"\n"))
+	records, err := lifecycle.ReadJournal(c.StateDir)
+	c.failed("journal", err)
+	for i := range records {
+		records[i].State = nil
+	}
+	c.putJSON("sealift/journal.json", append([]lifecycle.Record{}, records...))
+	c.tree("sealift/preflight", filepath.Join(c.StateDir, "preflight"))
+	c.tree("sealift/logs", c.LogDir)
+	if entries, err := os.ReadDir(filepath.Join(c.Root, "addons")); err == nil {
+		var names []string
+		for _, e := range entries {
+			versions, _ := os.ReadDir(filepath.Join(c.Root, "addons", e.Name()))
+			for _, v := range versions {
+				names = append(names, e.Name()+" "+v.Name())
+			}
+		}
+		c.put("sealift/addons.txt", strings.NewReader(strings.Join(names, "\n")+"\n"))
+	}
+}
+
+// programTime is how long Troubleshoot's collectors may take together.
+const programTime = 20 * time.Minute
+
+// troubleshoot collects what these specifications and the add-ons on this node name. Its files are redacted by Troubleshoot, as are
+// those that are there already, and then once more here.
+func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
+	names, err := filepath.Glob(filepath.Join(c.Root, "addons", "*", "*", "troubleshoot.yaml"))
+	c.failed("add-ons", err)
+	for _, name := range names {
+		addOn := "add-on " + filepath.Base(filepath.Dir(filepath.Dir(name)))
+		text, err := regularfile.ReadFile(name)
+		if err == nil {
+			text, err = Spec{addOn, text}.render()
+		}
+		if err != nil {
+			c.failed(addOn, err)
+			continue
+		}
+		specs = append(specs, text)
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	if c.Program == "" {
+		c.failed("what add-ons and other files name", fmt.Errorf("there is no %s on this node", preflight.ProgramName))
+		return nil
+	}
+	kubeconfig := ""
+	if c.api {
+		kubeconfig = cluster.AdminKubeconfig
+	}
+	results, err := preflight.Program{Path: c.Program, Time: programTime}.Collect(ctx, c.dir, kubeconfig, specs)
+	c.failed("what add-ons and other files name", err)
+	c.summary.Results = append(c.summary.Results, results...)
+	return err
+}

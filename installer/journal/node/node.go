@@ -1,0 +1,131 @@
+// Package node knows what Sealift keeps on a node: its folders and files, the mark of its install root, what the last run was
+// about, what the host was like before, and how the steps are called that others look for in the journal.
+//
+// It reads and writes these files. What a step does to the host is the business of install and reset.
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host/baseline"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/internal/hostpath"
+)
+
+const (
+	// DefaultRoot is the install root, $DIR of the hooks.
+	DefaultRoot = "/var/lib/sealift"
+	// DefaultLogDir is where each run leaves its log.
+	DefaultLogDir = "/var/log/sealift"
+	// Binary is the sealift that stays on the node; hooks call it.
+	Binary = hostpath.Binary
+	// ContainerdDir is where containerd keeps images and containers.
+	ContainerdDir = "/var/lib/containerd"
+	// ProxySettings is the file in the install root with the proxy of containerd and kubelet.
+	ProxySettings = "proxy.env"
+)
+
+// The files in the state folder besides the journal.
+const (
+	runName          = "run.json"
+	installerName    = "installer.yaml"
+	apiServersName   = "api-servers"
+	preflightName    = "preflight"
+	baselineName     = "before"
+	memoryName       = "applied"
+	undoName         = "undo"
+	readdressName    = "readdress"
+	shelfName        = "shelf"
+	snapshotsName    = "snapshots.json"
+	quiescedName     = "quiesced.json"
+	volumesName      = "volumes"
+	loadBalancerName = "load-balancer.json"
+	acceptedName     = "accepted.json"
+	temporaryName    = "sealift-" // what begins so
+)
+
+// StateDir is where the journal of an install root lies.
+func StateDir(root string) string { return filepath.Join(root, "state") }
+
+// InstallerFile has the installed Installer: that of the bundle, changed by the command line.
+func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
+
+// MemoryDir has the objects that this node applied to the cluster, for a rollback.
+func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }
+
+// UndoDir has what upgrades replaced on this node, to go back to.
+func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName) }
+
+// ReaddressDir has what a change of this node's address replaced, to go back to.
+func ReaddressDir(root string) string { return filepath.Join(StateDir(root), readdressName) }
+
+// ShelfDir has bundles whose images other nodes fetch from this one: see package delivery.
+func ShelfDir(root string) string { return filepath.Join(StateDir(root), shelfName) }
+
+// SnapshotsFile says which cluster the snapshots are of that this node saved.
+func SnapshotsFile(root string) string { return filepath.Join(StateDir(root), snapshotsName) }
+
+// QuiescedFile names the pods that a snapshot has quiesced.
+func QuiescedFile(root string) string { return filepath.Join(StateDir(root), quiescedName) }
+
+// VolumesDir has volumes as they were before they got another node.
+func VolumesDir(root string) string { return filepath.Join(StateDir(root), volumesName) }
+
+// LoadBalancerFile notes a change of the load balancer that this node has begun and neither finished nor taken back.
+func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
+
+// AcceptedFile has the number of the newest request of another node that the agent took on. An undo leaves it as it is.
+func AcceptedFile(root string) string { return filepath.Join(StateDir(root), acceptedName) }
+
+// TemporaryFile is for something that is needed for a while.
+func TemporaryFile(root, name string) string {
+	return filepath.Join(StateDir(root), temporaryName+name)
+}
+
+// StateFiles are the files and folders that say what the node runs and how it came to that.
+func StateFiles(root string) []string {
+	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), filepath.Join(StateDir(root), runName)}
+	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
+		names = append(names, filepath.Join(root, name))
+	}
+	return names
+}
+
+// APIServersFile has the addresses of the API servers that the balancer knows.
+func APIServersFile(root string) string { return filepath.Join(StateDir(root), apiServersName) }
+
+// PreflightDir has what each install found before its first change.
+func PreflightDir(root string) string { return filepath.Join(StateDir(root), preflightName) }
+
+// Folders are those of the install root that add-ons of kURL put files into (kURL §1.5).
+func Folders() []string {
+	return []string{"addons", "assets", "bin", "packages", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
+}
+
+// The IDs of the steps that others than their own code look for in the journal.
+const (
+	InitStep     = "kubernetes/init"     // makes the cluster
+	JoinStep     = "kubernetes/join"     // makes the host a node of one
+	KubeletStep  = "kubernetes/kubelet"  // runs another version on the host, in an upgrade
+	ApprovalStep = "kubernetes/approval" // agents approve certificates of nodes
+	ReadyStep    = "cluster/ready"
+	NetworkStep  = "node/network"
+	FirewallStep = "node/firewall"
+	BalancerStep = "node/balancer"
+	// ResetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
+	ResetStep = "reset/leave"
+)
+
+func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
+
+// OpenBaseline opens the record of the host's state before the first change.
+func OpenBaseline(root, logDir string) (*baseline.Record, error) {
+	r, err := baseline.Open(baselineDir(root),
+		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...)})
+	if err != nil {
+		return nil, fmt.Errorf("what is known of the host before the install: %w", err)
+	}
+	return r, nil
+}

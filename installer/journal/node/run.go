@@ -1,0 +1,118 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// Run is what outlives a run besides its journal.
+type Run struct {
+	Installer string         `json:"installer"`
+	Bundle    string         `json:"bundle"`
+	Log       string         `json:"log"`
+	Resume    string         `json:"resume,omitempty"` // the command that goes on with it
+	Began     time.Time      `json:"began"`
+	AddOns    []AddOn        `json:"addOns"`
+	Plan      lifecycle.Plan `json:"plan"`
+	Address   string         `json:"address,omitempty"`  // of the host, by which other nodes reach it
+	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
+}
+
+// AddOn is an add-on that a run brings.
+type AddOn struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func runFile(root string) string { return filepath.Join(StateDir(root), runName) }
+
+// Write makes the run the last one of a node.
+func (r Run) Write(root string) error {
+	return files.Fill(runFile(root), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(r) })
+}
+
+// LastRun reads what the last run of a node was about. The error is fs.ErrNotExist where there was none.
+func LastRun(root string) (r Run, err error) {
+	data, err := regularfile.ReadFile(runFile(root))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("read what the last run was: %w; move %s away, and the next install writes it again", err, runFile(root))
+	}
+	return r, nil
+}
+
+// The variables of hooks with the networks of the cluster, which the journal has in the state of the step that chose them. A
+// dual-stack cluster has two of each: IPv4 first.
+const (
+	PodNetwork      = "POD_CIDR"
+	ServiceNetwork  = "SERVICE_CIDR"
+	PodNetwork6     = "POD_CIDR6"
+	ServiceNetwork6 = "SERVICE_CIDR6"
+)
+
+// NetworkVariables lists these variables.
+func NetworkVariables() []string {
+	return []string{PodNetwork, ServiceNetwork, PodNetwork6, ServiceNetwork6}
+}
+
+// NetworkState is the state of a step that chose the networks. Each may have a second one behind a comma, as in kubeadm's
+// configuration.
+func NetworkState(pods, services string) lifecycle.State {
+	state := lifecycle.State{}
+	for _, n := range []struct{ text, first, second string }{{pods, PodNetwork, PodNetwork6}, {services, ServiceNetwork, ServiceNetwork6}} {
+		one, two, both := strings.Cut(n.text, ",")
+		if state[n.first] = one; both {
+			state[n.second] = two
+		}
+	}
+	return state
+}
+
+// Networks are those of the cluster, as the journal has them, or on a host that joins the last run.
+func Networks(root string, records []lifecycle.Record) (found []string, err error) {
+	run, err := LastRun(root)
+	found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
+	if os.IsNotExist(err) {
+		err = nil
+	}
+	for _, rec := range records {
+		for _, name := range NetworkVariables() {
+			if value := rec.State[name]; value != "" && !slices.Contains(found, value) {
+				found = append(found, value)
+			}
+		}
+	}
+	return found, err
+}
+
+// Made reports whether this host made its cluster, and did not join one.
+func Made(root string) (bool, error) {
+	records, err := lifecycle.ReadJournal(StateDir(root))
+	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
+}
+
+// Adopted reports whether another installer made this node, and no upgrade has replaced its kubelet since. An adoption that was begun
+// counts: its agent runs before it ends.
+func Adopted(root string) (adopted bool, err error) {
+	records, err := lifecycle.ReadJournal(StateDir(root))
+	for _, rec := range records {
+		switch {
+		case rec.Operation == lifecycle.Adopting:
+			adopted = true
+		case rec.Step == KubeletStep && rec.Outcome == lifecycle.Finished:
+			adopted = false
+		}
+	}
+	return adopted, err
+}

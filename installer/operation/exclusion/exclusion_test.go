@@ -1,0 +1,225 @@
+package exclusion_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	etcd "github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/recovery/undo"
+	"github.com/sealift/sealift/testgrid/kubeadm"
+)
+
+// place is a host and its cluster, on which nothing is half done.
+type place struct {
+	t      *testing.T
+	host   exclusion.Host
+	client kubernetes.Interface
+}
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	return place{t, exclusion.Host{Root: t.TempDir(), Rootfs: t.TempDir()}, fake.NewClientset()}
+}
+
+func (p place) record(r leader.Record, key string, value any) {
+	p.t.Helper()
+	data, ok := value.(map[string]string)
+	if !ok {
+		text, err := json.Marshal(value)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		data = map[string]string{key: string(text)}
+	}
+	if err := r.Write(p.t.Context(), p.client, data); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) upgrade(phase, snapshot string) {
+	p.t.Helper()
+	p.record(leader.UpgradeRecord, "state.json", map[string]any{"from": "1.35.4", "to": "1.36.3", "phase": phase, "leader": "host-1", "snapshot": snapshot})
+}
+
+func (p place) loadBalancer(moved bool) {
+	p.t.Helper()
+	p.record(leader.LoadBalancerRecord, "change", map[string]any{"id": "1", "from": "10.0.0.1:6443", "to": "10.0.0.2:6443", "moved": moved})
+}
+
+func (p place) order(stage undo.Stage) {
+	p.t.Helper()
+	set, err := undo.Store{Root: p.host.Root, Rootfs: p.host.Rootfs}.Keep("fedcba9876543210", "1.35.4", time.Now())
+	if err == nil {
+		err = set.WriteOrder(undo.JointUndo{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: stage,
+			Members: []etcd.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}}})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// journal writes records, the last of which is the newest.
+func (p place) journal(records ...lifecycle.Record) {
+	p.t.Helper()
+	var text []byte
+	for _, r := range records {
+		if r.Time.IsZero() {
+			r.Time = time.Now()
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if err := os.MkdirAll(node.StateDir(p.host.Root), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(lifecycle.JournalFile(node.StateDir(p.host.Root)), text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) readdress(steps ...string) {
+	p.t.Helper()
+	var all []lifecycle.Record
+	for _, step := range steps {
+		all = append(all, lifecycle.Record{Operation: lifecycle.Readdressing, Step: step, Inputs: "10.0.0.1 10.0.0.9 20260101T000000Z", Outcome: lifecycle.Finished})
+	}
+	p.journal(all...)
+}
+
+func (p place) restore(at time.Time, steps ...string) {
+	p.t.Helper()
+	var all []lifecycle.Record
+	for _, step := range steps {
+		all = append(all, lifecycle.Record{Time: at, Operation: lifecycle.Restoring, Step: step, Inputs: "id 20260101T000000Z", Outcome: lifecycle.Finished})
+	}
+	p.journal(all...)
+}
+
+// rotation puts the file of a rotation of CAs below the host's files.
+func (p place) rotation() {
+	p.t.Helper()
+	s, err := authority.New(strings.TrimSuffix(kubeadm.Copy(p.t), "/etc/kubernetes"), []string{authority.Cluster}, time.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	name := filepath.Join(p.host.Rootfs, authority.File)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, s.Encode(), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// matrix has a row for each operation that may be half done, and a column for each that may begin: x is refused, = resumes.
+const matrix = `
+                              Upgrade Undo CAs Keys LoadBalancer Images Readdress FollowAddress JoinControlPlane Restore Renew
+upgrade                       =       -    x   x    x            -      x         -             x                -       -
+undo                          x       =    x   x    x            x      x         x             x                x       -
+CAs-on-this-host              x       x    =   x    x            -      x         x             x                -       -
+CAs-on-another-host           x       x    =   x    x            -      x         x             x                -       -
+keys                          x       -    x   =    x            -      x         -             -                -       -
+load-balancer                 x       x    x   x    =            -      x         -             -                -       -
+readdress                     x       x    x   x    x            x      =         -             x                -       -
+restore                       x       -    x   x    x            x      x         x             x                =       -
+upgrade-without-changes       -       -    -   -    -            -      -         -             -                -       -
+upgrade-finished              -       -    -   -    -            -      -         -             -                -       -
+undo-that-may-be-dropped      -       -    -   -    -            -      -         -             -                -       -
+load-balancer-moved           -       -    -   -    -            -      -         -             -                -       -
+readdress-ended               -       -    -   -    -            -      -         -             -                -       -
+readdress-taken-back          -       -    -   -    -            -      -         -             -                -       -
+restore-ended                 -       -    -   -    -            -      -         -             -                -       -
+restore-given-up              -       -    -   -    -            -      -         -             -                -       -
+data-made-for-an-undo         -       -    -   -    -            -      -         -             -                -       -
+nothing                       -       -    -   -    -            -      -         -             -                -       -
+`
+
+// TestHalfDoneOperationsExcludeWhatWouldHarmThem asks for every ordered pair.
+func TestHalfDoneOperationsExcludeWhatWouldHarmThem(t *testing.T) {
+	columns := map[string]exclusion.Operation{"Upgrade": exclusion.Upgrade, "Undo": exclusion.Undo, "CAs": exclusion.CAs, "Keys": exclusion.Keys, "LoadBalancer": exclusion.LoadBalancer, "Images": exclusion.Images, "Readdress": exclusion.Readdress,
+		"FollowAddress": exclusion.FollowAddress, "JoinControlPlane": exclusion.JoinControlPlane, "Restore": exclusion.Restore, "Renew": exclusion.Renew}
+	records := map[string]struct {
+		write func(place)
+		next  string // the refusal has it
+	}{
+		"upgrade":                  {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
+		"undo":                     {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
+		"CAs-on-this-host":         {place.rotation, "sealift certs rotate-ca"},
+		"CAs-on-another-host":      {func(p place) { p.record(leader.CARecord, "", map[string]string{"id": "20260101", "leader": "host-3"}) }, "run 'sealift certs rotate-ca' on host-3"},
+		"keys":                     {func(p place) { p.record(leader.KeysRecord, "", map[string]string{"key": "key-2", "leader": "host-1"}) }, "sealift certs rotate-encryption"},
+		"load-balancer":            {func(p place) { p.loadBalancer(false) }, "sealift node load-balancer 10.0.0.2:6443"},
+		"readdress":                {func(p place) { p.readdress("readdress/keep") }, "sealift node readdress 10.0.0.9"},
+		"restore":                  {func(p place) { p.restore(time.Now(), "restore/data", "restore/stop") }, "sealift restore"},
+		"upgrade-without-changes":  {func(p place) { p.upgrade("preparing", "") }, ""},
+		"upgrade-finished":         {func(p place) { p.upgrade("finished", "/var/lib/snapshot") }, ""},
+		"undo-that-may-be-dropped": {func(p place) { p.order(undo.Prepared) }, ""},
+		"load-balancer-moved":      {func(p place) { p.loadBalancer(true) }, ""},
+		"readdress-ended":          {func(p place) { p.readdress("readdress/keep", "readdress/ready") }, ""},
+		"readdress-taken-back":     {func(p place) { p.readdress("readdress/keep", "readdress/back") }, ""},
+		"restore-ended":            {func(p place) { p.restore(time.Now(), "restore/data", "restore/stop", "restore/ready") }, ""},
+		"restore-given-up":         {func(p place) { p.restore(time.Now().Add(-25*time.Hour), "restore/data", "restore/stop") }, ""},
+		"data-made-for-an-undo":    {func(p place) { p.restore(time.Now(), "restore/data") }, ""},
+		"nothing":                  {func(place) {}, ""},
+	}
+	lines := strings.Split(strings.TrimSpace(matrix), "\n")
+	names := strings.Fields(lines[0])
+	if len(lines)-1 != len(records) || len(names) != len(exclusion.Operations()) {
+		t.Fatalf("the matrix has %d rows and %d columns, for %d records and %d operations", len(lines)-1, len(names), len(records), len(exclusion.Operations()))
+	}
+	for _, line := range lines[1:] {
+		cells := strings.Fields(line)
+		t.Run(cells[0], func(t *testing.T) {
+			p := newPlace(t)
+			records[cells[0]].write(p)
+			for n, name := range names {
+				begins, refused := columns[name], cells[n+1] == "x"
+				if !slices.Contains(exclusion.Operations(), begins) {
+					t.Fatalf("there is no operation %s", name)
+				}
+				err := p.host.Check(t.Context(), p.client, begins)
+				var typed *exclusion.Error
+				switch {
+				case !refused && err != nil:
+					t.Errorf("%s is refused: %v", begins, err)
+				case refused && !errors.As(err, &typed):
+					t.Errorf("%s is not refused: %v", begins, err)
+				case refused && (!strings.Contains(err.Error(), records[cells[0]].next) || typed.Begins != begins):
+					t.Errorf("%s: %q lacks %q", begins, err, records[cells[0]].next)
+				}
+			}
+		})
+	}
+}
+
+func TestDamagedRecordsAreReported(t *testing.T) {
+	for name, write := range map[string]func(place){
+		"an upgrade":      func(p place) { p.record(leader.UpgradeRecord, "", map[string]string{"state.json": "{"}) },
+		"a load balancer": func(p place) { p.record(leader.LoadBalancerRecord, "", map[string]string{"change": "{"}) },
+	} {
+		p := newPlace(t)
+		write(p)
+		if err := p.host.Check(t.Context(), p.client, exclusion.Upgrade); err == nil || !strings.Contains(err.Error(), "ConfigMap kube-system/") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := p.host.Check(t.Context(), p.client, exclusion.Renew); err != nil {
+			t.Errorf("%s stops a renewal of certificates: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package exclusion_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/kube"
+	testcluster "github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// TestWorkDoesNotBeginWhileItWouldHarm begins operations on a cluster that gets a new key for Secrets.
+func TestWorkDoesNotBeginWhileItWouldHarm(t *testing.T) {
+	config := testcluster.ForTest(t)
+	c, err := kube.Connect(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.KeysRecord.Write(t.Context(), client, map[string]string{"key": "key-2", "leader": "host-1"}); err != nil {
+		t.Fatal(err)
+	}
+	on := exclusion.Host{Root: t.TempDir(), Rootfs: t.TempDir()}
+	begin := func(o exclusion.Operation) (worked bool, err error) {
+		err = exclusion.WithClusterLock(t.Context(), c, on, o, nil, func(context.Context) error {
+			worked = true
+			return nil
+		})
+		return worked, err
+	}
+	var refused *exclusion.Error
+	if worked, err := begin(exclusion.Upgrade); worked || !errors.As(err, &refused) {
+		t.Errorf("an upgrade: worked %t, %v", worked, err)
+	}
+	if worked, err := begin(exclusion.Keys); !worked || err != nil {
+		t.Errorf("the same rotation: worked %t, %v", worked, err)
+	}
+	if err := leader.KeysRecord.Forget(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if worked, err := begin(exclusion.Upgrade); !worked || err != nil {
+		t.Errorf("an upgrade after it: worked %t, %v", worked, err)
+	}
+}

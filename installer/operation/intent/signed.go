@@ -1,0 +1,82 @@
+package intent
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster/identity"
+)
+
+// An annotation is the JSON object of an Intent whose last field is the signature. What precedes that field, closed by a brace, is
+// the text that was signed. An agent of an earlier sealift reads the same object, and passes over the fields that it does not know.
+const signatureField = `,"signature":`
+
+// Sign writes an Intent as an annotation, signed by a control plane.
+func (in Intent) Sign(ca identity.Authority, controlPlane string) (string, error) {
+	text := encode(in)
+	signed, err := ca.Sign(controlPlane, identity.ForIntent, []byte(text))
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(text, "}") + signatureField + string(signed.Encode()) + "}", nil
+}
+
+// ErrRefused says that a node does not carry out an intent, whatever it asks for.
+var ErrRefused = errors.New("this node refuses what it is asked for")
+
+// Reader is a node that reads what it is asked for.
+type Reader struct {
+	Node    string
+	Role    Role
+	Trusted []*x509.Certificate // CAs of the cluster
+	Now     time.Time
+}
+
+// Open reads an annotation and checks it: a control plane of the cluster signed it, for this node and its role, and it has not ended.
+// If it does not, the error is ErrRefused; in is then what the annotation says of itself, so that it can be answered.
+func (r Reader) Open(text string) (in Intent, controlPlane string, err error) {
+	at := strings.LastIndex(text, signatureField)
+	if at < 0 {
+		in, err = Parse(text)
+		return in, "", errors.Join(err, fmt.Errorf("%w: %w; it comes from an earlier sealift, or from somebody else", ErrRefused, identity.ErrUnsigned))
+	}
+	signed := text[:at] + "}"
+	if in, err = Parse(signed); err != nil {
+		return in, "", err
+	}
+	signature, err := identity.Parse([]byte(strings.TrimSuffix(text[at+len(signatureField):], "}")))
+	if err == nil {
+		controlPlane, err = signature.Verify(r.Trusted, identity.ForIntent, []byte(signed), r.Now)
+	}
+	if err == nil {
+		err = r.check(in)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return in, controlPlane, err
+}
+
+func (r Reader) check(in Intent) error {
+	switch {
+	case in.Node != r.Node:
+		return fmt.Errorf("it is for node %q", in.Node)
+	case in.Role != r.Role:
+		return fmt.Errorf("it is for a %s, and this node is a %s", in.Role, r.Role)
+	case !slices.Contains(operations(r.Role), in.Operation):
+		return fmt.Errorf("a %s does not carry out %q", r.Role, in.Operation)
+	case in.Number < 1:
+		return errors.New("it has no number")
+	case r.Now.After(in.Until):
+		return fmt.Errorf("it ended at %s, and the clock of this node says %s; run the command again, or set the clock that is wrong",
+			in.Until.Format(time.RFC3339), r.Now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Next returns the number of a new intent for a node that gave this report.
+func (r Report) Next(now time.Time) int64 { return max(now.UnixNano(), r.Number+1) }

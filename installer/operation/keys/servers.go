@@ -1,0 +1,257 @@
+package keys
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/cluster/share"
+	hostinfo "github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/kube"
+)
+
+// Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
+func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
+	session, err := o.Begin(lifecycle.Rotating)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rotation{on: exclusion.Host{Root: o.Root}, Session: session, pause: usePause}
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.host.CheckKeys(); err != nil {
+		return nil, err
+	}
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	view, err := cluster.ViewOf(config, false)
+	if err != nil {
+		return nil, err
+	}
+	own, err := hostinfo.Name()
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.Log}
+	if err := cluster.WaitAPI(ctx, r.Log); err != nil {
+		return nil, err
+	}
+	if err := r.on.Check(ctx, admin.Client, exclusion.Keys); err != nil {
+		return nil, err
+	}
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	r.servers, r.cluster = c, view.Cluster()
+	if err = r.Lock(); err != nil {
+		return nil, err
+	}
+	if err := r.begin(ctx, r.Journal.Records(), time.Now()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// usePause is the time between two looks at the keys that an API server uses.
+const usePause = 2 * time.Second
+
+// Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
+	return exclusion.WithClusterLock(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
+}
+
+// controlPlanes are the API servers of this host's cluster.
+type controlPlanes struct {
+	own    string // this node
+	root   string
+	admin  controlplane.Administrator
+	view   *cluster.View
+	config *rest.Config
+	output io.Writer
+}
+
+// check refuses a cluster with a control plane that could not take its part.
+func (c *controlPlanes) check(ctx context.Context) error {
+	nodes, err := c.view.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	_, noBundle := os.Stat(filepath.Join(c.root, bundle.IndexName))
+	for _, n := range nodes {
+		switch {
+		case !n.ControlPlane():
+		case n.Name != c.own && errors.Is(noBundle, fs.ErrNotExist): // see package service
+			return fmt.Errorf("this node was adopted, and gives nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
+		case !n.Ready:
+			return fmt.Errorf("control plane %s is not Ready (%s), and would not get the new key; bring it back, or remove it with 'sealift node remove %s'", n.Name, n.Why, n.Name)
+		case cluster.TooOldToEncrypt(strings.TrimPrefix(n.Version, "v")):
+			return fmt.Errorf("control plane %s runs Kubernetes %s, whose API server does not tell which keys it uses; upgrade the cluster first", n.Name, n.Version)
+		}
+	}
+	return nil
+}
+
+// List implements Servers.
+func (c *controlPlanes) List(ctx context.Context) (names []string, err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
+		nodes, err := c.view.Nodes(ctx)
+		names = []string{c.own}
+		for _, n := range nodes {
+			if n.ControlPlane() && n.Name != c.own {
+				names = append(names, n.Name)
+			}
+		}
+		return err
+	})
+	return names, err
+}
+
+// Give implements Servers.
+func (c *controlPlanes) Give(ctx context.Context, name string) error {
+	if name == c.own {
+		return encryption.Host{}.Enable()
+	}
+	text, err := regularfile.ReadFile(cluster.EncryptionFile)
+	if err != nil {
+		return err
+	}
+	say := func(line string) { fmt.Fprintln(c.output, line) }
+	return leader.Of(c.view).Ask(ctx, say, name, intent.Intent{Upgrade: lifecycle.Digest(string(text))[:16], Operation: intent.Encrypt, Server: share.Address(c.admin.Address)})
+}
+
+// Uses implements Servers. It asks the API server itself, and no balancer.
+func (c *controlPlanes) Uses(ctx context.Context, name string) (string, error) {
+	n, err := c.view.OwnNode(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	direct := rest.CopyConfig(c.config)
+	direct.Host = "https://" + net.JoinHostPort(n.Address, cluster.APIPort)
+	return usedBy(ctx, direct)
+}
+
+// usedFile finds the file that an API server uses among its metrics.
+var usedFile = regexp.MustCompile(`^apiserver_encryption_config_controller_last_config_info\{.*\bhash="sha256:([0-9a-f]{64})".*\} 1$`)
+
+// askTime bounds one look at the metrics.
+const askTime = 20 * time.Second
+
+func usedBy(ctx context.Context, config *rest.Config) (digest string, err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	text, err := client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask %s which keys it uses: %w", config.Host, err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if found := usedFile.FindSubmatch(lines.Bytes()); found != nil {
+			digest = string(found[1])
+		}
+	}
+	return digest, lines.Err()
+}
+
+// Rewrite implements Servers.
+func (c *controlPlanes) Rewrite(ctx context.Context) error {
+	return rewrite(ctx, c.admin.Client, c.output)
+}
+
+// rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
+const rewritePage = 50
+
+// rewrite writes each Secret as it is. The API server writes it to etcd if it is not encrypted with the first key there. Each request
+// is repeated by itself while the API is away, so that the number of Secrets does not matter.
+func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer) error {
+	written := 0
+	for next := ""; ; {
+		page, err := listSecrets(ctx, client, next)
+		if err != nil {
+			return fmt.Errorf("list Secrets: %w", err)
+		}
+		for _, s := range page.Items {
+			err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
+				_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{})
+				if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has written it just now, or removed it
+					return nil
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("write Secret %s/%s again: %w", s.Namespace, s.Name, err)
+			}
+			written++
+		}
+		if next = page.Continue; next == "" {
+			fmt.Fprintf(output, "%d Secrets written again\n", written)
+			return nil
+		}
+	}
+}
+
+// listSecrets asks for one page. If the list has become too old, it goes on in a newer one, as the API server offers it.
+func listSecrets(ctx context.Context, client kubernetes.Interface, next string) (page *corev1.SecretList, err error) {
+	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
+		page, err = client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: rewritePage, Continue: next})
+		var status apierrors.APIStatus
+		if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
+			next = status.Status().Continue
+			return kube.NotYet(err)
+		}
+		return err
+	})
+	return page, err
+}
+
+// Values implements Servers.
+func (c *controlPlanes) Values(ctx context.Context, see func(key, value []byte) error) error {
+	return cluster.EtcdValues(ctx, cluster.EtcdAddress{}, secretsPrefix, see)
+}
+
+// Remember implements Servers.
+func (c *controlPlanes) Remember(ctx context.Context) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return encryption.Remember(ctx, c.admin.Client) })
+}
+
+// Note implements Servers.
+func (c *controlPlanes) Note(ctx context.Context, key string) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
+		if key == "" {
+			return leader.KeysRecord.Forget(ctx, c.admin.Client)
+		}
+		return leader.KeysRecord.Write(ctx, c.admin.Client, map[string]string{"key": key, "leader": c.own})
+	})
+}

@@ -1,0 +1,191 @@
+// Package leader asks the agents of other nodes for operations, and waits for their answers. It decides nothing: see packages
+// upgrade, encryption and delivery.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/kube"
+)
+
+// How long an agent may take to begin with what it is asked for, and for all of it.
+const (
+	beginBound   = 3 * time.Minute
+	prepareBound = 2 * time.Hour
+	changeBound  = 40 * time.Minute
+)
+
+// lookPause is the time between two looks at an answer.
+const lookPause = 2 * time.Second
+
+// nodes reads and writes the annotations of nodes: a *cluster.View.
+type nodes interface {
+	OwnNode(ctx context.Context, name string) (cluster.Node, error)
+	Annotate(ctx context.Context, name string, annotations map[string]string) error
+	AnnotationsOf(ctx context.Context, name string) (map[string]string, error)
+}
+
+// Leader is a control plane as the one that asks.
+type Leader struct {
+	nodes nodes
+	sign  func(intent.Intent) (string, error)
+}
+
+// Of makes a Leader with the rights of a view, on the control plane that this host is.
+func Of(view *cluster.View) Leader {
+	return Leader{view, func(in intent.Intent) (string, error) {
+		ca, err := identity.ReadAuthority(cluster.PKI)
+		if err != nil {
+			return "", fmt.Errorf("ask as a control plane, which signs what it asks for: %w", err)
+		}
+		own, err := host.Name()
+		if err != nil {
+			return "", err
+		}
+		return in.Sign(ca, own)
+	}}
+}
+
+// Ask writes an intent for the agent of another node, and waits for its answer. While the API is away, the wait goes on. It ends at
+// once when the node was removed, or the API refuses what is asked.
+func (l Leader) Ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
+	bound := changeBound
+	if in.Operation == intent.Prepare || in.Operation == intent.Images {
+		bound = prepareBound
+	}
+	if err := l.request(ctx, name, bound, &in); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	w := wait{in: in, name: name, say: say, asked: time.Now()}
+	err := kube.Poll(bounded, lookPause, func(ctx context.Context) error {
+		report, err := l.Report(ctx, name)
+		if err != nil {
+			return fmt.Errorf("cannot read how far node %s is with %s: %w", name, in.Operation, err)
+		}
+		return w.look(report)
+	})
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("node %s: %s is not done: %w; see 'journalctl -u sealift-agent' there, and run the command again", name, in.Operation, err)
+	}
+	return err
+}
+
+// wait is what was seen of an answer so far.
+type wait struct {
+	in    intent.Intent
+	name  string
+	say   func(string)
+	asked time.Time
+	begun bool
+	step  string
+}
+
+// look reads a report. It returns nil when the node is done.
+func (w *wait) look(report intent.Report) error {
+	if !report.Answers(w.in) {
+		if !w.begun && time.Since(w.asked) > beginBound {
+			return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", w.name)
+		}
+		return kube.NotYet(errors.New("its agent has not answered"))
+	}
+	w.begun = true
+	switch report.State {
+	case intent.Done:
+		w.say(fmt.Sprintf("node %s: %s done in %.0f s", w.name, w.in.Operation, report.Seconds))
+		return nil
+	case intent.Failed:
+		return failure(w.name, report)
+	}
+	if report.Step != w.step && report.Step != "" {
+		w.step = report.Step
+		w.say(fmt.Sprintf("node %s: %s", w.name, w.step))
+	}
+	return kube.NotYet(fmt.Errorf("it is at %q", w.step))
+}
+
+// failure says what a node could not do.
+func failure(name string, r intent.Report) error {
+	text := fmt.Sprintf("node %s: %s failed", name, r.Operation)
+	if r.Step != "" {
+		text += " at " + r.Step
+	}
+	text += ": " + r.Error
+	if r.Log != "" {
+		text += "\nlog on that node: " + r.Log
+	}
+	return errors.New(text)
+}
+
+// request signs the intent and writes it, as a new attempt that may begin until the bound.
+func (l Leader) request(ctx context.Context, name string, bound time.Duration, in *intent.Intent) error {
+	return RetryDuringOutage(ctx, func(ctx context.Context) error {
+		n, err := l.nodes.OwnNode(ctx, name)
+		if err != nil {
+			return err
+		}
+		report, err := l.Report(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := l.proves(ctx, n, in.Operation); err != nil {
+			return err
+		}
+		now := time.Now()
+		in.Node, in.Role, in.Number, in.Until = name, intent.RoleOf(n.ControlPlane()), report.Next(now), now.Add(bound).UTC()
+		in.Attempt = intent.Later(report, in.Upgrade)
+		text, err := l.sign(*in)
+		if err != nil {
+			return err
+		}
+		return l.nodes.Annotate(ctx, name, map[string]string{intent.Annotation: text})
+	})
+}
+
+// proves refuses to give secrets to an agent of an earlier sealift, which cannot prove that it runs on a control plane.
+func (l Leader) proves(ctx context.Context, n cluster.Node, o intent.Operation) error {
+	if !n.ControlPlane() || !slices.Contains([]intent.Operation{intent.Arm, intent.Encrypt, intent.Rotate}, o) {
+		return nil
+	}
+	annotations, err := l.nodes.AnnotationsOf(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	h, err := intent.ParseHost(annotations[intent.AgentAnnotation])
+	if err == nil && !h.Signed {
+		err = fmt.Errorf("the agent of control plane %s is of an earlier sealift, and cannot prove that it may have the cluster's secrets; run 'sealift upgrade' with a bundle of this sealift first, also one with the versions that run", n.Name)
+	}
+	return err
+}
+
+// Report is what a node last answered.
+func (l Leader) Report(ctx context.Context, name string) (intent.Report, error) {
+	annotations, err := l.nodes.AnnotationsOf(ctx, name)
+	if err != nil {
+		return intent.Report{}, err
+	}
+	return intent.ParseReport(annotations[intent.ReportAnnotation])
+}
+
+// How long an API is asked again that does not answer: its server may be restarted just now.
+const (
+	outage      = 6 * time.Minute
+	outagePause = time.Second
+)
+
+// RetryDuringOutage repeats a request until it succeeds, or the API has been away for six minutes. An error that does not pass by itself ends it
+// at once: see kube.Poll.
+func RetryDuringOutage(ctx context.Context, request func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, outage)
+	defer cancel()
+	return kube.Poll(bounded, outagePause, request)
+}

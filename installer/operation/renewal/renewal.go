@@ -1,0 +1,225 @@
+// Package renewal keeps the certificates of a node from ending, without being asked.
+//
+// It runs in the agent of each node rather than by a timer of systemd. A control plane also has to approve the serving
+// certificates of kubelets within seconds, which needs a process that is always there; and an agent that was killed in the
+// middle of a renewal is restarted at once and resumes it.
+//
+// A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it one after the other,
+// under the Lease that upgrades take, too; a person who renews by hand takes turns with them. Package approver approves what kubelets
+// ask for.
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/approver"
+	"github.com/sealift/sealift/installer/cluster/pki"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/readdress"
+	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/kube"
+)
+
+// pause is the time between two looks at the certificates. It is short because clocks may be set.
+const pause = 10 * time.Minute
+
+// Keeper renews the certificates of a node. New makes one for this host.
+type Keeper struct {
+	Log *slog.Logger
+	Now func() time.Time
+	// List reads the certificates of the node.
+	List func(now time.Time) ([]pki.Entry, error)
+	// Renew renews them.
+	Renew func(context.Context) error
+	// Cluster connects to the cluster with the rights of a control plane. It is nil on a worker.
+	Cluster func() (*kube.Cluster, error)
+	// Settled reports whether the other control planes can do without this one.
+	Settled func(context.Context) error
+	// Answers reports whether the API is ready for this node.
+	Answers func(context.Context) bool
+}
+
+// Run keeps the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
+func Run(ctx context.Context, root string, log *slog.Logger) error {
+	k, err := New(root, log)
+	if err != nil {
+		return err
+	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if k.Cluster != nil {
+		name, err := host.Name()
+		if err != nil {
+			return err
+		}
+		approves := &approver.Approver{Log: log, Node: name, Own: func() ([]string, error) { return ownNames(root) }, Members: cluster.EtcdMembers}
+		beside.Go(func() { approves.Run(ctx, cluster.AdminKubeconfig) })
+	}
+	k.Run(ctx)
+	return nil
+}
+
+// ownNames lists the names and addresses by which this control plane serves, and the address that it is about to get.
+func ownNames(root string) ([]string, error) {
+	names, err := pki.ServerNames("")
+	if err != nil {
+		return nil, err
+	}
+	coming, err := readdress.Expected(root)
+	if coming != "" {
+		names = append(names, coming)
+	}
+	return names, err
+}
+
+// New makes a Keeper for this host. A node that was adopted keeps its certificates until its first upgrade: a renewal restarts pods.
+func New(root string, log *slog.Logger) (*Keeper, error) {
+	list := func(now time.Time) ([]pki.Entry, error) {
+		if adopted, err := node.Adopted(root); adopted || err != nil {
+			return nil, err
+		}
+		return pki.List(now)
+	}
+	k := &Keeper{
+		Log: log, Now: time.Now, List: list, Settled: Settled, Answers: answers,
+		Renew: func(ctx context.Context) error { return renew(ctx, root, log) },
+	}
+	_, err := os.Stat(cluster.APIServerManifest)
+	switch {
+	case err == nil:
+		k.Cluster = administrator
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return k, nil
+}
+
+func answers(ctx context.Context) bool {
+	view, err := cluster.NewView()
+	return err == nil && view != nil && view.API(ctx).Ready
+}
+
+func administrator() (*kube.Cluster, error) {
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return kube.Connect(config, nil)
+}
+
+// Run looks at the certificates at once and then again and again, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
+		if err := k.Pass(ctx); err != nil && ctx.Err() == nil {
+			k.Log.Warn("the certificates of this node were not renewed", "error", err, "again in", pause)
+		}
+		return pause
+	})
+}
+
+// Pass renews the certificates whose time has come.
+func (k *Keeper) Pass(ctx context.Context) error {
+	due, err := k.due()
+	if err != nil || len(due.Due) == 0 {
+		return err
+	}
+	if k.Cluster == nil || due.Ended { // a worker disturbs nobody; and the API takes no certificate that has ended
+		return k.renew(ctx, due)
+	}
+	c, err := k.Cluster()
+	if err != nil {
+		return err
+	}
+	waiting := func(holder string) {
+		k.Log.Info("certificates are renewed when another control plane has done its work", "holder", holder)
+	}
+	return exclusion.WithClusterLock(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, func(ctx context.Context) error {
+		due, err := k.due() // the other one may have been an upgrade of this node
+		if err != nil || len(due.Due) == 0 {
+			return err
+		}
+		if err := k.Settled(ctx); err != nil && !due.Late {
+			return fmt.Errorf("the cluster has to settle before: %w", err)
+		}
+		return k.renew(ctx, due)
+	})
+}
+
+// InTurn runs a renewal that a person asked for: on a control plane under the Lease, so that no other one is away at the same time.
+// waiting is told who is at work. There are no turns on a worker, nor while the API does not answer this node: nobody could take
+// the Lease.
+func (k *Keeper) InTurn(ctx context.Context, waiting func(holder string), work func(context.Context) error) error {
+	if k.Cluster == nil {
+		return work(ctx)
+	}
+	if due, err := k.due(); err != nil || due.Ended || !k.Answers(ctx) { // work tells the error, if it meets it
+		return work(ctx)
+	}
+	c, err := k.Cluster()
+	if err != nil {
+		return err
+	}
+	return exclusion.WithClusterLock(ctx, c, exclusion.Host{}, exclusion.Renew, waiting, work)
+}
+
+func (k *Keeper) due() (pki.Schedule, error) {
+	now := k.Now()
+	entries, err := k.List(now)
+	return pki.ScheduleOf(entries, now), err
+}
+
+func (k *Keeper) renew(ctx context.Context, due pki.Schedule) error {
+	k.Log.Info("renewing certificates", "files", strings.Join(due.Due, " "))
+	return k.Renew(ctx)
+}
+
+// renew does what 'sealift certs renew' does.
+func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
+	r, err := pki.Prepare(ctx, pki.Options{Scope: node.Scope{Root: root}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return r.Run(ctx, func(e lifecycle.Event) {
+		if e.Outcome != lifecycle.Started {
+			log.Info(e.Step.Title, "step", e.Step.ID, "outcome", e.Outcome, "log", r.LogFile())
+		}
+	})
+}
+
+// Settled wants every member of etcd to answer, and every control plane to be Ready.
+func Settled(ctx context.Context) error {
+	silent, _, err := cluster.EtcdHealth(ctx)
+	if err != nil {
+		return err
+	}
+	if len(silent) > 0 {
+		return fmt.Errorf("etcd members do not answer: %s", strings.Join(silent, ", "))
+	}
+	view, err := cluster.NewView()
+	if err != nil {
+		return err
+	}
+	nodes, err := view.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.ControlPlane() && !n.Ready {
+			return fmt.Errorf("control plane %s is not ready: %s", n.Name, n.Why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+// Package revert takes one control plane back to where it was before an upgrade: etcd's data by the snapshot that the upgrade took,
+// the host's files by the copies that this node kept. Package upgrade decides when, for the whole cluster.
+package revert
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/recovery/restore"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/recovery/undo"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// ErrNoSnapshot says that this node has no snapshot of etcd from the upgrade.
+var ErrNoSnapshot = errors.New("the last upgrade stopped before its first change: there is nothing to undo; run 'sealift upgrade' again, also with another bundle")
+
+// Options say what goes back. All fields but Order and Output are required.
+type Options struct {
+	Root string
+	Node string   // the name of this node
+	Set  undo.Set // what this node goes back to
+	// Order is set if other control planes go back, too.
+	Order  *undo.JointUndo
+	Output io.Writer // receives what programs print, besides the log file
+}
+
+// Revert is about to take this control plane back. Nothing is changed before its restore runs.
+type Revert struct {
+	Restore *restore.Restore
+
+	options Options
+	store   undo.Store
+	content *snapshot.Content
+}
+
+// Open checks the copies and the snapshot. Close must be called.
+func Open(ctx context.Context, o Options) (_ *Revert, err error) {
+	r := &Revert{options: o, store: undo.Store{Root: o.Root}}
+	if err := o.Set.Check(); err != nil {
+		return nil, err
+	}
+	if err := o.Set.CheckAddress(r.store); err != nil {
+		return nil, err
+	}
+	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Undo); err != nil {
+		return nil, err
+	}
+	if err := checkAuthority(filepath.Join(cluster.PKI, "ca.crt"), o.Set.Time); err != nil {
+		return nil, err
+	}
+	if r.content, err = etcdOf(o.Set, o.Node); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	options := restore.Options{Scope: node.Scope{Root: o.Root, Output: o.Output}, Besides: r.putBack}
+	if o.Order != nil {
+		if digest, err := r.Snapshot(); err != nil {
+			return nil, err
+		} else if digest != o.Order.Snapshot {
+			return nil, fmt.Errorf("%s is not the snapshot that the control planes go back to: its sha256 is %s, not %s", o.Set.Etcd(), digest, o.Order.Snapshot)
+		}
+		options.Together = together(*o.Order)
+	}
+	r.Restore, err = restore.Prepare(ctx, options, r.content)
+	return r, err
+}
+
+func together(o undo.JointUndo) *restore.Together {
+	return &restore.Together{Token: o.ID, Members: o.Members}
+}
+
+// Join has this control plane go back as one of several.
+func (r *Revert) Join(o undo.JointUndo) error { return r.Restore.Join(*together(o)) }
+
+// Snapshot is the sha256 of the snapshot of etcd, in hex.
+func (r *Revert) Snapshot() (string, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(r.content.Etcd, 0, 1<<62)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// putBack exchanges the files of this host while nothing of its control plane runs.
+func (r *Revert) putBack(ctx context.Context, output io.Writer) error {
+	return r.options.Set.PutBackHost(ctx, r.store, output)
+}
+
+// PutBackState puts back what Sealift knows of this node. The journal is a part of it, so nothing runs on this node any more.
+func (r *Revert) PutBackState() error {
+	if err := r.Restore.Close(); err != nil {
+		return err
+	}
+	r.Restore = nil
+	_, err := r.store.PutBack(r.options.Set, true)
+	return err
+}
+
+// Close releases the lock of the node.
+func (r *Revert) Close() error {
+	err := r.content.Close()
+	if r.Restore != nil {
+		err = errors.Join(err, r.Restore.Close())
+	}
+	return err
+}
+
+// checkAuthority refuses to go back beyond a rotation of the cluster's CA: etcd's data and the files from before name
+// the old CA.
+func checkAuthority(file string, upgraded time.Time) error {
+	ca, err := identity.ReadCA(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if began := authority.Began(ca); began.After(upgraded) {
+		return fmt.Errorf("the cluster's CA is from %s, after the upgrade of %s: the CAs were rotated since, and going back would bring the old ones; restore a snapshot from after the rotation instead, as docs/snapshots.md says",
+			began.UTC().Format(time.DateTime), upgraded.UTC().Format(time.DateTime))
+	}
+	return nil
+}
+
+// etcdOf opens the snapshot of a set.
+func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
+	err := snapshot.VerifyEtcd(set.Etcd())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoSnapshot
+	}
+	if err != nil {
+		return nil, err
+	}
+	ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's CA: %w", err)
+	}
+	etcd, err := regularfile.Open(set.Etcd())
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot.Content{Index: snapshot.Index{Format: snapshot.Format, Node: name, Time: set.Time, Cluster: identity.CAHash(ca)}, Etcd: etcd}, nil
+}

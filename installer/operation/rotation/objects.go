@@ -1,0 +1,143 @@
+package rotation
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/operation/leader"
+)
+
+// ownRecord tells of a rotation, so that no other control plane begins one.
+const ownRecord = leader.CARecord
+
+// insist repeats a request while the API is away.
+func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, client) })
+}
+
+// tell writes the record, or takes over that of a rotation of this host that was killed before it had keys.
+func (r *Rotation) tell(ctx context.Context) error {
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
+		return ownRecord.Write(ctx, client, map[string]string{"id": r.state.ID, "leader": r.own, "parts": strings.Join(r.Parts(), " ")})
+	})
+}
+
+// publish lets hosts that join trust what the stage trusts.
+func (r *Rotation) publish(ctx context.Context) error {
+	p, ok := r.state.Part(authority.Cluster)
+	if !ok {
+		return nil
+	}
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
+		maps := client.CoreV1().ConfigMaps(metav1.NamespacePublic)
+		info, err := maps.Get(ctx, "cluster-info", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // somebody has removed it: nobody joins by it
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		config, err := clientcmd.Load([]byte(info.Data["kubeconfig"]))
+		if err != nil {
+			return fmt.Errorf("ConfigMap kube-public/cluster-info: %w", err)
+		}
+		for _, c := range config.Clusters {
+			c.CertificateAuthorityData = p.Bundle(r.state.Stage)
+		}
+		text, err := clientcmd.Write(*config)
+		if err != nil || string(text) == info.Data["kubeconfig"] {
+			return err
+		}
+		info.Data["kubeconfig"] = string(text)
+		_, err = maps.Update(ctx, info, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// tokens lets the cluster make the tokens again that Secrets have, if the old key signed them. An API server takes such a token only
+// while its Secret has it, so copies of it end.
+func (r *Rotation) tokens(ctx context.Context) error {
+	p, ok := r.state.Part(authority.ServiceAccounts)
+	if !ok {
+		return nil
+	}
+	old, err := keyID(p.Old)
+	if err != nil {
+		return err
+	}
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
+		list, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)})
+		if err != nil {
+			return err
+		}
+		for _, s := range list.Items {
+			if signedBy(s.Data[corev1.ServiceAccountTokenKey]) != old {
+				continue
+			}
+			patch := []byte(`{"data":{"` + corev1.ServiceAccountTokenKey + `":null}}`)
+			if _, err := client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			fmt.Fprintf(r.Log, "Secret %s/%s gets another token: copies of the old one end\n", s.Namespace, s.Name)
+		}
+		return nil
+	})
+}
+
+// keyID is what tokens call a service-account key.
+func keyID(public string) (string, error) {
+	block, _ := pem.Decode([]byte(public))
+	if block == nil {
+		return "", errors.New("the old service-account key is no PEM")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key)
+	sum := sha256.Sum256(der)
+	return base64.RawURLEncoding.EncodeToString(sum[:]), err
+}
+
+// signedBy is the ID of the key that signed a token; "" for what is no token.
+func signedBy(token []byte) string {
+	head, _, _ := strings.Cut(string(token), ".")
+	text, err := base64.RawURLEncoding.DecodeString(head)
+	if err != nil {
+		return ""
+	}
+	var header struct {
+		KID string `json:"kid"`
+	}
+	if json.Unmarshal(text, &header) != nil {
+		return ""
+	}
+	return header.KID
+}

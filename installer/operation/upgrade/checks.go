@@ -1,0 +1,324 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/preflight"
+)
+
+// maxClockSkew is how far the clock of a node may be from that of this one: certificates and leases are compared across nodes.
+const maxClockSkew = 30 * time.Second
+
+// Checks look at the cluster as a whole, before anything is changed. They change nothing, but that nodes are asked to look at
+// themselves if ask is true.
+func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
+	ask = ask && c.begun == nil // an agent that is at work answers late
+	return []preflight.Check{
+		{Name: "versions", Probe: func(_ context.Context, r *preflight.Reporter) { c.versions(in, r) }},
+		{Name: "nodes", Probe: c.ready},
+		{Name: "agents", Probe: func(ctx context.Context, r *preflight.Reporter) { c.hosts(ctx, ask, in, r) }},
+		{Name: "etcd", Probe: c.etcd},
+		{Name: "disruption budgets", Probe: c.budgets},
+		{Name: "webhooks", Probe: c.webhooks},
+		{Name: "removed APIs", Probe: func(ctx context.Context, r *preflight.Reporter) { c.removed(ctx, in, r) }},
+		{Name: "flags and feature gates", Probe: func(ctx context.Context, r *preflight.Reporter) { c.flags(ctx, in, r) }},
+	}
+}
+
+// versions wants steps that kubeadm can do: to the same minor version, or to the next one.
+func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
+	to := in.Version()
+	from := in.From()
+	stops, whole := Stops(in)
+	switch apart := minor(to) - minor(from); {
+	case to == "":
+		r.Refusef("make the bundle with a Kubernetes", "the bundle has no Kubernetes")
+	case catalog.CompareVersions(to, from) < 0 && apart != 0 || apart < 0:
+		r.Refusef("use a bundle with the version that runs, or a newer one", "the cluster runs Kubernetes %s, the bundle has %s; a cluster does not go back", from, to)
+	case !whole:
+		r.Refusef("make the bundle with 'sealift bundle --upgrade-from "+from+"', or upgrade to each minor version with a bundle of its own",
+			"the cluster runs Kubernetes %s, the bundle has %s and not what is between; kubeadm goes from one minor version to the next", from, to)
+	default:
+		r.Passf("Kubernetes %s", strings.Join(slices.Concat([]string{from}, stops, []string{to}), " to "))
+	}
+}
+
+// minor returns the minor version, or -1 if there is none.
+func minor(version string) int {
+	_, minor := catalog.MajorMinor(version)
+	return minor
+}
+
+func (c *Cluster) ready(_ context.Context, r *preflight.Reporter) {
+	var bad []string
+	for _, n := range c.nodes {
+		if !n.Ready {
+			bad = append(bad, fmt.Sprintf("%s (%s)", n.Name, n.Why))
+		}
+	}
+	if len(bad) > 0 && c.begun != nil { // the upgrade may have been in the middle of one
+		r.Warnf("see 'journalctl --unit kubelet' there if they stay so", "not Ready: %s", strings.Join(bad, ", "))
+		return
+	}
+	if len(bad) > 0 {
+		r.Refusef("repair them, or take those whose hosts are gone out with 'sealift node remove'", "not Ready: %s", strings.Join(bad, ", "))
+		return
+	}
+	r.Passf("%d are Ready", len(c.nodes))
+}
+
+// agents reads what the nodes last told of themselves.
+func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
+	all, err := c.view.Annotations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]intent.Host{}
+	for name, annotations := range all {
+		h, err := intent.ParseHost(annotations[intent.AgentAnnotation])
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		found[name] = h
+	}
+	return found, nil
+}
+
+// hosts wants every other node to have an agent, the room that the bundle takes, and a clock that is right.
+func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *preflight.Reporter) {
+	read := c.agents
+	if ask {
+		read = c.look
+	}
+	found, err := read(ctx)
+	if err != nil {
+		r.Refusef("run the command again", "the nodes cannot be asked: %v", err)
+		return
+	}
+	brought := in.Brings()
+	good := true
+	for _, n := range c.nodes {
+		if n.Name == c.own {
+			continue
+		}
+		if problem, hint := unfit(found[n.Name], brought, ask); problem != "" {
+			good = false
+			r.Refusef(hint, "node %s: %s", n.Name, problem)
+		}
+	}
+	if good {
+		r.Passf("%d other nodes take part, with room for %d MB", len(c.nodes)-1, brought.Bytes()>>20)
+	}
+}
+
+// unfit says why a node cannot take part in an upgrade, and what helps; "" if it can. The install root and containerd may share a
+// file system, so containerd's must have room for everything. A report that is not of now says of a clock only that it is ahead.
+func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint string) {
+	switch off := time.Until(h.Time); {
+	case h.Time.IsZero():
+		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root, or 'sealift adopt' if kURL made the node"
+	case h.Images.Bytes < brought.Bytes():
+		return fmt.Sprintf("%d MB are left for images and files, the bundle brings up to %d MB", h.Images.Bytes>>20, brought.Bytes()>>20), "make room there"
+	case h.Free.Bytes < brought.Files:
+		return fmt.Sprintf("%d MB are left below the install root, the bundle brings files of up to %d MB", h.Free.Bytes>>20, brought.Files>>20), "make room there"
+	case h.Free.Inodes > 0 && h.Free.Inodes < brought.Count:
+		return fmt.Sprintf("%d inodes are left, the bundle brings %d files", h.Free.Inodes, brought.Count), "make room there"
+	case off > maxClockSkew, now && -off > maxClockSkew:
+		return fmt.Sprintf("its clock is %s from that of this one", off.Abs().Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
+	}
+	return "", ""
+}
+
+// look asks every other node to look at itself now.
+func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
+	before, err := c.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	for name, h := range before {
+		if name == c.own || h.Time.IsZero() {
+			continue
+		}
+		in := intent.Intent{Upgrade: "look-" + strconv.FormatInt(asked.UnixNano(), 36), Operation: intent.Look,
+			Index: strings.Repeat("0", 64), Sealift: strings.Repeat("0", 64), Server: "127.0.0.1:1"}
+		if err := c.askToLook(ctx, name, in); err != nil {
+			return nil, err
+		}
+	}
+	return c.agents(ctx)
+}
+
+// lookBound is how long a node may take to look at itself.
+const lookBound = time.Minute
+
+func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) error {
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	if err := leader.Of(c.view).Ask(ctx, func(string) {}, name, in); err != nil {
+		return fmt.Errorf("the agent of node %s does not answer: %w; see 'systemctl status sealift-agent' there", name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) etcd(ctx context.Context, r *preflight.Reporter) {
+	silent, all, err := cluster.EtcdHealth(ctx)
+	switch {
+	case err != nil:
+		r.Refusef("see 'sealift status'", "%v", err)
+	case len(silent) > 0:
+		r.Refusef("repair them first: an upgrade restarts the members one by one", "members that do not answer: %s", strings.Join(silent, ", "))
+	case all == 0:
+		r.Passf("is not on the nodes of this cluster")
+	default:
+		r.Passf("%d of %d members answer", all, all)
+	}
+}
+
+// budgets finds the PodDisruptionBudgets under which no drain would ever end.
+func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
+	if len(c.nodes) == 1 {
+		r.Passf("no pod has to leave the only node")
+		return
+	}
+	list, err := c.admin.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	var never []string
+	for i := range list.Items {
+		if forbidsAll(&list.Items[i]) {
+			never = append(never, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+	}
+	if len(never) > 0 {
+		r.Refusef("raise their maxUnavailable, or the number of replicas, for the time of the upgrade", "these allow no pod to leave its node, ever: %s", strings.Join(never, ", "))
+		return
+	}
+	r.Passf("%d; all let pods leave", len(list.Items))
+}
+
+// forbidsAll reports whether a budget allows no disruption although all its pods are well.
+func forbidsAll(b *policyv1.PodDisruptionBudget) bool {
+	s := b.Status
+	return s.ExpectedPods > 0 && s.DisruptionsAllowed == 0 && s.DesiredHealthy >= s.ExpectedPods
+}
+
+// webhooks finds those that nobody answers, and without which the API server refuses requests.
+func (c *Cluster) webhooks(ctx context.Context, r *preflight.Reporter) {
+	hooks := c.admin.Client.AdmissionregistrationV1()
+	validating, err := hooks.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	mutating, err := hooks.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	services := map[[2]string]string{}
+	note := func(name string, policy *admissionv1.FailurePolicyType, client admissionv1.WebhookClientConfig) {
+		if client.Service != nil && (policy == nil || *policy == admissionv1.Fail) {
+			services[[2]string{client.Service.Namespace, client.Service.Name}] = name
+		}
+	}
+	for _, config := range validating.Items {
+		for _, w := range config.Webhooks {
+			note(config.Name, w.FailurePolicy, w.ClientConfig)
+		}
+	}
+	for _, config := range mutating.Items {
+		for _, w := range config.Webhooks {
+			note(config.Name, w.FailurePolicy, w.ClientConfig)
+		}
+	}
+	var dead []string
+	for service, name := range services {
+		answered, err := c.answered(ctx, service[0], service[1])
+		if err != nil {
+			r.Refusef("run the command again", "%v", err)
+			return
+		}
+		if !answered {
+			dead = append(dead, fmt.Sprintf("%s (Service %s/%s)", name, service[0], service[1]))
+		}
+	}
+	if len(dead) > 0 {
+		slices.Sort(dead)
+		r.Refusef("repair what answers them, or remove the configurations", "nobody answers these webhooks, and the API refuses what they are asked about: %s", strings.Join(dead, ", "))
+		return
+	}
+	r.Passf("%d Services, all with endpoints", len(services))
+}
+
+// answered reports whether a Service has an endpoint that is ready.
+func (c *Cluster) answered(ctx context.Context, namespace, name string) (bool, error) {
+	slicesOf, err := c.admin.Client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + name})
+	if err != nil {
+		return false, err
+	}
+	for _, s := range slicesOf.Items {
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// deprecated is a line of the API server's metrics: an API that somebody has asked for since it started, and the minor version
+// that no longer has it.
+var deprecated = regexp.MustCompile(`(?m)^apiserver_requested_deprecated_apis\{([^}]*)\} [1-9]`)
+
+// removed finds APIs in use that the new version does not have.
+func (c *Cluster) removed(ctx context.Context, in *install.Install, r *preflight.Reporter) {
+	text, err := c.admin.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		r.Warnf("look for them in the audit log", "the API server does not tell which old APIs are in use: %v", err)
+		return
+	}
+	used := removedAPIs(string(text), minor(in.Version()))
+	if len(used) > 0 {
+		r.Refusef("have what asks for them use the newer versions, and restart the API servers to forget these requests", "Kubernetes %s does not have these APIs, which are in use: %s", in.Version(), strings.Join(used, ", "))
+		return
+	}
+	r.Passf("none in use since this API server started")
+}
+
+// removedAPIs names the APIs in metrics that a minor version does not have, as resource.version.group.
+func removedAPIs(metrics string, minorVersion int) (used []string) {
+	for _, line := range deprecated.FindAllStringSubmatch(metrics, -1) {
+		labels := map[string]string{}
+		for _, label := range strings.Split(line[1], ",") {
+			name, value, _ := strings.Cut(label, "=")
+			labels[name] = strings.Trim(value, `"`)
+		}
+		if gone := minor(labels["removed_release"]); gone >= 0 && gone <= minorVersion {
+			api := strings.TrimSuffix(labels["resource"]+"."+labels["version"]+"."+labels["group"], ".")
+			if !slices.Contains(used, api) {
+				used = append(used, api)
+			}
+		}
+	}
+	slices.Sort(used)
+	return used
+}

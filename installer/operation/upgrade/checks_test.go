@@ -1,0 +1,241 @@
+package upgrade
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/rollout"
+	controlplanes "github.com/sealift/sealift/testgrid/controlplane"
+)
+
+var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// opened is a cluster of two nodes on a real API server.
+func opened(t *testing.T) (*Cluster, kubernetes.Interface) {
+	t.Helper()
+	config := controlplanes.ForTest(t)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := cluster.ViewOf(config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Cluster{admin: controlplane.Administrator{Client: client, Address: "10.0.0.1"}, view: view, own: "host-1",
+		nodes: []cluster.Node{{Name: "host-1", Roles: []string{"control-plane"}, Ready: true, Version: "v1.35.4"}, {Name: "host-2", Ready: true, Version: "v1.35.4"}}}, client
+}
+
+// results makes one check.
+func results(t *testing.T, probe preflight.Check) []preflight.Result {
+	t.Helper()
+	report, err := preflight.Run(t.Context(), []preflight.Check{probe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Results
+}
+
+func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, text string) {
+	t.Helper()
+	if len(got) != 1 || got[0].Status != status || !strings.Contains(got[0].Message, text) {
+		t.Errorf("want %s with %q: %+v", status, text, got)
+	}
+}
+
+// TestANodeThatCannotTakePartIsNamed has one lack each: no agent, a full disk for images or for files, no inodes, a wrong clock.
+func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
+	brought := install.Brought{Files: 100 << 20, Images: 200 << 20, Count: 50}
+	roomy := intent.Host{Time: time.Now(), Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
+	for name, c := range map[string]struct {
+		change func(*intent.Host)
+		want   string
+	}{
+		"all is well":        {func(*intent.Host) {}, ""},
+		"no agent":           {func(h *intent.Host) { h.Time = time.Time{} }, "no agent there"},
+		"no room for images": {func(h *intent.Host) { h.Images.Bytes-- }, "299 MB are left for images and files, the bundle brings up to 300 MB"},
+		"no room for files":  {func(h *intent.Host) { h.Free.Bytes-- }, "99 MB are left below the install root, the bundle brings files of up to 100 MB"},
+		"no inodes":          {func(h *intent.Host) { h.Free.Inodes-- }, "49 inodes are left, the bundle brings 50 files"},
+		"no inodes to count": {func(h *intent.Host) { h.Free.Inodes = 0 }, ""},
+		"a clock behind":     {func(h *intent.Host) { h.Time = h.Time.Add(-time.Hour) }, "its clock is 1h0m0s from that of this one"},
+		"a clock ahead":      {func(h *intent.Host) { h.Time = h.Time.Add(time.Hour) }, "its clock is "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := roomy
+			c.change(&h)
+			if got, _ := unfit(h, brought, true); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	for shift, want := range map[time.Duration]string{-time.Minute: "", time.Hour: "its clock is "} {
+		h := roomy
+		h.Time = h.Time.Add(shift)
+		if got, _ := unfit(h, brought, false); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("a report that is %s off, and is not of now: %q", shift, got)
+		}
+	}
+}
+
+func TestABudgetThatLetsNoPodLeaveIsNamed(t *testing.T) {
+	c, client := opened(t)
+	check := preflight.Check{Name: "disruption budgets", Probe: c.budgets}
+	wantResult(t, results(t, check), preflight.Pass, "0; all let pods leave")
+	budgets := client.PolicyV1().PodDisruptionBudgets("default")
+	for name, status := range map[string]policyv1.PodDisruptionBudgetStatus{
+		"never":    {ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 3},
+		"ill-now":  {ExpectedPods: 3, CurrentHealthy: 2, DesiredHealthy: 2},
+		"one":      {ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 2, DisruptionsAllowed: 1},
+		"no-pods":  {},
+		"no-quota": {ExpectedPods: 2, CurrentHealthy: 1, DesiredHealthy: 1},
+	} {
+		all := intstr.FromInt32(3)
+		made, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Status = status
+		if _, err := budgets.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantResult(t, results(t, check), preflight.Fail, "ever: default/never")
+	c.nodes = c.nodes[:1]
+	wantResult(t, results(t, check), preflight.Pass, "only node")
+}
+
+func TestAWebhookThatNobodyAnswersIsNamed(t *testing.T) {
+	c, client := opened(t)
+	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	for name, policy := range map[string]admissionv1.FailurePolicyType{"dead": admissionv1.Fail, "alive": admissionv1.Fail, "ignored": admissionv1.Ignore} {
+		none := admissionv1.SideEffectClassNone
+		_, err := hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: name + ".example.com", FailurePolicy: &policy, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "default", Name: name}},
+			Rules:        []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{"x.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"xs"}}}},
+		}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	yes := true
+	_, err := client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "alive-1", Labels: map[string]string{"kubernetes.io/service-name": "alive"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.9"}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := results(t, preflight.Check{Name: "webhooks", Probe: c.webhooks})
+	wantResult(t, got, preflight.Fail, "asked about: dead (Service default/dead)")
+}
+
+func TestAPIsThatAreGoneAreFoundInTheMetrics(t *testing.T) {
+	const metrics = `# HELP apiserver_requested_deprecated_apis
+apiserver_requested_deprecated_apis{group="batch",removed_release="1.36",resource="cronjobs",subresource="",version="v1beta1"} 1
+apiserver_requested_deprecated_apis{group="",removed_release="1.99",resource="endpoints",subresource="",version="v1"} 1
+apiserver_requested_deprecated_apis{group="",removed_release="",resource="componentstatuses",subresource="",version="v1"} 1
+apiserver_requested_deprecated_apis{group="policy",removed_release="1.25",resource="podsecuritypolicies",subresource="",version="v1beta1"} 0
+apiserver_request_total{group="batch",removed_release="1.36"} 1
+`
+	if got := removedAPIs(metrics, 36); !slices.Equal(got, []string{"cronjobs.v1beta1.batch"}) {
+		t.Errorf("%v", got)
+	}
+	if got := removedAPIs(metrics, 35); len(got) > 0 {
+		t.Errorf("for 1.35: %v", got)
+	}
+}
+
+// TestControlPlanesComeFirstOneByOne plays an upgrade: whatever is done, no two control planes are away, and no worker begins before
+// they are done.
+func TestControlPlanesComeFirstOneByOne(t *testing.T) {
+	r := &run{Cluster: &Cluster{own: "b"}, Options: Options{MaxUnavailable: 2}, state: State{Upgrade: "u", Nodes: map[string]*Node{}}}
+	for _, name := range []string{"a", "b", "c", "w1", "w2", "w3"} {
+		n := cluster.Node{Name: name}
+		if !strings.HasPrefix(name, "w") {
+			n.Roles = []string{"control-plane"}
+		}
+		r.nodes, r.state.Nodes[name] = append(r.nodes, n), &Node{}
+	}
+	var began [][]string
+	for range 20 {
+		decision, err := rollout.Decide(r.waves(false), r.targets(nil), r.state.Rollout, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.state.Rollout = decision.State
+		now := decision.With(rollout.Start)
+		if len(now) == 0 {
+			break
+		}
+		began = append(began, now)
+		for _, name := range now {
+			r.state.Nodes[name].Stage = Done
+		}
+	}
+	if got := strings.Join(joined(began), " | "); got != "b | a | c | w1 w2 | w3" {
+		t.Errorf("the nodes began as %s", got)
+	}
+	r.state.Nodes["w3"] = &Node{Error: "no"}
+	r.state.Nodes["w2"] = &Node{}
+	decision, err := rollout.Decide(r.waves(false), r.targets(nil), r.state.Rollout, testNow)
+	if err != nil || len(decision.With(rollout.Start)) > 0 || decision.Phase != rollout.Stopped {
+		t.Errorf("after a failure: %+v, %v", decision, err)
+	}
+}
+
+func joined(rounds [][]string) (lines []string) {
+	for _, round := range rounds {
+		lines = append(lines, strings.Join(round, " "))
+	}
+	return lines
+}
+
+// TestTheStateIsReadAsItWasWritten keeps what others write to the ConfigMap: that the upgrade is to pause.
+func TestTheStateIsReadAsItWasWritten(t *testing.T) {
+	_, client := opened(t)
+	needSystemNamespace(t, client)
+	if _, _, err := Read(t.Context(), client); err == nil {
+		t.Error("a cluster without an upgrade has a state")
+	}
+	if err := SetPaused(t.Context(), client, true); err == nil {
+		t.Error("an upgrade that is not under way is paused")
+	}
+	s := store{client}
+	state := State{Upgrade: "u", From: "1.35.4", To: "1.36.3", Phase: Nodes, Nodes: map[string]*Node{"a": {Stage: Prepared}}}
+	if err := s.write(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetPaused(t.Context(), client, true); err != nil {
+		t.Fatal(err)
+	}
+	state.Nodes["a"].Stage = Done
+	if err := s.write(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	got, paused, err := Read(t.Context(), client)
+	if err != nil || !paused || got.Nodes["a"].Stage != Done || got.To != "1.36.3" {
+		t.Errorf("%+v, paused %v, %v", got, paused, err)
+	}
+	if err := SetPaused(t.Context(), client, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, paused, err = Read(t.Context(), client); err != nil || paused {
+		t.Errorf("paused %v, %v", paused, err)
+	}
+}

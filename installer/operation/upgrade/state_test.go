@@ -1,0 +1,102 @@
+package upgrade
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/operation/revert"
+)
+
+// TestAnUpgradeBeginsGoesOnOrIsRefused has the state that a run plans, and the one that it finds in the cluster.
+func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
+	t.Parallel()
+	planned := State{Upgrade: "stop-2", Whole: "whole", Phase: Preparing}
+	for name, row := range map[string]struct {
+		last       State
+		want       string // the upgrade that runs
+		on, refuse string
+	}{
+		"there was none":            {State{}, "stop-2", "", ""},
+		"another one is finished":   {State{Upgrade: "old", Whole: "older", Phase: Finished, Snapshot: "/etcd", SnapshotOn: "host-2"}, "stop-2", "", ""},
+		"an older sealift's is":     {State{Upgrade: "old", Phase: Finished, Snapshot: "/etcd", SnapshotOn: "host-2"}, "stop-2", "", ""},
+		"its first stop is":         {State{Upgrade: "stop-1", Whole: "whole", Phase: Finished, Snapshot: "/etcd", SnapshotOn: "host-2"}, "stop-2", "host-2", ""},
+		"it was begun":              {State{Upgrade: "stop-2", Whole: "whole", Phase: Nodes, Snapshot: "/etcd", SnapshotOn: "host-3"}, "stop-2", "host-3", ""},
+		"another one changed none":  {State{Upgrade: "old", Phase: Preparing, Nodes: map[string]*Node{"host-1": {Stage: Prepared}}}, "stop-2", "", ""},
+		"another one changes nodes": {State{Upgrade: "old", Phase: Nodes, Snapshot: "/etcd", SnapshotOn: "host-2"}, "old", "host-2", "not finished (at nodes)"},
+		"another one is at a stop":  {State{Upgrade: "old", Phase: Preparing, Snapshot: "/etcd", SnapshotOn: "host-2"}, "old", "host-2", "not finished (at preparing)"},
+	} {
+		got, err := planned.after(row.last)
+		refusal(t, name, err, row.refuse)
+		if got.Upgrade != row.want || got.SnapshotOn != row.on || (got.Snapshot != "") != (row.on != "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestAnUpgradeThatChangedNothingIsLeftForAnother has a bundle that was corrected after the preparation of nodes had failed.
+func TestAnUpgradeThatChangedNothingIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	nodes := []cluster.Node{{Name: "host-1", Version: "v1.35.4"}}
+	for name, row := range map[string]struct {
+		begun State
+		left  bool
+		from  string
+	}{
+		"another bundle":                {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Preparing}, true, "1.35.4"},
+		"the same bundle":               {State{Upgrade: "stop-2", Whole: "whole", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"an earlier stop of it":         {State{Upgrade: "stop-1", Whole: "whole", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"the same of an older sealift":  {State{Upgrade: "stop-2", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"another that changed nodes":    {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Nodes, Snapshot: "/etcd"}, false, "1.34.4"},
+		"another at the second version": {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Preparing, Snapshot: "/etcd"}, false, "1.34.4"},
+	} {
+		c := &Cluster{nodes: nodes, begun: &row.begun}
+		if from, err := c.from(); err != nil || from != row.from {
+			t.Errorf("%s: from %s, %v", name, from, err)
+		}
+		if c.abandonUnstarted("whole", "stop-2"); (c.begun == nil) != row.left {
+			t.Errorf("%s: left %v", name, c.begun == nil)
+		}
+	}
+}
+
+// TestALaterStopSavesNoSnapshot begins with the nodes although the leader of the first stop, which has the snapshot, is another node.
+func TestALaterStopSavesNoSnapshot(t *testing.T) {
+	c, client := opened(t)
+	needSystemNamespace(t, client)
+	r := &run{Cluster: c, store: store{client}, state: State{Phase: Preparing, Snapshot: "/no/etcd", SnapshotOn: "host-2"}}
+	if err := r.saveEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := Read(t.Context(), client); err != nil || got.Phase != Nodes || got.SnapshotOn != "host-2" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestAnUndoNamesTheNodeThatHasTheSnapshot(t *testing.T) {
+	t.Parallel()
+	u := &Undo{own: "host-1", cluster: &Cluster{nodes: []cluster.Node{{Name: "host-1", Ready: true}, {Name: "host-2", Ready: true}, {Name: "host-3", Why: "no power"}}}}
+	for on, want := range map[string]string{
+		"":       "nothing to undo",
+		"host-1": "is gone; restore a snapshot instead",
+		"host-2": "node host-2 has the snapshot of etcd that the upgrade took; run the command there",
+		"host-3": "is not Ready (no power); bring it back",
+		"host-4": "host-4 had the snapshot of etcd that the upgrade took, and has left the cluster",
+	} {
+		u.cluster.last = State{Snapshot: "/etcd", SnapshotOn: on}
+		refusal(t, on, u.elsewhere(revert.ErrNoSnapshot), want)
+	}
+}
+
+// needSystemNamespace makes the namespace of the State, which a new API server may not have yet.
+func needSystemNamespace(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}

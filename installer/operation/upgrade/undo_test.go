@@ -1,0 +1,183 @@
+package upgrade
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/revert"
+	"github.com/sealift/sealift/installer/recovery/restore"
+	"github.com/sealift/sealift/installer/recovery/undo"
+)
+
+// upgraded makes an install root whose journal has that its node runs a new kubelet.
+func upgraded(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	j, err := lifecycle.OpenJournal(node.StateDir(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, Inputs: "new", Timeout: time.Minute,
+		Run: func(context.Context) (lifecycle.State, error) { return nil, nil }} //nolint:nilnil // it leaves no state
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Upgrading, lifecycle.Plan{step}, j, func(lifecycle.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestOtherNodesAreNotLeftWithANewerKubelet refuses to go back without the API where other nodes may have been upgraded.
+func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
+	t.Parallel()
+	root := upgraded(t)
+	for name, row := range map[string]struct {
+		root    string
+		nodes   []string
+		kept    time.Time
+		resumes bool
+		refused bool
+	}{
+		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, true},
+		"they have gone back already":       {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), true, false},
+		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), false, false},
+		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, false},
+		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), false, false},
+	} {
+		u := &Undo{Set: undo.Set{Time: row.kept}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
+		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may run the new version") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWorkersGoBackThatTheUpgradeChanged has workers besides a control plane, which goes back by itself. The kubelet of one did not start.
+func TestWorkersGoBackThatTheUpgradeChanged(t *testing.T) {
+	t.Parallel()
+	const whole, was, now = "0123456789abcdef", "v1.35.4", "v1.36.3"
+	set := undo.Set{Upgrade: whole, From: "1.35.4"}
+	told := func(of string, operation intent.Operation, state intent.State) intent.Report {
+		return intent.Report{Upgrade: of, Operation: operation, State: state}
+	}
+	prepared, back := told("stop", intent.Prepare, intent.Done), told(whole, intent.Undo, intent.Done)
+	for name, row := range map[string]struct {
+		version string
+		of      *Node
+		report  intent.Report
+		another bool // the State is about another upgrade
+		want    bool
+	}{
+		"the new version runs":           {now, &Node{Stage: Done}, told("stop", intent.Kubelet, intent.Done), false, true},
+		"its kubelet did not start":      {was, &Node{Stage: Upgraded, Error: "not Ready"}, told("stop", intent.Kubelet, intent.Failed), false, true},
+		"its error was forgotten":        {was, &Node{Stage: Prepared}, told("stop", intent.Upgrade, intent.Failed), false, true},
+		"it could not be asked":          {was, &Node{Stage: Prepared, Error: "no agent"}, prepared, false, true},
+		"the same version of Kubernetes": {was, &Node{Stage: Done}, told("stop", intent.Kubelet, intent.Done), false, true},
+		"it has files only":              {was, &Node{Stage: Prepared}, prepared, false, false},
+		"it has gone back":               {was, &Node{Stage: Done}, back, false, false},
+		"it could not go back":           {was, &Node{Stage: Done}, told(whole, intent.Undo, intent.Failed), false, true},
+		"it joined since":                {now, nil, intent.Report{}, false, true},
+		"another upgrade's State":        {was, &Node{Stage: Done}, prepared, true, false},
+	} {
+		last := State{Upgrade: "stop", Whole: whole, Nodes: map[string]*Node{"host-2": row.of}}
+		if row.another {
+			last.Whole = "fedcba9876543210"
+		}
+		nodes := []cluster.Node{{Name: "host-1", Roles: []string{"control-plane"}, Version: now}, {Name: "host-2", Version: row.version}}
+		got := goBack(nodes, set, last, map[string]intent.Report{"host-2": row.report})
+		if (len(got) == 1 && got[0] == "host-2") != row.want || len(got) > 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if row.version == was && len(goBack(nodes, set, State{}, nil)) > 0 {
+			t.Errorf("%s, without a State: goes back", name)
+		}
+	}
+}
+
+func TestAWorkerThatJoinedSinceIsRefused(t *testing.T) {
+	t.Parallel()
+	u := &Undo{Set: undo.Set{Upgrade: "whole"}, Nodes: []string{"host-2", "host-3"}}
+	refusal(t, "no API", u.checkKept(), "")
+	u.cluster = &Cluster{}
+	refusal(t, "no State", u.checkKept(), "")
+	u.cluster.last = State{Whole: "whole", Nodes: map[string]*Node{"host-2": {Stage: Done}}}
+	refusal(t, "one joined", u.checkKept(), "worker host-3 joined after the upgrade, and keeps nothing to go back to; take it out with 'sealift node remove host-3'")
+	u.cluster.last.Nodes["host-3"] = &Node{Stage: Done}
+	refusal(t, "both were upgraded", u.checkKept(), "")
+}
+
+func TestAnUndoEndsWhenNodesAreReadyWithTheVersionOfBefore(t *testing.T) {
+	t.Parallel()
+	refusal(t, "ready", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Ready: true}, "1.35.4"), "")
+	refusal(t, "another version", isOf(cluster.Node{Name: "host-2", Version: "v1.36.3", Ready: true}, "1.35.4"), "still runs v1.36.3")
+	refusal(t, "no kubelet", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Why: "silent"}, "1.35.4"), "host-2 is not Ready (silent); bring it back")
+}
+
+// TestOnlyTheMembersOfTheSnapshotGoBack refuses control planes that came or left since, and those that could not take their part.
+func TestOnlyTheMembersOfTheSnapshotGoBack(t *testing.T) {
+	t.Parallel()
+	member := func(name, address string) cluster.EtcdMember {
+		return cluster.EtcdMember{Name: name, Peers: []string{"https://" + address + ":2380"}}
+	}
+	one, two, moved := member("host-1", "10.0.0.1"), member("host-2", "10.0.0.2"), member("host-2", "10.0.0.9")
+	for name, row := range map[string]struct {
+		was, now []cluster.EtcdMember
+		want     string
+	}{
+		"the same":      {[]cluster.EtcdMember{one, two}, []cluster.EtcdMember{one, two}, ""},
+		"one came":      {[]cluster.EtcdMember{one}, []cluster.EtcdMember{one, two}, "host-2 joined"},
+		"one left":      {[]cluster.EtcdMember{one, two}, []cluster.EtcdMember{one}, "host-2 has left"},
+		"one has moved": {[]cluster.EtcdMember{one, two}, []cluster.EtcdMember{one, moved}, "host-2 joined, or got another address"},
+	} {
+		refusal(t, name, sameMembers(row.was, row.now), row.want)
+	}
+	node := func(name string, ready bool, roles ...string) cluster.Node {
+		return cluster.Node{Name: name, Ready: ready, Why: "its kubelet is silent", Roles: roles}
+	}
+	here := map[string]intent.Host{"host-2": {Time: time.Now()}}
+	first := node("host-1", true, "control-plane")
+	for name, row := range map[string]struct {
+		other  cluster.Node
+		agents map[string]intent.Host
+		want   string
+	}{
+		"all take part":        {node("host-2", true, "control-plane"), here, ""},
+		"a host without power": {node("host-2", false, "control-plane"), here, "host-2 is not Ready (its kubelet is silent)"},
+		"no agent":             {node("host-2", true, "control-plane"), nil, "no agent on control plane host-2"},
+		"a worker":             {node("host-2", true), here, "host-2 of etcd is not a control plane"},
+		"a stranger":           {node("host-3", true, "control-plane"), here, "host-2 of etcd is not a control plane"},
+	} {
+		refusal(t, name, takePart([]cluster.EtcdMember{one, two}, []cluster.Node{first, row.other}, row.agents, "host-1"), row.want)
+	}
+}
+
+func TestAControlPlaneIsBackWhenItTellsOfThisUndo(t *testing.T) {
+	t.Parallel()
+	const id = "0123456789abcdef"
+	for name, row := range map[string]struct {
+		report intent.Report
+		want   string
+	}{
+		"back":            {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Done}, ""},
+		"armed":           {intent.Report{Upgrade: id, Operation: intent.Arm, State: intent.Done}, "has not told"},
+		"another undo":    {intent.Report{Upgrade: "fedcba9876543210", Operation: intent.Undo, State: intent.Done}, "has not told"},
+		"nothing":         {intent.Report{}, "has not told"},
+		"its disk failed": {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Failed, Error: "no space left"}, "no space left"},
+	} {
+		refusal(t, name, isBack(row.report, id), row.want)
+	}
+}
+
+// refusal wants an error with a text, or none for "".
+func refusal(t *testing.T, name string, err error, want string) {
+	t.Helper()
+	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want %q", name, err, want)
+	}
+}

@@ -1,0 +1,54 @@
+package undo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// ownAddress reads the address of a node from one of its files: the flag that names it. ok is false for a file without that flag, such
+// as one that is broken.
+func ownAddress(path string, text []byte) (address string, ok bool) {
+	if path == cluster.KubeletFlags {
+		return kubeadm.KubeletArgs(text).Get("node-ip")
+	}
+	pod, err := kubeadm.ParsePod(text)
+	if err != nil {
+		return "", false
+	}
+	return pod.Args().Get(map[string]string{cluster.APIServerManifest: "advertise-address", cluster.EtcdManifest: "initial-advertise-peer-urls"}[path])
+}
+
+// CheckAddress refuses a set of a node that has another address now: its manifests would start at an address that the host may not have,
+// with certificates for the other one.
+func (s Set) CheckAddress(store Store) error {
+	for _, path := range []string{cluster.APIServerManifest, cluster.EtcdManifest, cluster.KubeletFlags} {
+		at := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path })
+		if at < 0 {
+			continue
+		}
+		was, err := regularfile.ReadFile(s.copyOf(at))
+		if err != nil {
+			return fmt.Errorf("the copy of %s: %w", path, err)
+		}
+		now, err := regularfile.ReadFile(store.onDisk(s.Files[at]))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // an undo that was interrupted has taken it away
+		}
+		if err != nil {
+			return err
+		}
+		before, had := ownAddress(path, was)
+		after, has := ownAddress(path, now)
+		if had && has && before != after {
+			return fmt.Errorf("this node got another address after the upgrade: %s has %s, and the copy to go back to has %s; "+
+				"change it back first with 'sealift node readdress', or restore a snapshot, as docs/snapshots.md says", path, after, before)
+		}
+	}
+	return nil
+}
