@@ -69,11 +69,11 @@ demo-clean: build ## remove all that the demo made
 test: build deps ## all tests, with real registries, hosts and clusters; needs root
 	go vet $(PACKAGES)
 	bin/sealift-testgrid lab build
-	set -o pipefail; go test -json -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES) | go run ./testgrid/skips
+	set -o pipefail; go test -json -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES) | go run ./internal/testing/skips
 
 .PHONY: unit
 unit: ## the tests that need neither root nor the lab: on any machine with Go
-	set -o pipefail; go test -json -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES) | go run ./testgrid/skips
+	set -o pipefail; go test -json -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES) | go run ./internal/testing/skips
 
 # Race detection needs a C compiler, and takes memory: fewer packages run side by side.
 .PHONY: race
@@ -103,7 +103,7 @@ lint: ## static checks, and known vulnerabilities in what the programs call; the
 
 .PHONY: bench
 bench: build deps ## measure against the peers, side by side
-	go run ./testgrid/bench -sealift bin/sealift
+	go run ./internal/testing/bench -sealift bin/sealift
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser for a minute each, and print how often it was executed

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/addon"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 var clock = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

@@ -16,9 +16,9 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/assemble"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 func TestScriptsOfBundleWorkOffline(t *testing.T) {

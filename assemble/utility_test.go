@@ -9,15 +9,15 @@ import (
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // TestUtilityImageComesWithAddOnThatNeedsIt uses kURL's own velero, whose list of plug-ins ends with that image.
 func TestUtilityImageComesWithAddOnThatNeedsIt(t *testing.T) {
 	t.Parallel()
-	velero, err := os.ReadFile(filepath.Join(cases.KurlAddOns(t), "addons/velero/1.18.2/install.sh"))
+	velero, err := os.ReadFile(filepath.Join(upstreamcases.KurlAddOns(t), "addons/velero/1.18.2/install.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}

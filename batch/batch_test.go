@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestFailedPiecesDoNotStopOthers has pieces that fail once, always, without a word, and by losing their node.

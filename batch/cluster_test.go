@@ -18,11 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/kubelet"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // shared is the control plane of all tests of this package: a real API server, scheduler and Job controller.
@@ -54,7 +53,7 @@ type site struct {
 	namespace string
 	location  string // of the store
 	store     store.Store
-	kubelet   *kubelet.Kubelet
+	kubelet   *controlplane.Kubelet
 	// do is the work. It is called with the number of the try. Nil does the square at once.
 	do func(ctx context.Context, input json.RawMessage, try int) (any, error)
 
@@ -86,12 +85,12 @@ func newSite(t *testing.T, location string, nodes, pods int) *site {
 	}
 	s.namespace = made.Name
 	for i := range nodes {
-		if err := kubelet.MakeNode(t.Context(), s.client, fmt.Sprintf("%s-%d", s.namespace, i), map[string]string{"site": s.namespace}, pods); err != nil {
+		if err := controlplane.MakeNode(t.Context(), s.client, fmt.Sprintf("%s-%d", s.namespace, i), map[string]string{"site": s.namespace}, pods); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.tries = map[string]int{}
-	s.kubelet = &kubelet.Kubelet{Client: s.client, Namespace: s.namespace, Run: s.serve}
+	s.kubelet = &controlplane.Kubelet{Client: s.client, Namespace: s.namespace, Run: s.serve}
 	s.kubelet.Start(t)
 	return s
 }

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // The environment of a coordinator that is a process of its own, so that it can be killed.

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestForeignJobStays has a Job and a Secret with the name of a batch, and of nobody here.

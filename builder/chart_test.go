@@ -28,7 +28,7 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestMain lets this binary render charts.
@@ -50,7 +50,7 @@ func chartWorld(t *testing.T, changes map[string]string) *world {
 	for i, image := range []string{"web:1", "clock:2", "setup:3", "sidecar:4"} {
 		w.push(t, image, layer(byte(i), 1000))
 	}
-	w.offer(t, charts.Archive(t, "hello", charts.Hello(changes)))
+	w.offer(t, fixture.ChartArchive(t, "hello", fixture.HelloChart(changes)))
 	return w
 }
 
@@ -129,7 +129,7 @@ func TestAChartComesWithItsImages(t *testing.T) {
 			}
 			files := unpacked(t, first.Path)
 			if !strings.Contains(files["charts/hello/rendered.yaml"], "value: moin\n") || files["charts/hello/kustomization.yaml"] == "" ||
-				files["charts/hello-1.2.3.tgz"] != string(charts.Archive(t, "hello", charts.Hello(nil))) {
+				files["charts/hello-1.2.3.tgz"] != string(fixture.ChartArchive(t, "hello", fixture.HelloChart(nil))) {
 				t.Errorf("the package has %v", slices.Sorted(maps.Keys(files)))
 			}
 			for _, image := range []string{"web:1", "clock:2", "setup:3"} {
@@ -149,13 +149,13 @@ func TestALockedChartIsTakenByItsDigest(t *testing.T) {
 	w := chartWorld(t, nil)
 	for name, line := range map[string]string{"from a registry": fromRegistry, "from a repository": fromRepository} {
 		t.Run(name, func(t *testing.T) {
-			w.offer(t, charts.Archive(t, "hello", charts.Hello(nil)))
+			w.offer(t, fixture.ChartArchive(t, "hello", fixture.HelloChart(nil)))
 			dir := addOn(t, "demo", line)
 			if _, err := w.chartBuilder(t, openCache(t), false).Lock(t.Context(), dir, builder.LockMissing); err != nil {
 				t.Fatal(err)
 			}
 			before := build(t, w.chartBuilder(t, openCache(t), true), dir)
-			w.offer(t, charts.Archive(t, "hello", charts.Hello(map[string]string{"templates/more.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n"})))
+			w.offer(t, fixture.ChartArchive(t, "hello", fixture.HelloChart(map[string]string{"templates/more.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n"})))
 			b := w.chartBuilder(t, openCache(t), true)
 			after, err := b.Build(t.Context(), dir, t.TempDir())
 			if strings.HasPrefix(line, "chart hello oci") {
@@ -185,11 +185,11 @@ func TestWhatIsWrongWithAChartIsNamed(t *testing.T) {
 	}{
 		"a flipped byte in a repository": {manifest: "# a comment\n" + fromRepository, line: 2,
 			change: func(t *testing.T, w *world) {
-				w.publish(t, "charts/archives/hello-1.2.3.tgz", string(flipped(charts.Archive(t, "hello", charts.Hello(nil)))))
+				w.publish(t, "charts/archives/hello-1.2.3.tgz", string(flipped(fixture.ChartArchive(t, "hello", fixture.HelloChart(nil)))))
 			}, want: []string{"the index of its repository says sha256:", "damaged or replaced"}},
 		"a flipped byte in a registry": {manifest: fromRegistry, line: 1,
-			change: func(t *testing.T, w *world) { w.flip(t, charts.Archive(t, "hello", charts.Hello(nil))) }, want: []string{"chart registry.example.io/charts/hello", "damaged"}},
-		"a missing image": {manifest: fromRepository, files: map[string]string{"values.yaml": strings.ReplaceAll(charts.Hello(nil)["values.yaml"], "web:1", "web:9")}, line: 1,
+			change: func(t *testing.T, w *world) { w.flip(t, fixture.ChartArchive(t, "hello", fixture.HelloChart(nil))) }, want: []string{"chart registry.example.io/charts/hello", "damaged"}},
+		"a missing image": {manifest: fromRepository, files: map[string]string{"values.yaml": strings.ReplaceAll(fixture.HelloChart(nil)["values.yaml"], "web:1", "web:9")}, line: 1,
 			want: []string{"chart hello, Deployment hello/hello, container web: image registry.example.io/web:9 does not exist", "check the spelling"}},
 		"a template that fails": {manifest: fromRepository, files: map[string]string{"templates/x.yaml": "{{ required \"password is needed\" .Values.password }}"}, line: 1,
 			want: []string{"chart hello 1.2.3 does not render", "hello/templates/x.yaml:1:3", "password is needed", "charts/hello-values.yaml"}},
@@ -207,7 +207,7 @@ func TestWhatIsWrongWithAChartIsNamed(t *testing.T) {
 	w := chartWorld(t, nil)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w.offer(t, charts.Archive(t, "hello", charts.Hello(test.files)))
+			w.offer(t, fixture.ChartArchive(t, "hello", fixture.HelloChart(test.files)))
 			if test.change != nil {
 				test.change(t, w)
 			}

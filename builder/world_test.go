@@ -26,7 +26,8 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -76,7 +77,7 @@ mirrors:
 // startRegistry runs distribution's registry until the test ends.
 func startRegistry(t *testing.T, dir string) string {
 	t.Helper()
-	workshop := upstream.ForTest(t)
+	workshop := lab.Workshop(t)
 	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"})
 	if err != nil {
 		t.Fatal(err)

@@ -10,14 +10,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // TestGridSpecsOfKurl reads every Installer of kURL's own tests. All of them are well formed, and the only reason to refuse one
 // is a Kubernetes before 1.31.
 func TestGridSpecsOfKurl(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(cases.Path(t, "testgrid"), "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "testgrid"), "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 func TestOneRunAtATime(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // TestReaderOfNamespacesSeesRecordsAndPlans has a user who may read namespaces and nothing else, as with kOps's own tool.

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // compile builds a program of this module into a folder, with the flags of 'make build', which has compiled most of it.
@@ -34,7 +35,7 @@ func TestTheUnitServes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(usb, "sealift-server.service"), unit, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := host.ForTest(t, host.Spec{USB: []string{usb}})
+	h := lab.Host(t, host.Spec{USB: []string{usb}})
 	must := func(script string) string {
 		t.Helper()
 		var out bytes.Buffer

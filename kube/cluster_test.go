@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 func TestClusterReadsPatchesAndWritesStatus(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/kube"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // behind reaches the control plane through a handler.

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/webhook"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // reviewCount is how many reviews are measured. The medians are compared.

@@ -16,15 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/webhook"
-	"github.com/sealift/sealift/testgrid/apply"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
 )
 
 // webhookConfig is what a hook prints that has one webhook with a condition.
@@ -80,7 +79,7 @@ func TestRefusedWebhookIsNamedAtStart(t *testing.T) {
 
 // testGoodWebhooksAreWritten sets hooks of a module that is switched on later: the operator runs already, and is not ready.
 func testGoodWebhooksAreWritten(t *testing.T, cluster *kube.Cluster) {
-	var log output.Buffer
+	var log fixture.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	server := webhook.New(ctx, webhook.Options{
 		Cluster: cluster, Log: slog.New(slog.NewTextHandler(&log, nil)), Namespace: "default", ConfigurationName: "later",
@@ -174,7 +173,7 @@ func testNotReady(t *testing.T, cluster *kube.Cluster) {
 		}
 	}
 	const group = "admissionregistration.k8s.io"
-	apply.YAML(t, cluster, policies)
+	controlplane.Apply(t, cluster, policies)
 	s.until("the policy holds", func() bool {
 		_, err := s.create("{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: policed}}")
 		if err == nil { // not yet

@@ -24,13 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/webhook"
-	"github.com/sealift/sealift/testgrid/pki"
 )
 
 // guard refuses ConfigMaps that are bad, warns of old ones, and fails, says nothing, or hangs when they ask for it.
@@ -198,7 +198,7 @@ func paint(name, color string) string {
 // renew writes a certificate for the Service by a new CA.
 func (s *webhookSite) renew() {
 	s.Helper()
-	ca := pki.New(s.T)
+	ca := fixture.CA(s.T)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(ca, "ca.crt"), filepath.Join(ca, "ca.key"))
 	if err != nil {
 		s.Fatal(err)

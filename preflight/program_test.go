@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // program builds sealift-preflight with the flags of 'make build', which has compiled most of it.

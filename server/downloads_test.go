@@ -21,8 +21,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func TestReplicasServeSameBytes(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // holes is a file in which zeros take no room.

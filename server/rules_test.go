@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func TestClientsBeyondTheirRateAreRefused(t *testing.T) {

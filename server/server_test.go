@@ -21,9 +21,9 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // TestUnreadOptionsAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
 // that hooks call, the catalogue's add-ons, and kURL's own. Of kURL's add-ons that are not here nothing is said.
 func TestUnreadOptionsAreNamed(t *testing.T) {
-	kurl := cases.KurlAddOns(t)
+	kurl := upstreamcases.KurlAddOns(t)
 	hooks, addOns := texts(t, kurl), []string{"kubernetes", "docker"}
 	folders, err := os.ReadDir(filepath.Join(kurl, "addons"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func TestOnlyExpiredValuesAreRemoved(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 // part is the size of an upload's parts.

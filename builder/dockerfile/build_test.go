@@ -30,7 +30,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/mirror"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // registryWithBase serves a base image with busybox as example.com/base and returns what builds need of it.

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // offline are options of apt-get for a source of the folder at /media/usb and nothing else; lists is the folder of its lists.
@@ -68,7 +69,7 @@ func TestALabHostWantsWhatWasResolvedAndInstallsItWithoutANetwork(t *testing.T) 
 			if err := os.WriteFile(list, []byte("deb [trusted=yes] file:/media/usb/repository ./\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			h := labHost{t, host.ForTest(t, host.Spec{OS: name, USB: []string{usb}})}
+			h := labHost{t, lab.Host(t, host.Spec{OS: name, USB: []string{usb}})}
 			h.run("cp", "-r", "/media/usb/state/lists", "/tmp/lists")
 			answer := h.run(slices.Concat(offline("etc/sources.list.d", "/tmp/lists"), []string{"install", "--no-install-recommends", "--print-uris", "-qq"}, wanted())...)
 			asked, err := parseURIs(strings.NewReader(answer))

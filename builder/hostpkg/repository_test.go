@@ -18,8 +18,8 @@ import (
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/debian"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // unpack fetches packages and writes their repository to disk.

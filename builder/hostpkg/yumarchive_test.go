@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/manifest"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // yumArchive is a yum repository on loopback, made of packages that rpmbuild built and rpmsign signed, with lists by

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // distribution builds a repository of 60 packages: each needs some of those before it by name, by version, by path or by

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // TestKurlAddOnsPassLint lints eleven of kURL's own add-ons, unchanged. A person compared every finding with their files.
 func TestKurlAddOnsPassLint(t *testing.T) {
-	t.Chdir(cases.KurlAddOns(t))
+	t.Chdir(upstreamcases.KurlAddOns(t))
 	const (
 		noMeta   = "/addon.yaml: warning: the add-on has no addon.yaml"
 		noPrefix = " does not begin with the add-on's name"

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/testgrid/tree"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 const (
@@ -53,7 +53,7 @@ func good() map[string]string {
 func inTree(t *testing.T, files map[string]string) {
 	t.Helper()
 	maps.DeleteFunc(files, func(_, content string) bool { return content == "" })
-	t.Chdir(tree.New(t, files))
+	t.Chdir(fixture.Folder(t, files))
 }
 
 func lintAll(t *testing.T, path string) []string {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	grid "github.com/sealift/sealift/testgrid/spec"
 )
 
@@ -101,7 +101,7 @@ func TestCatalogueIsReadyForProduction(t *testing.T) {
 
 // TestKurlAddOnsAreCheckedForProduction lints kURL's own eleven add-ons. The samples have the template of containerd alone.
 func TestKurlAddOnsAreCheckedForProduction(t *testing.T) {
-	t.Chdir(cases.KurlAddOns(t))
+	t.Chdir(upstreamcases.KurlAddOns(t))
 	found := strings.Join(forProduction(t, "addons"), "\n")
 	for _, lacks := range []string{"the add-on has no testgrid.yaml", "nothing writes new versions"} {
 		if n := strings.Count(found, "error: "+lacks); n != 10 || strings.Contains(found, "containerd/2.2.6/testgrid.yaml") {

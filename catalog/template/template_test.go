@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sealift/sealift/catalog/template"
-	"github.com/sealift/sealift/testgrid/tree"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func demo() map[string]string {
@@ -45,7 +45,7 @@ func write(t *testing.T, root, name, version string, o template.Options) (templa
 }
 
 func TestWrite(t *testing.T) {
-	root := tree.New(t, demo())
+	root := fixture.Folder(t, demo())
 	v, err := write(t, root, "demo", "1.11", template.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	root := tree.New(t, demo())
+	root := fixture.Folder(t, demo())
 	tests := map[string]struct {
 		addOn, version string
 		options        template.Options
@@ -163,7 +163,7 @@ func TestWriteRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a template that is no text", func(t *testing.T) {
-		root := tree.New(t, map[string]string{"x/template/Manifest.tmpl": "image \xd4 ${A}\n"})
+		root := fixture.Folder(t, map[string]string{"x/template/Manifest.tmpl": "image \xd4 ${A}\n"})
 		if _, err := template.Open(filepath.Join(root, "x")); err == nil || !strings.Contains(err.Error(), "is not UTF-8") {
 			t.Errorf("got %v", err)
 		}
@@ -207,7 +207,7 @@ func FuzzFillAndReadBack(f *testing.F) {
 		if !utf8.ValidString(text) || !utf8.ValidString(a) || !utf8.ValidString(b) || strings.ContainsAny(a+b, " \t\r\n\v\f\x00") || strings.Contains(text, "${VERSION}") || a == "" || b == "" {
 			t.Skip()
 		}
-		root := tree.New(t, map[string]string{"x/template/Manifest.tmpl": text})
+		root := fixture.Folder(t, map[string]string{"x/template/Manifest.tmpl": text})
 		tmpl, err := template.Open(filepath.Join(root, "x"))
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // labState gives the commands a rack of their own.

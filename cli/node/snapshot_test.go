@@ -22,9 +22,9 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/node"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
 // sealift runs a command of a node, and returns its exit code and what it prints.

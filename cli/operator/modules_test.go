@@ -16,8 +16,8 @@ import (
 	"github.com/sealift/sealift/cli/operator"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestMain lets this binary render charts.
@@ -64,7 +64,7 @@ func TestAddonOperator(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	log, over := &output.Buffer{}, make(chan int)
+	log, over := &fixture.Buffer{}, make(chan int)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/operator"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 const namespaces = `#!/bin/bash
@@ -71,7 +71,7 @@ func TestOperator(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(killed, "hook-1"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	log, over := &output.Buffer{}, make(chan int)
+	log, over := &fixture.Buffer{}, make(chan int)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { over <- operator.RunShellOperator(ctx, nil, nil, io.Discard, log) }()
@@ -129,7 +129,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
 	t.Run("debug", func(t *testing.T) { testDebug(t, until) })
-	second := &output.Buffer{}
+	second := &fixture.Buffer{}
 	if code := operator.RunShellOperator(ctx, []string{"start"}, nil, io.Discard, second); code != app.ExitFailed || !strings.Contains(second.String(), "another operator answers there") {
 		t.Errorf("a second operator at the socket: %d\n%s", code, second)
 	}
@@ -193,7 +193,7 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 // TestLevelsOfUpstream: a level that only upstream's log has is no reason not to start.
 func TestLevelsOfUpstream(t *testing.T) {
 	for level, refused := range map[string]bool{"trace": false, "Fatal": false, "warning": false, "info": false, "loud": true} {
-		log := &output.Buffer{}
+		log := &fixture.Buffer{}
 		code := operator.RunShellOperator(t.Context(), []string{"start", "--log-level", level, "--kube-config", "/nowhere"}, nil, io.Discard, log)
 		if code == 0 || strings.Contains(log.String(), "--log-level") != refused {
 			t.Errorf("%s: %d %s", level, code, log)

@@ -22,15 +22,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/kubelet"
-	"github.com/sealift/sealift/testgrid/objects"
-	"github.com/sealift/sealift/testgrid/output"
 	"github.com/sealift/sealift/testgrid/report"
-	"github.com/sealift/sealift/testgrid/short"
-	"github.com/sealift/sealift/testgrid/toy"
 )
 
 // TestMain lets pods and coordinators run this binary as the command sealift.
@@ -43,12 +41,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is a cluster whose pods are processes of this program, and a bucket. Machines and bundles are those of package toy.
+// cluster is a cluster whose pods are processes of this program, and a bucket. Machines and bundles are those of package fixture.
 type cluster struct {
 	*testing.T
 	dir      string
 	location string // of the store
-	kubelet  *kubelet.Kubelet
+	kubelet  *controlplane.Kubelet
 	pods     atomic.Int64
 	kill     sync.Once
 	killed   chan struct{} // closed when the first pod of the test "slow" was killed
@@ -94,12 +92,12 @@ func newCluster(t *testing.T) *cluster {
 	}
 	_, made := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "grid"}}, metav1.CreateOptions{})
 	_, keyed := client.CoreV1().Secrets("grid").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, Data: key}, metav1.CreateOptions{})
-	if err := errors.Join(made, keyed, kubelet.MakeNode(t.Context(), client, "node-1", nil, 3), toy.Write(c.dir), controlplane.WriteKubeconfig(c.path("kubeconfig"), plane.Config()),
+	if err := errors.Join(made, keyed, controlplane.MakeNode(t.Context(), client, "node-1", nil, 3), fixture.WritePrograms(c.dir), controlplane.WriteKubeconfig(c.path("kubeconfig"), plane.Config()),
 		os.WriteFile(c.path("tests.yaml"), []byte(strings.ReplaceAll(gridTests, "KUBERNETES", "{kubernetes: {version: 1.36.3}}")), 0o600),
 		os.WriteFile(c.path("hosts.yaml"), fmt.Appendf(nil, "systems: {plain: {command: %s}}\n", c.path("hosts")), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	c.kubelet = &kubelet.Kubelet{Client: client, Namespace: "grid", Run: c.pod}
+	c.kubelet = &controlplane.Kubelet{Client: client, Namespace: "grid", Run: c.pod}
 	c.kubelet.Start(t)
 	return c
 }
@@ -118,7 +116,7 @@ func (c *cluster) pod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	cmd.Env = append(cmd.Env, "SEALIFT_PROGRAM="+c.path("sealift"))
-	var said output.Buffer
+	var said fixture.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		return err

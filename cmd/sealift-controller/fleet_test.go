@@ -15,10 +15,10 @@ import (
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/docexamples"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
-	"github.com/sealift/sealift/testgrid/tour"
 )
 
 // TestFleetPageIsFollowed follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
@@ -44,7 +44,7 @@ func TestFleetPageIsFollowed(t *testing.T) {
 	})
 	<-ready
 	page, _ := moving(t, home, "")
-	tour.Follow(t, page, program, "KUBECONFIG="+admin, "HOME="+home, path)
+	docexamples.Follow(t, page, program, "KUBECONFIG="+admin, "HOME="+home, path)
 }
 
 // tourist makes a home with the program sealift, which becomes this test, and a PATH with kubectl.
@@ -103,7 +103,7 @@ func TestFleetAirgapPageIsFollowed(t *testing.T) {
 		}
 	})
 	<-ready
-	tour.Follow(t, copied, program, "KUBECONFIG="+admin, "HOME="+home, path)
+	docexamples.Follow(t, copied, program, "KUBECONFIG="+admin, "HOME="+home, path)
 }
 
 // runHub runs a hub, and closes ready when it is about to work.

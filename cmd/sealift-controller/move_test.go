@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/docexamples"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/short"
-	"github.com/sealift/sealift/testgrid/tour"
 )
 
 // moving returns docs/fleet.md without its section about Open Cluster Management, and that section with a kubeconfig of its cluster.
@@ -246,7 +246,7 @@ func TestHubTakesOverOpenClusterManagement(t *testing.T) {
 		}
 	})
 	_, section := moving(t, home, oslo)
-	tour.Follow(t, section, program, "KUBECONFIG="+admin, "HOME="+home, path)
+	docexamples.Follow(t, section, program, "KUBECONFIG="+admin, "HOME="+home, path)
 
 	clusters := hubCluster.Dynamic().Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
 	live, err := clusters.Get(t.Context(), "oslo", metav1.GetOptions{})

@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/child"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // operatorProcess is a process of this program.
 type operatorProcess struct {
 	cmd     *exec.Cmd
 	wait    func() error
-	log     *output.Buffer
+	log     *fixture.Buffer
 	address string
 }
 
@@ -34,7 +34,7 @@ func startOperator(t *testing.T, dir, config, address, port string, more ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &operatorProcess{log: &output.Buffer{}, address: net.JoinHostPort(address, port)}
+	p := &operatorProcess{log: &fixture.Buffer{}, address: net.JoinHostPort(address, port)}
 	p.cmd = exec.CommandContext(t.Context(), self, append([]string{"operator", "start", "--kube-config", config, "--tmp-dir", t.TempDir(),
 		"--listen-address", address, "--listen-port", port, "--debug-unix-socket", "", "--ha", "--lease-duration", "4s", "--namespace", "default",
 		"--pod", "pod-" + strings.ReplaceAll(address, ".", "-")}, more...)...)

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // kubeconfigFor runs a control plane and writes the file that reaches it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
-	"github.com/sealift/sealift/testgrid/objects"
+	"github.com/sealift/sealift/internal/testing/objects"
 )
 
 func TestInspectReadsArchiveByURL(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func testChannelPrune(c *channelCluster) {

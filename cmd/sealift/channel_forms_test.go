@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 // testChannelForms reads one channel from a disk, from the web and from a bucket, with manifests of each form in it.

@@ -23,12 +23,11 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/kubelet"
-	"github.com/sealift/sealift/testgrid/objects"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // farm is a cluster whose pods are processes of this program, a bucket, and the web server that Manifests name.
@@ -36,7 +35,7 @@ type farm struct {
 	*testing.T
 	dir      string
 	cache    string // of the command that starts builds
-	kubelet  *kubelet.Kubelet
+	kubelet  *controlplane.Kubelet
 	location string       // of the store
 	common   atomic.Int64 // requests for the file that all add-ons name
 	pods     atomic.Int64
@@ -55,7 +54,7 @@ func newFarm(t *testing.T) *farm {
 	plane := controlplane.StartForTest(t, controlplane.Options{Jobs: true})
 	client, err := kubernetes.NewForConfig(plane.Config())
 	if err == nil {
-		err = errors.Join(controlplane.WriteKubeconfig(filepath.Join(f.dir, "kubeconfig"), plane.Config()), kubelet.MakeNode(t.Context(), client, "node-1", nil, 3))
+		err = errors.Join(controlplane.WriteKubeconfig(filepath.Join(f.dir, "kubeconfig"), plane.Config()), controlplane.MakeNode(t.Context(), client, "node-1", nil, 3))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +69,7 @@ func newFarm(t *testing.T) *farm {
 	if _, err := client.CoreV1().Secrets("builds").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.kubelet = &kubelet.Kubelet{Client: client, Namespace: "builds", Run: f.pod}
+	f.kubelet = &controlplane.Kubelet{Client: client, Namespace: "builds", Run: f.pod}
 	f.kubelet.Start(t)
 	return f
 }

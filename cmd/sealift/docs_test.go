@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/tour"
+	"github.com/sealift/sealift/internal/testing/docexamples"
 )
 
 // follow follows a page with this binary.
@@ -15,7 +15,7 @@ func follow(t *testing.T, page string, env ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tour.Follow(t, page, self, env...)
+	docexamples.Follow(t, page, self, env...)
 }
 
 func TestChannelsPageIsFollowed(t *testing.T) {

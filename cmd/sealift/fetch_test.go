@@ -28,11 +28,11 @@ import (
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/containerd"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestOnlineInstallFetchesEachByteOnce reads a bundle of a server as an install does: what the plan needs, what the host is

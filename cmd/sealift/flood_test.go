@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/testgrid/depot"
-	"github.com/sealift/sealift/testgrid/flood"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/flood"
+	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // maxFlooded bounds the memory of the server during a flood, slowProbe the duration of a health check. A few checks may
@@ -45,7 +45,7 @@ func clientAt(n byte, timeout time.Duration) *http.Client {
 func TestFloodingClientsLeaveOthersServed(t *testing.T) {
 	short.Skip(t, "both cores")
 	dir := t.TempDir()
-	installer := fill(t, dir, depot.Load{Packages: 2, Own: 40_000_000, Shared: 10_000_000})
+	installer := fill(t, dir, objects.Load{Packages: 2, Own: 40_000_000, Shared: 10_000_000})
 	certificate(t, dir, "localhost")
 	start := func(t *testing.T) (s *runningServer, id string, paths []flood.Request) {
 		s = startServer(t, "--store", dir, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))

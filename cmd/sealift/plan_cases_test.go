@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // An Installer and an add-on, each with everything that can run something. All of it leaves a file in the folder work, or wherever
@@ -157,7 +157,7 @@ const shareToken = "abcdef.0123456789abcdef"
 // sharedBundle runs what a control plane does for hosts that join, over an unpacked bundle.
 func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	t.Helper()
-	authority, err := identity.ReadAuthority(pki.New(t))
+	authority, err := identity.ReadAuthority(fixture.CA(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // planOfUpgrade looks at a cluster whose only node is this host, with a bundle that has no Kubernetes: the plan refuses that.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 func TestPreflightPageIsFollowed(t *testing.T) {

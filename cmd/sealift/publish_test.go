@@ -22,9 +22,9 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/build"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 // writePackage makes a package with an incompressible file of the given size.

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/flood"
+	"github.com/sealift/sealift/internal/testing/flood"
 )
 
 // TestMain lets scripts run this binary as the command sealift, and under the name of channels.

@@ -13,18 +13,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/depot"
-	"github.com/sealift/sealift/testgrid/objects"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 // fill puts packages into a store and returns an Installer of them.
-func fill(t *testing.T, location string, l depot.Load) (installer string) {
+func fill(t *testing.T, location string, l objects.Load) (installer string) {
 	t.Helper()
 	s, err := store.Open(location)
 	if err == nil {
-		err = depot.Fill(t.Context(), s, l)
+		err = objects.Fill(t.Context(), s, l)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +51,7 @@ func (s *runningServer) bundleURL(t *testing.T, installer string) string {
 // TestStoppedServerFinishesTransfers to end, in the order in which a load balancer and its clients notice.
 func TestStoppedServerFinishesTransfers(t *testing.T) {
 	o := objects.Start(t)
-	installer := fill(t, o.URL(""), depot.Load{Packages: 1, Own: 30_000_000})
+	installer := fill(t, o.URL(""), objects.Load{Packages: 1, Own: 30_000_000})
 	s := startServer(t, "--store", o.URL(""), "--drain", "2s", "--grace", "1m")
 	at := s.bundleURL(t, installer)
 	want := sum(t, at)
@@ -127,7 +126,7 @@ func TestMemoryDoesNotGrowWithTransfers(t *testing.T) {
 	o := objects.Start(t)
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": o.URL("")} {
 		t.Run(name, func(t *testing.T) {
-			installer := fill(t, location, depot.Load{Packages: 2, Own: 100_000_000, Shared: 100_000_000})
+			installer := fill(t, location, objects.Load{Packages: 2, Own: 100_000_000, Shared: 100_000_000})
 			s := startServer(t, "--store", location, "--rate", "1000")
 			at := s.bundleURL(t, installer)
 			want := sum(t, at)

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/testgrid/depot"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // alone is a client whose requests have a connection each.
@@ -29,7 +29,7 @@ const maxGrowth = 56 << 20
 func TestHundredsOfClientsTakeBoundedMemory(t *testing.T) {
 	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
-	installer := fill(t, dir, depot.Load{Packages: 4, Own: 20_000_000, Shared: 10_000_000})
+	installer := fill(t, dir, objects.Load{Packages: 4, Own: 20_000_000, Shared: 10_000_000})
 	s := startServer(t, "--store", dir, "--rate", "100000", "--max-connections", "512", "--max-connections-per-client", "512")
 	at := s.bundleURL(t, installer)
 	size := sizeOf(t, at)
@@ -102,7 +102,7 @@ func sizeOf(t *testing.T, at string) int64 {
 func TestManyFormsTakeBoundedMemory(t *testing.T) {
 	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
-	fill(t, dir, depot.Load{Packages: 2, Own: 1_000_000})
+	fill(t, dir, objects.Load{Packages: 2, Own: 1_000_000})
 	s := startServer(t, "--store", dir)
 	further := "kurl: {additionalNoProxyAddresses: [" + strings.Repeat("a,", 4_700) + "a]}"
 	at := "http://" + s.address + "/compose?further=" + url.QueryEscape(further)

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // container runs a program as a container engine does with --read-only --tmpfs /tmp: in the files of an image, which cannot be

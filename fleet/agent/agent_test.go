@@ -28,9 +28,9 @@ import (
 	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // cluster is an API server that is a hub and its only cluster.

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 func TestRepoURLRows(t *testing.T) {
@@ -17,7 +17,7 @@ func TestRepoURLRows(t *testing.T) {
 		ExpectErr bool
 		RepoURL   string
 	}
-	for _, r := range cases.Rows[row](t, "fleet/caaph/api_v1alpha1__helmchartproxy_url__TestRepoURLValidation.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/caaph/api_v1alpha1__helmchartproxy_url__TestRepoURLValidation.json") {
 		c := caaph.Chart{RepoURL: r.Case.RepoURL}
 		if err := c.Validate(nil); (err != nil) != r.Case.ExpectErr {
 			t.Errorf("%s: %s: %v", r.Name, r.Case.RepoURL, err)
@@ -27,7 +27,7 @@ func TestRepoURLRows(t *testing.T) {
 
 // TestSamplesParse reads users' files strictly and checks them as admission does.
 func TestSamplesParse(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(cases.Path(t, "fleet/samples/caaph"), "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "fleet/samples/caaph"), "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ type state struct {
 	HelmReleaseProxies []caaph.HelmReleaseProxy
 }
 
-func after(t *testing.T, observed []cases.Observation) (s state) {
+func after(t *testing.T, observed []upstreamcases.Observation) (s state) {
 	t.Helper()
 	for _, o := range observed {
 		if err := json.Unmarshal(o.Value, &s); err != nil {
@@ -104,7 +104,7 @@ func TestConstructRows(t *testing.T) {
 		ParsedValues   string
 		Existing       *caaph.HelmReleaseProxy
 	}
-	for _, r := range cases.Rows[row](t, charts+"_phases__TestConstructHelmReleaseProxy.json") {
+	for _, r := range upstreamcases.Rows[row](t, charts+"_phases__TestConstructHelmReleaseProxy.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			var existing []caaph.HelmReleaseProxy
 			if r.Case.Existing != nil {
@@ -115,7 +115,7 @@ func TestConstructRows(t *testing.T) {
 				t.Fatal(action, err)
 			}
 			if action != chartplan.Keep {
-				cases.Same(t, "HelmReleaseProxy", got, r.Case.Expected)
+				upstreamcases.Same(t, "HelmReleaseProxy", got, r.Case.Expected)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestReconcileForClusterRows(t *testing.T) {
 		ExpectedError            string
 		HelmChartProxy           caaph.HelmChartProxy
 	}
-	for _, r := range cases.Rows[row](t, charts+"_phases__TestReconcileForCluster.json") {
+	for _, r := range upstreamcases.Rows[row](t, charts+"_phases__TestReconcileForCluster.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			var existing []caaph.HelmReleaseProxy
 			if r.Case.ExistingHelmReleaseProxy != nil {
@@ -138,7 +138,7 @@ func TestReconcileForClusterRows(t *testing.T) {
 			if (err != nil) != (r.Case.ExpectedError != "") || err != nil && !strings.HasSuffix(r.Case.ExpectedError, err.Error()) {
 				t.Fatalf("got error %v, want %q", err, r.Case.ExpectedError)
 			}
-			cases.Same(t, "HelmReleaseProxies", append([]caaph.HelmReleaseProxy{}, got...), append([]caaph.HelmReleaseProxy{}, after(t, r.Observed).HelmReleaseProxies...))
+			upstreamcases.Same(t, "HelmReleaseProxies", append([]caaph.HelmReleaseProxy{}, got...), append([]caaph.HelmReleaseProxy{}, after(t, r.Observed).HelmReleaseProxies...))
 		})
 	}
 }
@@ -149,7 +149,7 @@ func TestShouldReinstallRows(t *testing.T) {
 		HelmReleaseProxy caaph.HelmReleaseProxy
 		Reinstall        bool
 	}
-	for _, r := range cases.Rows[row](t, charts+"_phases__TestShouldReinstallHelmRelease.json") {
+	for _, r := range upstreamcases.Rows[row](t, charts+"_phases__TestShouldReinstallHelmRelease.json") {
 		action, _, err := chartplan.Decide(&r.Case.HelmChartProxy, chartplan.Cluster{}, []caaph.HelmReleaseProxy{r.Case.HelmReleaseProxy}, "")
 		if err != nil || (action == chartplan.Reinstall) != r.Case.Reinstall {
 			t.Errorf("%s: %s %v", r.Name, action, err)
@@ -162,7 +162,7 @@ func TestReconcileNormalRows(t *testing.T) {
 		HelmChartProxy caaph.HelmChartProxy
 		Objects        []json.RawMessage
 	}
-	for _, r := range cases.Rows[row](t, charts+"__TestReconcileNormal.json") {
+	for _, r := range upstreamcases.Rows[row](t, charts+"__TestReconcileNormal.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			hcp := &r.Case.HelmChartProxy
 			var clusters []chartplan.Cluster
@@ -206,10 +206,10 @@ func TestReconcileNormalRows(t *testing.T) {
 				return strings.Compare(a.Spec.ClusterRef.Name, b.Spec.ClusterRef.Name)
 			})
 			want := after(t, r.Observed)
-			cases.Same(t, "releases", append([]caaph.HelmReleaseProxy{}, left...), append([]caaph.HelmReleaseProxy{}, want.HelmReleaseProxies...))
-			cases.Same(t, "matching clusters", references, want.HelmChartProxy.Status.MatchingClusters)
+			upstreamcases.Same(t, "releases", append([]caaph.HelmReleaseProxy{}, left...), append([]caaph.HelmReleaseProxy{}, want.HelmReleaseProxies...))
+			upstreamcases.Same(t, "matching clusters", references, want.HelmChartProxy.Status.MatchingClusters)
 			if !slices.ContainsFunc(left, func(r caaph.HelmReleaseProxy) bool { return r.Name == "" }) { // messages have names
-				cases.Same(t, "conditions", chartplan.Aggregate(left, chartplan.Condition{}, chartplan.Condition{}), want.HelmChartProxy.Status.Conditions)
+				upstreamcases.Same(t, "conditions", chartplan.Aggregate(left, chartplan.Condition{}, chartplan.Condition{}), want.HelmChartProxy.Status.Conditions)
 			}
 		})
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/rollout"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // TestDesiredConfigsEqualRows has clusters that have applied some configuration. A rollout is done with those that have what
@@ -27,7 +27,7 @@ func TestDesiredConfigsEqualRows(t *testing.T) {
 		}
 		return list
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonconfiguration__graph__TestDesiredConfigsEqual.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonconfiguration__graph__TestDesiredConfigsEqual.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			a := configuration.AddOn{Cluster: "a", Configs: r.Case.AddonConfigs, References: flat(r.Case.AddonDesired)}
 			for i, ref := range a.References {

@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/rollout"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 var newYear = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -95,7 +95,7 @@ func input(c cma, addons []mca, decisions []ocm.PlacementDecision) configuration
 }
 
 // patches reads what a reconcile sent, by namespace.
-func patches[T any](t *testing.T, observed []cases.Observation) map[string]T {
+func patches[T any](t *testing.T, observed []upstreamcases.Observation) map[string]T {
 	t.Helper()
 	sent := map[string]T{}
 	for _, o := range observed {
@@ -137,7 +137,7 @@ func TestConfigurationGraphRows(t *testing.T) {
 			RolloutStrategy ocm.RolloutStrategy
 		}
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonconfiguration__graph__TestConfigurationGraph.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonconfiguration__graph__TestConfigurationGraph.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			var c cma
 			c.Spec.DefaultConfigs, c.Status.DefaultConfigReferences = r.Case.DefaultConfigs, r.Case.DefaultConfigReference
@@ -168,13 +168,13 @@ func TestConfigurationGraphRows(t *testing.T) {
 					key, _ := json.Marshal(ref.ConfigType)
 					byType[string(key)] = append(byType[string(key)], ref)
 				}
-				cases.Same(t, moving[i].Cluster, byType, want.DesiredConfigs)
+				upstreamcases.Same(t, moving[i].Cluster, byType, want.DesiredConfigs)
 				if words[want.Status.Status] != moving[i].Status {
 					t.Errorf("%s is %s, want %s", moving[i].Cluster, moving[i].Status, want.Status.Status)
 				}
 			}
 			for i, want := range r.Case.ExpectedConfiguredClusters {
-				cases.Same(t, "configured clusters", got.Placements[i].Configured, want)
+				upstreamcases.Same(t, "configured clusters", got.Placements[i].Configured, want)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestAddOnConfigReconcileRows(t *testing.T) {
 		Conditions       []condition
 		ConfigReferences []ocm.ConfigReference
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonconfiguration__addon_configuration_reconciler__TestAddonConfigReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonconfiguration__addon_configuration_reconciler__TestAddonConfigReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			got := configuration.Decide(input(r.Case.ClusterManagementAddon, r.Case.ManagedClusteraddon, r.Case.PlacementDecisions), newYear)
 			sent := patches[status](t, r.Observed)
@@ -200,7 +200,7 @@ func TestAddOnConfigReconcileRows(t *testing.T) {
 				if patch, ok := sent[d.Cluster]; ok && patch.ConfigReferences != nil {
 					want = patch.ConfigReferences
 				}
-				cases.Same(t, d.Cluster, append([]ocm.ConfigReference{}, d.References...), append([]ocm.ConfigReference{}, want...))
+				upstreamcases.Same(t, d.Cluster, append([]ocm.ConfigReference{}, d.References...), append([]ocm.ConfigReference{}, want...))
 				cond := d.Condition()
 				if patch, ok := sent[d.Cluster]; ok && len(patch.Conditions) > 0 {
 					want := patch.Conditions[0]
@@ -220,7 +220,7 @@ func TestProgressRows(t *testing.T) {
 		PlacementDecisions     []ocm.PlacementDecision
 	}
 	type status struct{ InstallProgressions []progression }
-	for _, r := range cases.Rows[row](t, controllers+"addonconfiguration__cma_progressing_reconciler__TestMgmtAddonProgressingReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonconfiguration__cma_progressing_reconciler__TestMgmtAddonProgressingReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
 				return // nothing to look at
@@ -228,12 +228,12 @@ func TestProgressRows(t *testing.T) {
 			got := configuration.Decide(input(r.Case.ClusterManagementAddon[0], r.Case.ManagedClusteraddon, r.Case.PlacementDecisions), newYear)
 			for i, want := range patches[status](t, r.Observed)[""].InstallProgressions {
 				s := got.Placements[i].Status()
-				cases.Same(t, "configurations", s.Configs, want.ConfigReferences)
+				upstreamcases.Same(t, "configurations", s.Configs, want.ConfigReferences)
 				c := condition{"Progressing", "True", s.Reason, s.Message}
 				if s.Done {
 					c.Status = "False"
 				}
-				cases.Same(t, "condition", c, want.Conditions[0])
+				upstreamcases.Same(t, "condition", c, want.Conditions[0])
 			}
 		})
 	}
@@ -245,7 +245,7 @@ func TestInstallProgressionRows(t *testing.T) {
 		DefaultConfigReferences []ocm.DefaultConfigReference
 		InstallProgressions     []progression
 	}
-	for _, r := range cases.Rows[row](t, controllers+"cmainstallprogression__controller__TestReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"cmainstallprogression__controller__TestReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
 				return // nothing to look at
@@ -258,7 +258,7 @@ func TestInstallProgressionRows(t *testing.T) {
 					ConfigObject: p.ConfigObject, ConfigReferences: configuration.Install(c.Spec.DefaultConfigs, wish, nil),
 				})
 			}
-			cases.Same(t, "status", got, patches[status](t, r.Observed)[""])
+			upstreamcases.Same(t, "status", got, patches[status](t, r.Observed)[""])
 		})
 	}
 }
@@ -297,7 +297,7 @@ func TestRefreshRows(t *testing.T) {
 		ManagedClusteraddon []mca
 	}
 	type status struct{ ConfigReferences []ocm.ConfigReference }
-	for _, r := range cases.Rows[row](t, framework+"addonmanager_controllers_addonconfig__controller__TestSync.json") {
+	for _, r := range upstreamcases.Rows[row](t, framework+"addonmanager_controllers_addonconfig__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ManagedClusteraddon) == 0 {
 				return // nothing to look at
@@ -308,7 +308,7 @@ func TestRefreshRows(t *testing.T) {
 			if patch := patches[status](t, r.Observed)[m.Metadata.Namespace]; patch.ConfigReferences != nil {
 				want = patch.ConfigReferences
 			}
-			cases.Same(t, "references", got, want)
+			upstreamcases.Same(t, "references", got, want)
 		})
 	}
 }
@@ -322,7 +322,7 @@ func TestResolveRows(t *testing.T) {
 		DefaultConfigReferences []ocm.DefaultConfigReference
 		InstallProgressions     []progression
 	}
-	for _, r := range cases.Rows[row](t, framework+"addonmanager_controllers_cmaconfig__controller__TestSync.json") {
+	for _, r := range upstreamcases.Rows[row](t, framework+"addonmanager_controllers_cmaconfig__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
 				return // nothing to look at
@@ -334,7 +334,7 @@ func TestResolveRows(t *testing.T) {
 				got.InstallProgressions = append(got.InstallProgressions, p)
 			}
 			if want, sent := patches[status](t, r.Observed)[""]; sent {
-				cases.Same(t, "status", got, want)
+				upstreamcases.Same(t, "status", got, want)
 			}
 		})
 	}
@@ -345,7 +345,7 @@ func TestHashRows(t *testing.T) {
 		Obj          config
 		ExpectedHash string
 	}
-	for _, r := range cases.Rows[helper](t, framework+"utils__helpers__TestGetSpecHash.json") {
+	for _, r := range upstreamcases.Rows[helper](t, framework+"utils__helpers__TestGetSpecHash.json") {
 		if got, err := configuration.SpecHash(r.Case.Obj); err != nil || got != r.Case.ExpectedHash {
 			t.Errorf("%s: %s, want %s: %v", r.Name, got, r.Case.ExpectedHash, err)
 		}
@@ -354,7 +354,7 @@ func TestHashRows(t *testing.T) {
 		At       config
 		Expected string
 	}
-	for _, r := range cases.Rows[template](t, "fleet/ocm/ocm_addon_templateagent__common__TestGetAddOnTemplateSpecHash.json") {
+	for _, r := range upstreamcases.Rows[template](t, "fleet/ocm/ocm_addon_templateagent__common__TestGetAddOnTemplateSpecHash.json") {
 		if got, err := configuration.TemplateHash(r.Case.At); err != nil || r.Case.Expected != "" && got != r.Case.Expected {
 			t.Errorf("%s: %s, want %s: %v", r.Name, got, r.Case.Expected, err)
 		}
@@ -363,7 +363,7 @@ func TestHashRows(t *testing.T) {
 		Object   config
 		SpecHash string
 	}
-	cases.JSON(t, "fleet/ocm/spechash_generated.json", &generated)
+	upstreamcases.JSON(t, "fleet/ocm/spechash_generated.json", &generated)
 	for _, r := range generated {
 		if got, err := configuration.SpecHash(r.Object); err != nil || got != r.SpecHash {
 			t.Errorf("%v: %s, want %s: %v", r.Object, got, r.SpecHash, err)
@@ -376,7 +376,7 @@ func TestAnnotationRows(t *testing.T) {
 		ConfigReference   []ocm.ConfigReference
 		ExpectAnnotations map[string]string
 	}
-	for _, r := range cases.Rows[row](t, framework+"addonmanager_controllers_agentdeploy__util__TestConfigsToAnnotations.json") {
+	for _, r := range upstreamcases.Rows[row](t, framework+"addonmanager_controllers_agentdeploy__util__TestConfigsToAnnotations.json") {
 		if len(r.Case.ConfigReference) == 0 {
 			continue // works without configurations have no annotation
 		}

@@ -34,11 +34,11 @@ import (
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	_ "github.com/sealift/sealift/internal/testing/immutable"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	_ "github.com/sealift/sealift/testgrid/immutable"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // grid is a hub with clusters, each with an API server of its own.

@@ -26,7 +26,7 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // hubVariable names the kubeconfig of a process that is a hub.

@@ -16,7 +16,7 @@ var errBehind = errors.New("the cache is behind what was written")
 
 // outdated has the versions that objects have at least, as the hub's writes show, including those that were refused. A controller that
 // reads an older version from the cache waits for the next one: the API server would refuse what it writes. That buys more than a quarter
-// of a rollout's writes of statuses ("-only fleet" of testgrid/bench, 2,000 clusters). The zero value is empty.
+// of a rollout's writes of statuses ("-only fleet" of internal/testing/bench, 2,000 clusters). The zero value is empty.
 type outdated struct {
 	versions memory[outdatedKey, outdatedVersion]
 	late     atomic.Int64 // for how long the cache was behind, the last time that this was seen, in nanoseconds

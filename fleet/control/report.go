@@ -129,7 +129,7 @@ func onlyMessage(before, after *ocm.ManagedClusterAddOn) (bool, error) {
 }
 
 // unreported has the add-ons whose message is not written yet, and since when. It buys two of the four writes of a cluster's status in
-// a rollout ("-only fleet" of testgrid/bench).
+// a rollout ("-only fleet" of internal/testing/bench).
 type unreported struct {
 	memory[types.NamespacedName, time.Time]
 }

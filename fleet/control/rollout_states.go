@@ -19,7 +19,7 @@ import (
 
 // rolloutStates keeps the states of rollouts, in a ConfigMap of the hub's namespace for each add-on. Only the hub that decides
 // writes it. Its memory buys one read of each ConfigMap, and at most one write in rememberLater of what can be found out again ("-only
-// fleet" of testgrid/bench counts both).
+// fleet" of internal/testing/bench counts both).
 type rolloutStates struct {
 	*controllers
 	memory[string, *remembered]

@@ -18,7 +18,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // diaryVariable names a file into which hubs write when they are at work. leaseVariable is how long their Leases are valid.

@@ -32,8 +32,8 @@ import (
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // carriedVariable makes this binary apply a parcel. It has the arguments of applyParcel.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestAgentAnswersDoNotConflictWithWorks writes works that others have written since they were read.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/conversion"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // typed gives an object of a row the apiVersion and kind that its $type names.
@@ -43,13 +43,13 @@ func TestConversionRows(t *testing.T) {
 	}
 	for _, kind := range []string{"ClusterManagementAddOn", "ManagedClusterAddOn"} {
 		for _, way := range []string{"v1alpha1_%s_To_v1beta1_%[1]s", "v1beta1_%s_To_v1alpha1_%[1]s"} {
-			for _, r := range cases.Rows[row](t, "fleet/ocm/api_addon_v1beta1__conversion__TestConvert_"+fmt.Sprintf(way, kind)+".json") {
+			for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/api_addon_v1beta1__conversion__TestConvert_"+fmt.Sprintf(way, kind)+".json") {
 				t.Run(r.Name, func(t *testing.T) { check(t, r.Case.In, r.Case.Want) })
 			}
 		}
 	}
 	type webhook struct{ Expected, Src map[string]any }
-	for _, r := range cases.Rows[webhook](t, "fleet/ocm/ocm_addon_webhook_v1beta1__managedclusteraddon_conversion__TestManagedClusterAddOnConvertTo.json") {
+	for _, r := range upstreamcases.Rows[webhook](t, "fleet/ocm/ocm_addon_webhook_v1beta1__managedclusteraddon_conversion__TestManagedClusterAddOnConvertTo.json") {
 		t.Run(r.Name, func(t *testing.T) { check(t, r.Case.Src, r.Case.Expected) })
 	}
 }

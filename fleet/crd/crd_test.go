@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sealift/sealift/fleet/crd"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // TestFields compares each version of each definition with a table of upstream's: names, columns, and of each field the path, the type,
@@ -73,7 +73,7 @@ func compare(t *testing.T, name string, got []string, table string) {
 
 func files(t *testing.T) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(cases.Path(t, "fleet/fields"), "*.tsv"))
+	list, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "fleet/fields"), "*.tsv"))
 	if err != nil || len(list) == 0 {
 		t.Fatal(list, err)
 	}

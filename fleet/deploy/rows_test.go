@@ -14,7 +14,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 const agentdeploy = "fleet/ocm/addon_framework_addonmanager_controllers_agentdeploy__"
@@ -84,7 +84,7 @@ func describe(t *testing.T, a *ocm.ManagedClusterAddOn, works []ocm.ManifestWork
 }
 
 // upstream returns what upstream left.
-func upstream(t *testing.T, a ocm.ManagedClusterAddOn, works []ocm.ManifestWork, observed []cases.Observation) outcome {
+func upstream(t *testing.T, a ocm.ManagedClusterAddOn, works []ocm.ManifestWork, observed []upstreamcases.Observation) outcome {
 	t.Helper()
 	works = slices.Clone(works)
 	for _, o := range observed {
@@ -193,7 +193,7 @@ func run(t *testing.T, r row, a *ocm.ManagedClusterAddOn) outcome {
 func TestDeployRows(t *testing.T) {
 	ran := 0
 	for _, file := range []string{"default_sync__TestDefaultReconcile", "default_hook_sync__TestDefaultHookReconcile", "hosted_sync__TestHostingReconcile", "hosted_hook_sync__TestHostingHookReconcile"} {
-		for _, r := range cases.Rows[json.RawMessage](t, agentdeploy+file+".json") {
+		for _, r := range upstreamcases.Rows[json.RawMessage](t, agentdeploy+file+".json") {
 			t.Run(file+"/"+r.Name, func(t *testing.T) {
 				var c row
 				if err := json.Unmarshal(clean(r.Case), &c); err != nil {
@@ -249,7 +249,7 @@ func TestFinalizerRows(t *testing.T) {
 		ExistingFinalizers, ExpectedFinalizers []string
 		FinalizerToRemove                      string
 	}
-	for _, r := range cases.Rows[row](t, agentdeploy+"util__TestAddonRemoveFinalizer.json") {
+	for _, r := range upstreamcases.Rows[row](t, agentdeploy+"util__TestAddonRemoveFinalizer.json") {
 		// an add-on without hooks loses this finalizer
 		const hook = "addon.open-cluster-management.io/addon-pre-delete"
 		rename := func(list []string) (named []string) {
@@ -277,7 +277,7 @@ func TestManifestConfigRows(t *testing.T) {
 		}
 		ExpectedManifestConfigOption []ocm.ManifestConfig
 	}
-	for _, r := range cases.Rows[row](t, agentdeploy+"util__TestGetManifestConfigOption.json") {
+	for _, r := range upstreamcases.Rows[row](t, agentdeploy+"util__TestGetManifestConfigOption.json") {
 		agent := r.Case.AgentAddon
 		if agent.HealthProber.Type == "Work" {
 			continue // a program's own prober, which no add-on with a template has
@@ -330,7 +330,7 @@ func TestFeedbackRuleRows(t *testing.T) {
 		ExistFeedbackRules, ExpectedFeedbackRules []ocm.FeedbackRule
 		FeedbackRule                              ocm.FeedbackRule
 	}
-	for _, r := range cases.Rows[row](t, agentdeploy+"util__TestMergeFeedbackRule.json") {
+	for _, r := range upstreamcases.Rows[row](t, agentdeploy+"util__TestMergeFeedbackRule.json") {
 		id := ocm.ResourceIdentifier{Resource: "configmaps", Name: "c"}
 		a := deploy.AddOn{Manifests: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}}}}
 		a.Spec.ManifestConfigs = []ocm.ManifestConfig{

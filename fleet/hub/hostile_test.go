@@ -36,10 +36,10 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/clusterapi"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // hubVariable names the kubeconfig of a process that is a hub, and userVariable who it is. On SIGUSR1 it writes the size of its
@@ -123,7 +123,7 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	})
 	text, err := os.ReadFile(file)
 	b.must(err)
-	b.must(b.apply(clusterapi.Definition))
+	b.must(b.apply(fixture.ClusterDefinition))
 	return b, string(text)
 }
 

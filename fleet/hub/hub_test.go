@@ -31,9 +31,9 @@ import (
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/cases"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // runHub runs a hub until the test ends, and returns when it serves its definitions.
@@ -197,7 +197,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func samplesApply(t *testing.T, client dynamic.Interface) {
-	found, err := filepath.Glob(filepath.Join(cases.Path(t, "fleet/samples"), "*/*.yaml"))
+	found, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "fleet/samples"), "*/*.yaml"))
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)
 	}
@@ -231,7 +231,7 @@ func samplesApply(t *testing.T, client dynamic.Interface) {
 
 // examplesApply applies the examples of the document that the fleet started from, one after the other. Some show a status.
 func examplesApply(t *testing.T, client dynamic.Interface) {
-	text, err := os.ReadFile(cases.Path(t, "../reference/seeds/001_329330174324fe94.txt"))
+	text, err := os.ReadFile(upstreamcases.Path(t, "../reference/seeds/001_329330174324fe94.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/fleet/crd"
-	"github.com/sealift/sealift/testgrid/flood"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/flood"
 )
 
 // TestUnsentBodiesDelayNoReview opens requests whose bodies do not come. Reviews beside them are answered at once.
@@ -60,8 +60,8 @@ func TestUnsentBodiesDelayNoReview(t *testing.T) {
 // TestWebhooksBoundConnections opens connections from one address, and a review from another.
 func TestWebhooksBoundConnections(t *testing.T) {
 	t.Parallel()
-	dir := pki.New(t)
-	pair := pki.Client(t, dir, "webhooks")
+	dir := fixture.CA(t)
+	pair := fixture.ClientCertificate(t, dir, "webhooks")
 	w, err := listen(t.Context(), nil, Options{Log: slog.New(slog.DiscardHandler), Webhook: Webhook{Listen: "127.0.0.1:0", Cert: pair, Key: pair, CA: filepath.Join(dir, "ca.crt")}})
 	if err != nil {
 		t.Fatal(err)

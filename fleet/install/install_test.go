@@ -10,7 +10,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 const controllers = "fleet/ocm/ocm_addon_controllers_"
@@ -79,7 +79,7 @@ func managed(list []ocm.ManagedCluster) (found []install.Cluster) {
 
 // requests are what a row sends, as "create cluster/name {annotations}". Those that only set an owner are left out: other
 // rows of the same program ask for them.
-func requests(t *testing.T, observed []cases.Observation) []string {
+func requests(t *testing.T, observed []upstreamcases.Observation) []string {
 	t.Helper()
 	var list []string
 	for _, o := range observed {
@@ -123,7 +123,7 @@ func TestInstallRows(t *testing.T) {
 		Placements             []ocm.Placement
 		PlacementDecisions     []ocm.PlacementDecision
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonmanagement__controller__TestAddonInstallReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonmanagement__controller__TestAddonInstallReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			a := read(r.Case.ClusterManagementAddon, r.Case.Placements, r.Case.PlacementDecisions)
 			has := installed(a.Name, r.Case.ManagedClusteraddon)
@@ -145,7 +145,7 @@ func TestAnnotationRows(t *testing.T) {
 		ManagedClusters        []ocm.ManagedCluster
 		SyncKey                string
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonannotation__controller__TestSync.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonannotation__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			var got []string
 			for _, c := range r.Case.ClusterManagementAddon {
@@ -166,7 +166,7 @@ func TestAnnotationRows(t *testing.T) {
 		AddonAnnotations, ClusterAddonAnnotations, ExpectedAnnotations map[string]string
 		ExpectChanged                                                  bool
 	}
-	for _, r := range cases.Rows[merge](t, controllers+"addonannotation__controller__TestSyncAddonAnnotations.json") {
+	for _, r := range upstreamcases.Rows[merge](t, controllers+"addonannotation__controller__TestSyncAddonAnnotations.json") {
 		got, _ := install.Decide(install.AddOn{Placements: []install.Placement{{Exists: true, Clusters: []string{"c"}}}},
 			[]install.Cluster{{Name: "c", Annotations: r.Case.ClusterAddonAnnotations}},
 			[]install.Installed{{Cluster: "c", Annotations: r.Case.AddonAnnotations, Owned: true}})
@@ -181,7 +181,7 @@ func TestOwnerRows(t *testing.T) {
 		ClusterManagementAddon []cma
 		ManagedClusteraddon    []mca
 	}
-	for _, r := range cases.Rows[row](t, controllers+"addonowner__controller__TestReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, controllers+"addonowner__controller__TestReconcile.json") {
 		sent := len(requests(t, r.Observed))
 		changes := 0
 		for _, c := range r.Case.ClusterManagementAddon {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/fleet/ledger"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestNumbersAreUsedOnce lets two hubs take numbers at once, and a command meanwhile.

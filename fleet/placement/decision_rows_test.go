@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // status is the status of a placement, with conditions that have no time.
@@ -22,7 +22,7 @@ type status struct {
 }
 
 // after returns the decisions that there are after the requests of a row, by name, and the status that its placement has then.
-func after(t *testing.T, placement json.RawMessage, existing []ocm.PlacementDecision, observed []cases.Observation) ([]ocm.PlacementDecision, status) {
+func after(t *testing.T, placement json.RawMessage, existing []ocm.PlacementDecision, observed []upstreamcases.Observation) ([]ocm.PlacementDecision, status) {
 	t.Helper()
 	decisions := map[string]ocm.PlacementDecision{}
 	for _, d := range existing {
@@ -97,7 +97,7 @@ func sameDecisions(t *testing.T, got, want, existing []ocm.PlacementDecision) {
 		slices.SortFunc(found, func(a, b decision) int { return strings.Compare(a.Name, b.Name) })
 		return found
 	}
-	cases.Same(t, "decisions", sorted(got), sorted(want))
+	upstreamcases.Same(t, "decisions", sorted(got), sorted(want))
 }
 
 func TestBindRows(t *testing.T) {
@@ -106,7 +106,7 @@ func TestBindRows(t *testing.T) {
 		Placement ocm.Placement
 		InitObjs  objects
 	}
-	for _, r := range cases.Rows[row](t, scheduling+"scheduling_controller__TestBind.json") {
+	for _, r := range upstreamcases.Rows[row](t, scheduling+"scheduling_controller__TestBind.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			got, _, err := Group(&r.Case.Placement, r.Case.Clusters.clusters)
 			if err != nil {
@@ -128,7 +128,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			UnscheduledDecisions                 int
 		}
 	}
-	for _, r := range cases.Rows[row](t, scheduling+"scheduling_controller__TestSchedulingController_sync.json") {
+	for _, r := range upstreamcases.Rows[row](t, scheduling+"scheduling_controller__TestSchedulingController_sync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			existing, sets := r.Case.InitObjs.decisions, r.Case.InitObjs.sets
 			want, wantStatus := after(t, r.Case.Placement, existing, r.Observed)
@@ -139,7 +139,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			if p.Annotations[ocm.SchedulingDisabled] == "true" { // the hub does not ask for its decisions
 				_, before := after(t, r.Case.Placement, nil, nil)
 				sameDecisions(t, existing, want, existing)
-				cases.Same(t, "status", before, wantStatus)
+				upstreamcases.Same(t, "status", before, wantStatus)
 				return
 			}
 			selected := r.Case.ScheduleResult.ScheduledDecisions.clusters
@@ -154,7 +154,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cases.Same(t, "status", status{groups, len(selected), []Condition{Misconfiguration(nil), Satisfaction(Counts{
+			upstreamcases.Same(t, "status", status{groups, len(selected), []Condition{Misconfiguration(nil), Satisfaction(Counts{
 				InSpec: p.Spec.ClusterSets, Eligible: eligible, Bindings: len(bound), Available: len(candidates),
 				Feasible: len(r.Case.ScheduleResult.FeasibleClusters.clusters), Unscheduled: r.Case.ScheduleResult.UnscheduledDecisions,
 			})}}, wantStatus)
@@ -181,7 +181,7 @@ func TestDecisionGroupRows(t *testing.T) {
 			Error              any
 		}
 	}
-	all := cases.Rows[row](t, "fleet/ocm/decisiongroups_generated.jsonl")
+	all := upstreamcases.Rows[row](t, "fleet/ocm/decisiongroups_generated.jsonl")
 	for _, r := range all {
 		t.Run(r.Name, func(t *testing.T) {
 			p := &ocm.Placement{Spec: ocm.PlacementSpec{DecisionStrategy: r.Case.DecisionStrategy}}
@@ -204,8 +204,8 @@ func TestDecisionGroupRows(t *testing.T) {
 				}
 				got = append(got, g)
 			}
-			cases.Same(t, "decisions", got, r.Case.Expect.PlacementDecisions)
-			cases.Same(t, "groups", groups, r.Case.Expect.DecisionGroups)
+			upstreamcases.Same(t, "decisions", got, r.Case.Expect.PlacementDecisions)
+			upstreamcases.Same(t, "groups", groups, r.Case.Expect.DecisionGroups)
 		})
 	}
 	t.Logf("%d rows", len(all))

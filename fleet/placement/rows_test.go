@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 var newYear = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -104,7 +104,7 @@ func TestScheduleRows(t *testing.T) {
 		ExpectedUnScheduled int
 		Placement           ocm.Placement
 	}
-	for _, r := range cases.Rows[row](t, scheduling+"schedule__TestSchedule.json") {
+	for _, r := range upstreamcases.Rows[row](t, scheduling+"schedule__TestSchedule.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			got, err := Schedule(&r.Case.Placement, r.Case.Clusters.clusters, r.Case.InitObjs.known())
 			var m *Misconfigured
@@ -112,7 +112,7 @@ func TestScheduleRows(t *testing.T) {
 			if errors.As(err, &m) != (want.Code == 3) || m != nil && (m.Plugin != want.Plugin || m.Text != want.Reasons[0]) {
 				t.Fatalf("got %v, want %+v", err, want)
 			}
-			cases.Same(t, "selected", names(got.Selected), names(r.Case.ExpectedDecisions.clusters))
+			upstreamcases.Same(t, "selected", names(got.Selected), names(r.Case.ExpectedDecisions.clusters))
 			if got.Unscheduled != r.Case.ExpectedUnScheduled {
 				t.Errorf("%d are unscheduled, want %d", got.Unscheduled, r.Case.ExpectedUnScheduled)
 			}
@@ -120,10 +120,10 @@ func TestScheduleRows(t *testing.T) {
 				t.Fatalf("%d filters, want %d", len(got.Filtered), len(r.Case.ExpectedFilterResult))
 			}
 			for i, f := range r.Case.ExpectedFilterResult {
-				cases.Same(t, f.Name, []any{got.Filtered[i].Name, names(got.Filtered[i].Clusters)}, []any{f.Name, f.FilteredClusters})
+				upstreamcases.Same(t, f.Name, []any{got.Filtered[i].Name, names(got.Filtered[i].Clusters)}, []any{f.Name, f.FilteredClusters})
 			}
 			slices.SortFunc(r.Case.ExpectedScoreResult, func(a, b Scores) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
-			cases.Same(t, "scores", append([]Scores{}, got.Scores...), r.Case.ExpectedScoreResult)
+			upstreamcases.Same(t, "scores", append([]Scores{}, got.Scores...), r.Case.ExpectedScoreResult)
 		})
 	}
 }
@@ -134,15 +134,15 @@ func TestSetRows(t *testing.T) {
 		ExpectErr                                                             bool
 		InitObjs                                                              objects
 	}
-	for _, r := range cases.Rows[row](t, scheduling+"scheduling_controller__TestGetAvailableClusters.json") {
+	for _, r := range upstreamcases.Rows[row](t, scheduling+"scheduling_controller__TestGetAvailableClusters.json") {
 		got, err := Candidates(r.Case.ClusterSetNames, r.Case.InitObjs.sets, r.Case.InitObjs.clusters)
 		if (err != nil) != r.Case.ExpectErr {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		cases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+		upstreamcases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 	}
-	for _, r := range cases.Rows[row](t, scheduling+"scheduling_controller__TestGetValidManagedClusterSetBindings.json") {
-		cases.Same(t, r.Name, Bound("ns1", r.Case.InitObjs.bindings, r.Case.InitObjs.sets), r.Case.ExpectedClusterSetBindingNames)
+	for _, r := range upstreamcases.Rows[row](t, scheduling+"scheduling_controller__TestGetValidManagedClusterSetBindings.json") {
+		upstreamcases.Same(t, r.Name, Bound("ns1", r.Case.InitObjs.bindings, r.Case.InitObjs.sets), r.Case.ExpectedClusterSetBindingNames)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestConditionRows(t *testing.T) {
 		NumOfBindings, NumOfAvailableClusters, NumOfFeasibleClusters, NumOfUnscheduledDecisions int
 		ExpectedReason, ExpectedStatus                                                          string
 	}
-	for _, r := range cases.Rows[satisfied](t, scheduling+"scheduling_controller__TestNewSatisfiedCondition.json") {
+	for _, r := range upstreamcases.Rows[satisfied](t, scheduling+"scheduling_controller__TestNewSatisfiedCondition.json") {
 		c := r.Case
 		got := Satisfaction(Counts{
 			InSpec: c.ClusterSetsInSpec, Eligible: c.EligibleClusterSets, Bindings: c.NumOfBindings,
@@ -170,7 +170,7 @@ func TestConditionRows(t *testing.T) {
 			Reasons []string
 		}
 	}
-	for _, r := range cases.Rows[misconfigured](t, scheduling+"scheduling_controller__TestNewMisconfiguredCondition.json") {
+	for _, r := range upstreamcases.Rows[misconfigured](t, scheduling+"scheduling_controller__TestNewMisconfiguredCondition.json") {
 		var m *Misconfigured
 		if r.Case.Status.Code == 3 {
 			m = &Misconfigured{Plugin: r.Case.Status.Plugin, Text: r.Case.Status.Reasons[0]}
@@ -189,7 +189,7 @@ func TestCELRows(t *testing.T) {
 		ExpectedCost                      int
 		Expressions                       []string
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_placement_helpers__cel__TestCELSelector.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_placement_helpers__cel__TestCELSelector.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			e, err := compileCEL(r.Case.Expressions, Known{Now: newYear})
 			if (err != nil) != r.Case.ExpectCompileError {
@@ -209,7 +209,7 @@ func TestMatchRows(t *testing.T) {
 		Clusterselector ocm.ClusterSelector
 		ExpectedMatch   bool
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_placement_helpers__clusters__TestMatches.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_placement_helpers__clusters__TestMatches.json") {
 		s, err := compile(r.Case.Clusterselector, Known{Now: newYear})
 		if got := err == nil && s.matches(&r.Case.Cluster); got != r.Case.ExpectedMatch {
 			t.Errorf("%s: got %v: %v", r.Name, got, err)
@@ -223,12 +223,12 @@ func TestPredicateRows(t *testing.T) {
 		ExpectedClusterNames          []string
 		Placement                     ocm.Placement
 	}
-	for _, r := range cases.Rows[row](t, plugins+"predicate__predicate__TestMatchWithClusterPredicates.json") {
+	for _, r := range upstreamcases.Rows[row](t, plugins+"predicate__predicate__TestMatchWithClusterPredicates.json") {
 		got, err := match(&r.Case.Placement, r.Case.Clusters.clusters, r.Case.ExistingAddOnScores.known())
 		if err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		cases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+		upstreamcases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestTolerationRows(t *testing.T) {
 		ExpectedRequeueResult struct{ RequeueTime time.Time }
 		Placement             ocm.Placement
 	}
-	all := cases.Rows[row](t, plugins+"tainttoleration__taint_toleration__TestMatchWithClusterTaintToleration.json")
+	all := upstreamcases.Rows[row](t, plugins+"tainttoleration__taint_toleration__TestMatchWithClusterTaintToleration.json")
 	for _, r := range all {
 		t.Run(r.Name, func(t *testing.T) {
 			mine := decided(&r.Case.Placement, r.Case.InitObjs.decisions)
@@ -248,7 +248,7 @@ func TestTolerationRows(t *testing.T) {
 			if want := r.Case.ExpectedErr; (err != nil) != (want != nil) || err != nil && err.Error() != want.Text {
 				t.Fatalf("got %v, want %v", err, want)
 			}
-			cases.Same(t, "clusters", names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+			upstreamcases.Same(t, "clusters", names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 			again := toleratedUntil(r.Case.Placement.Spec.Tolerations, r.Case.Clusters.clusters, mine, newYear)
 			if !again.Equal(r.Case.ExpectedRequeueResult.RequeueTime) {
 				t.Errorf("looks again at %v, want %v", again, r.Case.ExpectedRequeueResult.RequeueTime)
@@ -278,7 +278,7 @@ func TestScoreRows(t *testing.T) {
 			return addOn(*r.Placement.Spec.PrioritizerPolicy.Configurations[0].ScoreCoordinate.AddOn)
 		}},
 	} {
-		for _, r := range cases.Rows[row](t, plugins+file.name) {
+		for _, r := range upstreamcases.Rows[row](t, plugins+file.name) {
 			known := Known{Now: newYear, Decisions: r.Case.ExistingDecisions.decisions, Scores: r.Case.ExistingAddOnScores.scores}
 			mine := decided(&r.Case.Placement, known.Decisions)
 			got, warning := file.run(r.Case)(&r.Case.Placement, r.Case.Clusters.clusters, mine, known)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/proxy"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 // TestRestartedHubWritesNothing runs a hub twice at one address. Leases and their events do not count.

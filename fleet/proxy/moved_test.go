@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/caaph"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // testMoved takes over what upstream's provider has left: its objects, and a release that Helm 3 made. Then it goes back.

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/helm/release"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // TestProxies runs the controllers in a hub on a real API server, with charts from a real registry.

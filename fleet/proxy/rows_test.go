@@ -14,7 +14,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/chartplan"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // answers is a Provider that says what the Helm of a row says.
@@ -71,7 +71,7 @@ type left struct {
 	}
 }
 
-func leftBehind(t *testing.T, observed []cases.Observation) (l left) {
+func leftBehind(t *testing.T, observed []upstreamcases.Observation) (l left) {
 	t.Helper()
 	for _, o := range observed {
 		if err := json.Unmarshal(o.Value, &l); err != nil {
@@ -90,7 +90,7 @@ func TestReleaseRows(t *testing.T) {
 		"TestReconcileNormal": func(a *attempt) error { return a.keep(t.Context()) },
 		"TestReconcileDelete": func(a *attempt) error { return a.remove(t.Context(), &chartplan.Cluster{}) },
 	} {
-		for _, r := range cases.Rows[row](t, "fleet/caaph/controllers_helmreleaseproxy__helmreleaseproxy_controller__"+file+".json") {
+		for _, r := range upstreamcases.Rows[row](t, "fleet/caaph/controllers_helmreleaseproxy__helmreleaseproxy_controller__"+file+".json") {
 			t.Run(file+"/"+r.Name, func(t *testing.T) {
 				says, known := helmSays[r.Name]
 				if !known {
@@ -106,11 +106,11 @@ func TestReleaseRows(t *testing.T) {
 				if r.Case.HelmReleaseProxy.Spec.ReleaseName == "" && hrp.Spec.ReleaseName != "" {
 					hrp.Spec.ReleaseName = want.Spec.ReleaseName // Helm chooses another name there
 				}
-				cases.Same(t, "metadata", []any{hrp.Annotations, hrp.Labels}, []any{want.Metadata.Annotations, want.Metadata.Labels})
-				cases.Same(t, "spec", hrp.Spec, want.Spec)
-				cases.Same(t, "status", []any{hrp.Status.Status, hrp.Status.Revision}, []any{want.Status.Status, want.Status.Revision})
+				upstreamcases.Same(t, "metadata", []any{hrp.Annotations, hrp.Labels}, []any{want.Metadata.Annotations, want.Metadata.Labels})
+				upstreamcases.Same(t, "spec", hrp.Spec, want.Spec)
+				upstreamcases.Same(t, "status", []any{hrp.Status.Status, hrp.Status.Revision}, []any{want.Status.Status, want.Status.Revision})
 				for _, c := range want.Status.Conditions {
-					cases.Same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
+					upstreamcases.Same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
 				}
 			})
 		}
@@ -124,7 +124,7 @@ func TestValuesRows(t *testing.T) {
 		ExpectedError  string
 		HelmChartProxy caaph.HelmChartProxy
 	}
-	rows := cases.Rows[row](t, "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controller_phases__TestReconcileForCluster.json")
+	rows := upstreamcases.Rows[row](t, "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controller_phases__TestReconcileForCluster.json")
 	for _, r := range rows {
 		o := &unstructured.Unstructured{Object: r.Case.Cluster}
 		p := &pass{ChartReconciler: &ChartReconciler{}, hcp: &r.Case.HelmChartProxy}
@@ -134,7 +134,7 @@ func TestValuesRows(t *testing.T) {
 		}
 		for _, c := range leftBehind(t, r.Observed).HelmChartProxy.Status.Conditions {
 			if c.Reason == valuesFailed {
-				cases.Same(t, r.Name, p.problem, c)
+				upstreamcases.Same(t, r.Name, p.problem, c)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func TestRegistryClientRows(t *testing.T) {
 		AssertErr             struct{ Expected json.RawMessage }
 	}
 	hub := secrets{"empty-file": {"ca.crt": nil}, "ca-bundle.pem": {"ca.crt": []byte("PEM")}}
-	for _, r := range cases.Rows[row](t, "fleet/caaph/internal__helm_client__TestNewDefaultRegistryClient.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/caaph/internal__helm_client__TestNewDefaultRegistryClient.json") {
 		hrp := &caaph.HelmReleaseProxy{}
 		hrp.Spec.TLSConfig = &caaph.TLSConfig{InsecureSkipTLSVerify: r.Case.InsecureSkipTLSVerify}
 		if path := r.Case.CAFilePath; path != "" {

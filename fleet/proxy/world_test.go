@@ -45,10 +45,9 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/charts"
-	"github.com/sealift/sealift/testgrid/clusterapi"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -102,7 +101,7 @@ func newWorld(t *testing.T, rooms ...string) *world {
 		ended <- nil
 		t.Fatalf("the hub ended with %v", err)
 	}
-	w.create(t, clusterapi.Definition) // after the hub: Cluster API may come later
+	w.create(t, fixture.ClusterDefinition) // after the hub: Cluster API may come later
 	return w
 }
 
@@ -165,7 +164,7 @@ func upgradeUntilKilled(text string) error {
 
 // endless is the chart web with a hook that never ends, since no controller runs.
 func endless(t testing.TB) []byte {
-	return charts.Archive(t, "web", map[string]string{
+	return fixture.ChartArchive(t, "web", map[string]string{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.5\n",
 		"templates/hook.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: endless, annotations: {\"helm.sh/hook\": pre-upgrade}}\n" +
 			"spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: \"example.org/c:1\"}]}}}\n",
@@ -174,7 +173,7 @@ func endless(t testing.TB) []byte {
 
 // archive is the chart web. With the value fail it does not render, and with pod it has an image.
 func archive(t testing.TB, version string) []byte {
-	return charts.Archive(t, "web", map[string]string{
+	return fixture.ChartArchive(t, "web", map[string]string{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\n",
 		"templates/c.yaml": "{{ if .Values.fail }}{{ fail \"it does not work here\" }}{{ end }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n" +
 			"data: {text: {{ .Values.text | default \"none\" | quote }}, version: {{ .Chart.Version | quote }}}\n",

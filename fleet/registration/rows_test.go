@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/fleet/conversion"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 const (
@@ -59,7 +59,7 @@ func TestSubjectRows(t *testing.T) {
 		ExpectedSubLen                  int
 	}
 	for _, file := range []string{templates + "TestBuildSubjectsFromRegistration", utils + "permission__TestBuildSubjectsFromRegistration_FilterSystemAuthenticated", utils + "permission__TestBindKubeClientRole_PendingError"} {
-		for _, r := range cases.Rows[row](t, file+".json") {
+		for _, r := range upstreamcases.Rows[row](t, file+".json") {
 			got := registration.Subjects(stored(t, r.Case.Addon).Status.Registrations)
 			named := func(name string) bool {
 				return slices.ContainsFunc(got, func(s rbacv1.Subject) bool { return s.Name == name })
@@ -101,7 +101,7 @@ func TestRequestRows(t *testing.T) {
 		Approved bool
 		Csr      certificate
 	}
-	for _, r := range cases.Rows[row](t, utils+"csr_helper__TestDefaultCSRApprover.json") {
+	for _, r := range upstreamcases.Rows[row](t, utils+"csr_helper__TestDefaultCSRApprover.json") {
 		a := stored(t, r.Case.Addon)
 		want := registration.Identities(a.Namespace, a.Name, []ocm.Registration{{Type: ocm.KubeClient}})[0]
 		// the agent of the rows has another name, and their requests name no signer
@@ -116,7 +116,7 @@ func TestRequestRows(t *testing.T) {
 		ExpectedApprove bool
 		Template        struct{ Spec ocm.AddOnTemplateSpec }
 	}
-	for _, r := range cases.Rows[template](t, templates+"TestTemplateCSRApproveCheckFunc.json") {
+	for _, r := range upstreamcases.Rows[template](t, templates+"TestTemplateCSRApproveCheckFunc.json") {
 		a := stored(t, r.Case.Addon)
 		approved := false
 		for _, i := range registration.Identities(a.Namespace, a.Name, r.Case.Template.Spec.Registration) {
@@ -140,7 +140,7 @@ func TestIdentityRows(t *testing.T) {
 		ExpectedErr     string
 		Template        *struct{ Spec ocm.AddOnTemplateSpec }
 	}
-	for _, r := range cases.Rows[row](t, templates+"TestTemplateCSRConfigurationsFunc.json") {
+	for _, r := range upstreamcases.Rows[row](t, templates+"TestTemplateCSRConfigurationsFunc.json") {
 		if r.Case.Template == nil || r.Case.ExpectedErr != "" {
 			continue // the hub has no identities for an add-on without a template
 		}
@@ -167,7 +167,7 @@ func TestPermissionRows(t *testing.T) {
 		Addon    map[string]any
 		Template struct{ Spec ocm.AddOnTemplateSpec }
 	}
-	for _, r := range cases.Rows[row](t, templates+"TestTemplatePermissionConfigFunc.json") {
+	for _, r := range upstreamcases.Rows[row](t, templates+"TestTemplatePermissionConfigFunc.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			a := stored(t, r.Case.Addon)
 			bindings, err := registration.Bindings(a, r.Case.Template.Spec.Registration, a.Status.Registrations)

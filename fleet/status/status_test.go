@@ -9,7 +9,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/status"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // mca is a ManagedClusterAddOn, as far as the rows use it. Its times are not times.
@@ -46,7 +46,7 @@ func TestProgressingRows(t *testing.T) {
 		Work                []ocm.ManifestWork
 	}
 	for _, file := range []string{"TestReconcile.json", "TestReconcileHostedAddons.json"} {
-		for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_controllers_addonprogressing__controller__"+file) {
+		for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_controllers_addonprogressing__controller__"+file) {
 			t.Run(r.Name, func(t *testing.T) {
 				if len(r.Case.ManagedClusteraddon) == 0 {
 					return // nothing to look at
@@ -76,8 +76,8 @@ func TestProgressingRows(t *testing.T) {
 					t.Fatal("a row of another form")
 				}
 				got, references := read(m, r.Case.Work).Progressing()
-				cases.Same(t, "condition", got, want.Conditions[at])
-				cases.Same(t, "references", references, want.ConfigReferences)
+				upstreamcases.Same(t, "condition", got, want.Conditions[at])
+				upstreamcases.Same(t, "references", references, want.ConfigReferences)
 			})
 		}
 	}
@@ -90,7 +90,7 @@ func TestHealthRows(t *testing.T) {
 		ExpectAvailableCondition status.Condition
 		ExpectedHealthCheckMode  string
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/addon_framework_addonmanager_controllers_agentdeploy__healthcheck_sync__TestHealthCheckReconcile.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/addon_framework_addonmanager_controllers_agentdeploy__healthcheck_sync__TestHealthCheckReconcile.json") {
 		// without a condition or a prober of workloads, the controller judges
 		want := r.Case.ExpectAvailableCondition
 		if r.Case.ExpectedHealthCheckMode == "Customized" && want.Type != "" && want.Reason != "WorkApplied" {
@@ -98,7 +98,7 @@ func TestHealthRows(t *testing.T) {
 				for i := range r.Case.ExistingWork { // the agent has them, though the rows leave them out
 					r.Case.ExistingWork[i].Spec.Workload.Manifests = workloads
 				}
-				cases.Same(t, "condition", read(r.Case.Addon, r.Case.ExistingWork).Available(), want)
+				upstreamcases.Same(t, "condition", read(r.Case.Addon, r.Case.ExistingWork).Available(), want)
 			})
 		}
 	}
@@ -114,7 +114,7 @@ func TestProbeRows(t *testing.T) {
 		ExpectedErr string
 		Result      ocm.StatusFeedback
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/addon_framework_utils__probe_helper__TestDeploymentProbe.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/addon_framework_utils__probe_helper__TestDeploymentProbe.json") {
 		want := status.Condition{Type: "Available", Status: "False", Reason: "ProbeUnavailable", Message: "Probe addon unavailable with err " + r.Case.ExpectedErr}
 		switch {
 		case r.Case.ExpectedErr == "":
@@ -124,7 +124,7 @@ func TestProbeRows(t *testing.T) {
 		}
 		a := healthy(ocm.ManifestStatus{ResourceMeta: ocm.ResourceMeta{Resource: "deployments", Namespace: "testns", Name: "test"}, StatusFeedback: r.Case.Result})
 		a.Works[0].Spec.Workload.Manifests = workloads
-		cases.Same(t, r.Name, a.Available(), want)
+		upstreamcases.Same(t, r.Name, a.Available(), want)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/rollout"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // newYear is the time of all rows.
@@ -132,7 +132,7 @@ func TestGeneratedRows(t *testing.T) {
 		Existing        []status
 		Expect          expectation
 	}
-	all := cases.Rows[row](t, "fleet/ocm/rollout_generated.jsonl")
+	all := upstreamcases.Rows[row](t, "fleet/ocm/rollout_generated.jsonl")
 	equal := 0
 	for _, r := range all {
 		in := strategy.Input{Strategy: r.Case.RolloutStrategy}
@@ -167,7 +167,7 @@ func TestUnitRows(t *testing.T) {
 		RolloutStrategy     ocm.RolloutStrategy
 	}
 	for _, name := range []string{"All", "ClusterAdded", "ClusterRemoved", "Progressive", "ProgressivePerGroup"} {
-		for _, r := range cases.Rows[row](t, rows+"GetRolloutCluster_"+name+".json") {
+		for _, r := range upstreamcases.Rows[row](t, rows+"GetRolloutCluster_"+name+".json") {
 			t.Run(name+"/"+r.Name, func(t *testing.T) {
 				in := strategy.Input{Strategy: r.Case.RolloutStrategy}
 				for text, clusters := range r.Case.ExistingScheduledClusterGroups {
@@ -199,7 +199,7 @@ func TestDetermineRolloutStatusRows(t *testing.T) {
 		ExpectRolloutClusters, ExpectTimeOutClusters []status
 		MinSuccessTime, Timeout                      string
 	}
-	for _, r := range cases.Rows[row](t, rows+"DetermineRolloutStatus.json") {
+	for _, r := range upstreamcases.Rows[row](t, rows+"DetermineRolloutStatus.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			c := r.Case.ClusterStatus
 			text := `{"type":"Progressive","progressive":{"minSuccessTime":"` + r.Case.MinSuccessTime + `","progressDeadline":"` + r.Case.Timeout + `"}}`
@@ -226,7 +226,7 @@ func TestMinRecheckAfterRows(t *testing.T) {
 		RolloutClusters      []status
 		ExpectedRecheckAfter string
 	}
-	for _, r := range cases.Rows[row](t, rows+"MinRecheckAfter.json") {
+	for _, r := range upstreamcases.Rows[row](t, rows+"MinRecheckAfter.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			in := strategy.Input{Groups: []strategy.Group{{}}}
 			in.Strategy.Type = ocm.RolloutProgressive
@@ -253,7 +253,7 @@ func TestParseTimeoutRows(t *testing.T) {
 			Text string `json:"$error"`
 		}
 	}
-	for _, r := range cases.Rows[row](t, rows+"ParseTimeout.json") {
+	for _, r := range upstreamcases.Rows[row](t, rows+"ParseTimeout.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			got, err := strategy.Deadline(r.Case.TimeoutStr)
 			if want := r.Case.ExpectedError; (want == nil) != (err == nil) || err != nil && err.Error() != want.Text {
@@ -282,7 +282,7 @@ func TestCalculateRolloutSizeRows(t *testing.T) {
 	for i := range 100 {
 		clusters = append(clusters, fmt.Sprint("cluster", i))
 	}
-	for _, r := range cases.Rows[row](t, rows+"CalculateRolloutSize.json") {
+	for _, r := range upstreamcases.Rows[row](t, rows+"CalculateRolloutSize.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			in := strategy.Input{Groups: []strategy.Group{{Clusters: clusters}}}
 			in.Strategy.Type = ocm.RolloutProgressive

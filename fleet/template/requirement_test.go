@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // TestRequirementRows compares patterns of containers with the expressions that upstream makes of them.
@@ -33,10 +33,10 @@ func TestRequirementRows(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetRegexResourceRequirements.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetRegexResourceRequirements.json") {
 		check(r.Name, r.Case.ContainerResourceRequirements, r.Case.ExpectedResourceRequirements)
 	}
-	for _, r := range cases.Rows[values](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAddOnDeploymentConfigValues.json") {
+	for _, r := range upstreamcases.Rows[values](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAddOnDeploymentConfigValues.json") {
 		for _, o := range r.Case.AddOnObjs {
 			check(r.Name, o.Spec.ResourceRequirements, r.Case.ExpectedValues.ResourceRequirements)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/template"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // deploymentConfig is an AddOnDeploymentConfig of a row.
@@ -41,7 +41,7 @@ func TestDeploymentConfigRows(t *testing.T) {
 		AddOnObjs      []deploymentConfig
 		ExpectedValues map[string]any
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAddOnDeploymentConfigValues.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAddOnDeploymentConfigValues.json") {
 		var config ocm.AddOnDeploymentConfigSpec
 		for _, o := range r.Case.AddOnObjs {
 			if o.Spec.NodePlacement != nil || o.Spec.CustomizedVariables != nil {
@@ -52,15 +52,15 @@ func TestDeploymentConfigRows(t *testing.T) {
 		pod := render(t, deployment, config)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 		global, _ := r.Case.ExpectedValues["global"].(map[string]any)
 		if want := global["nodeSelector"]; want != nil {
-			cases.Same(t, r.Name, pod["nodeSelector"], want)
+			upstreamcases.Same(t, r.Name, pod["nodeSelector"], want)
 		}
 		if want := r.Case.ExpectedValues["tolerations"]; want != nil {
-			cases.Same(t, r.Name, pod["tolerations"], want)
+			upstreamcases.Same(t, r.Name, pod["tolerations"], want)
 		}
 		_, all := template.Variables(template.Input{Config: config})
 		for _, v := range config.CustomizedVariables {
 			if want, found := r.Case.ExpectedValues[v.Name]; found {
-				cases.Same(t, r.Name+" "+v.Name, all[v.Name], want)
+				upstreamcases.Same(t, r.Name+" "+v.Name, all[v.Name], want)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func TestInstallNamespaceRows(t *testing.T) {
 		AddonTemplate         *struct{ Spec ocm.AddOnTemplateSpec }
 		Expected, ExpectedErr string
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__template_agent__TestAgentInstallNamespace.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__template_agent__TestAgentInstallNamespace.json") {
 		if r.Case.AddonTemplate == nil || r.Case.ExpectedErr != "" {
 			continue // without a template nothing is rendered
 		}
@@ -186,7 +186,7 @@ func TestManifestRows(t *testing.T) {
 		AddonTemplatePath, ExpectedErr string
 		ManagedCluster                 ocm.ManagedCluster
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__template_agent__TestAddonTemplateAgentManifests.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__template_agent__TestAddonTemplateAgentManifests.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if r.Case.AddonTemplatePath == "" {
 				return // without a template nothing is rendered
@@ -215,7 +215,7 @@ func TestManifestRows(t *testing.T) {
 				if want[i]["kind"] == "Job" {
 					template.RewriteImages(want[i], in.Config.Registries) // which upstream leaves alone
 				}
-				cases.Same(t, "manifest", got[i], full(want[i]))
+				upstreamcases.Same(t, "manifest", got[i], full(want[i]))
 			}
 		})
 	}

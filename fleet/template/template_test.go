@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/template"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 // fails compares an error with the text that a row wants in it. Without one there must be no error.
@@ -26,7 +26,7 @@ func fails(t *testing.T, what string, err error, want string) {
 
 func TestImageRows(t *testing.T) {
 	type one struct{ ImageName, Source, Mirror, Expected string }
-	for _, r := range cases.Rows[one](t, "fleet/ocm/addon_framework_utils__image__TestImageOverride.json") {
+	for _, r := range upstreamcases.Rows[one](t, "fleet/ocm/addon_framework_utils__image__TestImageOverride.json") {
 		if got := template.Image([]ocm.ImageMirror{{Source: r.Case.Source, Mirror: r.Case.Mirror}}, r.Case.ImageName); got != r.Case.Expected {
 			t.Errorf("%s: got %s, want %s", r.Name, got, r.Case.Expected)
 		}
@@ -36,7 +36,7 @@ func TestImageRows(t *testing.T) {
 		ExpectError         bool
 		ImageName, Expected string
 	}
-	for _, r := range cases.Rows[annotated](t, "fleet/ocm/addon_framework_utils__image__TestOverrideImageByAnnotation.json") {
+	for _, r := range upstreamcases.Rows[annotated](t, "fleet/ocm/addon_framework_utils__image__TestOverrideImageByAnnotation.json") {
 		mirrors, err := template.Mirrors(r.Case.Annotations, nil)
 		if got := template.Image(mirrors, r.Case.ImageName); (err != nil) != r.Case.ExpectError || got != r.Case.Expected {
 			t.Errorf("%s: got %s %v, want %s", r.Name, got, err, r.Case.Expected)
@@ -49,7 +49,7 @@ func TestImageRows(t *testing.T) {
 		ExpectedError         string
 		ImageKey, ImageValue  string
 	}
-	for _, r := range cases.Rows[values](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAgentImageValues.json") {
+	for _, r := range upstreamcases.Rows[values](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAgentImageValues.json") {
 		if r.Case.ImageKey == "" || r.Case.ImageValue == "" {
 			continue // a program that calls upstream's function wrongly, which no template can
 		}
@@ -64,17 +64,17 @@ func TestImageRows(t *testing.T) {
 			values, _ := want.(map[string]any)
 			want = values[key]
 		}
-		cases.Same(t, r.Name, template.Image(mirrors, r.Case.ImageValue), want)
+		upstreamcases.Same(t, r.Name, template.Image(mirrors, r.Case.ImageValue), want)
 	}
 	type registries struct {
 		Cluster        ocm.ManagedCluster
 		ExpectedValues map[string][]ocm.ImageMirror
 		ExpectedError  string
 	}
-	for _, r := range cases.Rows[registries](t, "fleet/ocm/ocm_addon_templateagent__values__TestGetAddOnRegistriesPrivateValuesFromClusterAnnotation.json") {
+	for _, r := range upstreamcases.Rows[registries](t, "fleet/ocm/ocm_addon_templateagent__values__TestGetAddOnRegistriesPrivateValuesFromClusterAnnotation.json") {
 		got, err := template.Mirrors(r.Case.Cluster.Annotations, nil)
 		fails(t, r.Name, err, r.Case.ExpectedError)
-		cases.Same(t, r.Name, got, r.Case.ExpectedValues["__REGISTRIES"])
+		upstreamcases.Same(t, r.Name, got, r.Case.ExpectedValues["__REGISTRIES"])
 	}
 }
 
@@ -85,7 +85,7 @@ func TestVariableRows(t *testing.T) {
 		TemplateSpec     ocm.AddOnTemplateSpec
 		Values           map[string]string
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__values__TestGetValues.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__values__TestGetValues.json") {
 		in := template.Input{AddOn: "test", Cluster: "test-cluster", Template: r.Case.TemplateSpec}
 		in.Config.AgentInstallNamespace = r.Case.Values["__INSTALL_NAMESPACE"]
 		for name, value := range r.Case.Values {
@@ -94,8 +94,8 @@ func TestVariableRows(t *testing.T) {
 			}
 		}
 		env, all := template.Variables(in)
-		cases.Same(t, r.Name, env, r.Case.ExpectedPreset)
-		cases.Same(t, r.Name, all, r.Case.ExpectedOverride)
+		upstreamcases.Same(t, r.Name, env, r.Case.ExpectedPreset)
+		upstreamcases.Same(t, r.Name, all, r.Case.ExpectedOverride)
 	}
 }
 
@@ -116,12 +116,12 @@ func TestNamespaceRows(t *testing.T) {
 		Namespace string
 		Object    map[string]any
 	}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__decorator__TestNamespaceDecorator.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__decorator__TestNamespaceDecorator.json") {
 		var want map[string]any
 		if err := json.Unmarshal(r.Observed[0].Value, &want); err != nil {
 			t.Fatal(err)
 		}
-		cases.Same(t, r.Name, render(t, r.Case.Object, ocm.AddOnDeploymentConfigSpec{AgentInstallNamespace: r.Case.Namespace}), want)
+		upstreamcases.Same(t, r.Name, render(t, r.Case.Object, ocm.AddOnDeploymentConfigSpec{AgentInstallNamespace: r.Case.Namespace}), want)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestResourceRows(t *testing.T) {
 		SupportResource string
 	}
 	kinds := map[string]string{"deployments": "Deployment", "daemonsets": "DaemonSet"}
-	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__decorator__TestResourceRequirementsDecorator.json") {
+	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__decorator__TestResourceRequirementsDecorator.json") {
 		var want map[string]any
 		if err := json.Unmarshal(r.Observed[0].Value, &want); err != nil {
 			t.Fatal(err)
@@ -146,14 +146,14 @@ func TestResourceRows(t *testing.T) {
 		for _, c := range pod["spec"].(map[string]any)["containers"].([]any) {
 			delete(c.(map[string]any), "env") // which the row's decorator leaves alone
 		}
-		cases.Same(t, r.Name, pod, want)
+		upstreamcases.Same(t, r.Name, pod, want)
 	}
 }
 
 // sample reads the AddOnTemplate of the samples.
 func sample(t *testing.T) ocm.AddOnTemplateSpec {
 	t.Helper()
-	text, err := os.ReadFile(cases.Path(t, "fleet/samples/ocm/helloworld-template--addon_template.yaml"))
+	text, err := os.ReadFile(upstreamcases.Path(t, "fleet/samples/ocm/helloworld-template--addon_template.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,12 +196,12 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
-	cases.Same(t, "environment", env, map[string]string{
+	upstreamcases.Same(t, "environment", env, map[string]string{
 		"LOG_LEVEL": `very "quiet" {{CLUSTER_NAME}}`, "HUB_KUBECONFIG": "/managed/hub-kubeconfig/kubeconfig", "CLUSTER_NAME": "rome",
 		"INSTALL_NAMESPACE": "agents", "HTTPS_PROXY": "http://proxy", "https_proxy": "http://proxy",
 		"CA_BUNDLE_FILE_PATH": "/managed/proxy-ca/ca-bundle.crt",
 	})
-	cases.Same(t, "arguments", c.Args[2:], []string{"--cluster-name=rome", "--addon-namespace=open-cluster-management-agent-addon", "--addon-name=hello-template", "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig"})
+	upstreamcases.Same(t, "arguments", c.Args[2:], []string{"--cluster-name=rome", "--addon-namespace=open-cluster-management-agent-addon", "--addon-name=hello-template", "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig"})
 	if c.Image != "registry.rome:5000/ocm/addon-examples" || d.Namespace != "agents" || c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("image %s, namespace %s, resources %v", c.Image, d.Namespace, c.Resources)
 	}
@@ -209,7 +209,7 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 		t.Errorf("pod %+v", pod)
 	}
 	last := got[len(got)-1]
-	cases.Same(t, "CA", []any{last["kind"], last["metadata"], last["data"]}, []any{
+	upstreamcases.Same(t, "CA", []any{last["kind"], last["metadata"], last["data"]}, []any{
 		"ConfigMap", map[string]any{"name": "hello-template-proxy-ca", "namespace": "agents"}, map[string]any{"ca-bundle.crt": "CA"},
 	})
 }
@@ -262,7 +262,7 @@ func TestImagesHaveDigests(t *testing.T) {
 // TestUnknownNamesAreEmpty shows X-27. Blanks belong to a name, and keys are texts too.
 func TestUnknownNamesAreEmpty(t *testing.T) {
 	got := render(t, map[string]any{"kind": "A", "{{CLUSTER_NAME}}": "{{ CLUSTER_NAME }}{{NOPE}}}}{{CLUSTER_NAME}}{{HUB_KUBECONFIG}}"}, ocm.AddOnDeploymentConfigSpec{})
-	cases.Same(t, "manifest", got, map[string]any{"kind": "A", "rome": "}}rome"})
+	upstreamcases.Same(t, "manifest", got, map[string]any{"kind": "A", "rome": "}}rome"})
 }
 
 func TestRenderRefuses(t *testing.T) {

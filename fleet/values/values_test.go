@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestGeneratedRows(t *testing.T) {
 		Cluster   map[string]any
 		Cases     []struct{ Name, Values, ValuesTemplate, UpstreamError string }
 	}
-	cases.JSON(t, "fleet/caaph/values_template_generated.json", &file)
+	upstreamcases.JSON(t, "fleet/caaph/values_template_generated.json", &file)
 	for _, r := range file.Cases {
 		t.Run(r.Name, func(t *testing.T) {
 			got, err := values.Render(t.Context(), values.Input{Name: file.ChartName, Template: r.ValuesTemplate, Cluster: file.Cluster})
@@ -43,7 +43,7 @@ func TestGeneratedRows(t *testing.T) {
 }
 
 func TestUnsafeFunctionRows(t *testing.T) {
-	for _, r := range cases.Rows[struct{ ValuesTemplate string }](t, "fleet/caaph/internal__value_substitutions__TestParseValuesRejectsUnsafeTemplateFunctions.json") {
+	for _, r := range upstreamcases.Rows[struct{ ValuesTemplate string }](t, "fleet/caaph/internal__value_substitutions__TestParseValuesRejectsUnsafeTemplateFunctions.json") {
 		if got, err := values.Render(t.Context(), values.Input{Template: r.Case.ValuesTemplate}); err == nil {
 			t.Errorf("%s renders %q", r.Name, got)
 		}

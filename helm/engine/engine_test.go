@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func files(changes map[string]string) map[string]string {
 
 func render(t *testing.T, values string, changes map[string]string) (helm.Rendered, error) {
 	t.Helper()
-	archive := charts.Archive(t, "hello", files(changes))
+	archive := fixture.ChartArchive(t, "hello", files(changes))
 	return engine.Renderer{}.Render(t.Context(), archive, helm.Release{Name: "hello", Namespace: "greetings", Values: []byte(values)})
 }
 
@@ -190,7 +190,7 @@ func FuzzRender(f *testing.F) {
 	}
 	f.Add("", "a: [")
 	f.Fuzz(func(t *testing.T, template, values string) {
-		archive := charts.Archive(t, "hello", files(map[string]string{"templates/x.yaml": template}))
+		archive := fixture.ChartArchive(t, "hello", files(map[string]string{"templates/x.yaml": template}))
 		_, _ = engine.Renderer{}.Render(t.Context(), archive, helm.Release{Name: "hello", Namespace: "greetings", Values: []byte(values)})
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // attacks are files of hostile charts, and the limit that each exceeds.
@@ -43,7 +43,7 @@ func bomb(t *testing.T) map[string]string {
 	files := make(map[string]string)
 	for i := range 12 {
 		name := fmt.Sprintf("sub%d", i)
-		files["charts/"+name+".tgz"] = string(charts.Archive(t, name, map[string]string{
+		files["charts/"+name+".tgz"] = string(fixture.ChartArchive(t, name, map[string]string{
 			"Chart.yaml": "apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n", "large.txt": strings.Repeat(" ", 80<<20),
 		}))
 	}

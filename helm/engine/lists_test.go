@@ -7,8 +7,8 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	kuberender "github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/charts"
 )
 
 // TestListsAreTakenApart takes lists as Helm does. kube-prometheus-stack has one without metadata (zarf-dev/zarf#5375).
@@ -145,7 +145,7 @@ func TestChartThatNodesRefuseIsRefusedAtBuild(t *testing.T) {
 
 func TestNamespaceMayLookLikeAnotherType(t *testing.T) {
 	for _, namespace := range []string{"y", "on", "1234", "1e3", "null", "plain"} {
-		got, err := engine.Renderer{}.Render(t.Context(), charts.Archive(t, "hello", files(nil)), helm.Release{Name: "hello", Namespace: namespace, Values: []byte("replicas: 1\n")})
+		got, err := engine.Renderer{}.Render(t.Context(), fixture.ChartArchive(t, "hello", files(nil)), helm.Release{Name: "hello", Namespace: namespace, Values: []byte("replicas: 1\n")})
 		if err != nil {
 			t.Errorf("%s: %v", namespace, err)
 			continue

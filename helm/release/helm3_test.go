@@ -11,8 +11,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/sealift/sealift/helm/release"
-	"github.com/sealift/sealift/testgrid/charts"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // helm3 is Helm 3 itself, at work in the namespace.
@@ -37,7 +37,7 @@ func TestReleaseMovesBetweenHelm3AndSealift(t *testing.T) {
 	helm3 := w.helm3()
 	install := action.NewInstall(helm3)
 	install.ReleaseName, install.Namespace = "web", w.namespace
-	old, err := loader.LoadArchive(bytes.NewReader(charts.Archive(t, "web", files("1.0.0", nil))))
+	old, err := loader.LoadArchive(bytes.NewReader(fixture.ChartArchive(t, "web", files("1.0.0", nil))))
 	if err != nil {
 		t.Fatal(err)
 	}

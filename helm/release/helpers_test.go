@@ -19,9 +19,9 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/charts"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // shared is one API server for all tests of the package. Each test has a namespace of its own.
@@ -175,7 +175,7 @@ func files(version string, changes map[string]string) map[string]string {
 
 func chart(t *testing.T, version string, changes map[string]string) release.Chart {
 	t.Helper()
-	c, err := release.ReadArchive(charts.Archive(t, "web", files(version, changes)))
+	c, err := release.ReadArchive(fixture.ChartArchive(t, "web", files(version, changes)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 
 	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestLargeChartsAreRefused(t *testing.T) {
 	sub := func(name string, files map[string]string) string {
 		files["Chart.yaml"] = "apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n"
-		return string(charts.Archive(t, name, files))
+		return string(fixture.ChartArchive(t, name, files))
 	}
 	nested := map[string]string{}
 	for i := range 12 {
@@ -40,7 +40,7 @@ func TestLargeChartsAreRefused(t *testing.T) {
 		"8 archives inside each other":   {"charts/deep.tgz": deep},
 		"2 MiB of Chart.yaml, values.ya": {"charts/sub.tgz": sub("sub", map[string]string{"values.yaml": strings.Repeat("# a comment\n", 1<<18)})},
 	} {
-		archive := charts.Archive(t, "web", files("1.0.0", changes))
+		archive := fixture.ChartArchive(t, "web", files("1.0.0", changes))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := release.ReadArchive(archive)

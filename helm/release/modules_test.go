@@ -20,7 +20,7 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/release"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // ensureJob names the environment variable with the job of a process that keeps a release of a module, and is killed.

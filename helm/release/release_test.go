@@ -17,8 +17,8 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/release"
-	"github.com/sealift/sealift/testgrid/charts"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestReleaseRunsFromInstallToUninstall(t *testing.T) {
@@ -128,7 +128,7 @@ func TestKilledUpgradeIsRecovered(t *testing.T) {
 	if err := controlplane.WriteKubeconfig(j.Kubeconfig, w.config); err != nil {
 		t.Fatal(err)
 	}
-	archive := charts.Archive(t, "web", files("1.1.0", map[string]string{"templates/hook.yaml": fmt.Sprintf(endless, "pre-upgrade")}))
+	archive := fixture.ChartArchive(t, "web", files("1.1.0", map[string]string{"templates/hook.yaml": fmt.Sprintf(endless, "pre-upgrade")}))
 	if err := os.WriteFile(j.Chart, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestChartsComeFromDirectoriesArchivesAndFiles(t *testing.T) {
 		}
 	}
 	archive := filepath.Join(dir, "web.tgz")
-	if err := os.WriteFile(archive, charts.Archive(t, "web", files("1.0.0", nil)), 0o600); err != nil {
+	if err := os.WriteFile(archive, fixture.ChartArchive(t, "web", files("1.0.0", nil)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(dir, "web"), archive} {
@@ -308,7 +308,7 @@ func TestMissingDependenciesAreNamedAndAdded(t *testing.T) {
 	if err != nil || len(missing) != 1 || missing[0] != (release.Dependency{Repository: "https://a", Name: "db", Version: "1.4.0"}) {
 		t.Fatalf("missing are %v, %v", missing, err)
 	}
-	whole, err := c.With(charts.Archive(t, "db", map[string]string{"Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.4.0\n"}))
+	whole, err := c.With(fixture.ChartArchive(t, "db", map[string]string{"Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.4.0\n"}))
 	if err != nil {
 		t.Fatal(err)
 	}

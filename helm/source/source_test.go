@@ -30,7 +30,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/helm/source"
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 )
 
 func archive(t testing.TB, version string) []byte {
-	return charts.Archive(t, "web", map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\n"})
+	return fixture.ChartArchive(t, "web", map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\n"})
 }
 
 func digest(content []byte) string {

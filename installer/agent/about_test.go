@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestAControlPlaneThatRestartsItsServiceIsWaitedFor asks before anybody listens, as when the leading node starts its service for
 // files again.
 func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	authority, err := identity.ReadAuthority(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := share.NewNodeClient(address, filepath.Join(folder, "ca.crt"), share.KubeletCertificate(pki.Client(t, folder, "system:node:host-1", "system:nodes")))
+	client, err := share.NewNodeClient(address, filepath.Join(folder, "ca.crt"), share.KubeletCertificate(fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes")))
 	if err != nil {
 		t.Fatal(err)
 	}

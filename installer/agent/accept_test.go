@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // plain writes an intent as an earlier sealift does, and everybody who may write the annotation can.
@@ -33,7 +33,7 @@ func TestAgentRefusesWhatNoControlPlaneAskedOfIt(t *testing.T) {
 	c.annotate(used)
 	c.report(func(r intent.Report) bool { return r.Answers(accepted) && r.State == intent.Done })
 	c.number += 10
-	strangers, err := identity.ReadAuthority(pki.New(t))
+	strangers, err := identity.ReadAuthority(fixture.CA(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/agent"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // cluster has a Node, and an agent for it whose work is recorded.
@@ -46,7 +46,7 @@ func newCluster(t *testing.T) *cluster {
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	ca, err := identity.ReadAuthority(folder)
 	if err != nil {
 		t.Fatal(err)

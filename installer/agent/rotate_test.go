@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // TestANodeTakesTheStageThatItWasAskedForAlone: the control plane that asks may have gone on, or have nothing for this node.

@@ -16,11 +16,11 @@ import (
 
 	"github.com/sealift/sealift/installer/agent"
 	etcd "github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // leading is a control plane that leads an undo, as other control planes see it.
@@ -36,7 +36,7 @@ type leading struct {
 
 func newLeading(t *testing.T) (l *leading, address string) {
 	t.Helper()
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	authority, err := identity.ReadAuthority(folder)
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // TestANodeThatKeepsNothingHasGoneBackOrIsRefused: an undo that was killed before it told of its end has removed the copies already.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestHostKnowsItsClusterByTheFilesThatAreLeft takes its files away one by one.
@@ -24,7 +24,7 @@ func TestHostKnowsItsClusterByTheFilesThatAreLeft(t *testing.T) {
 	}
 	ca := func(name string) (text string) {
 		t.Helper()
-		file := filepath.Join(pki.New(t), "ca.crt")
+		file := filepath.Join(fixture.CA(t), "ca.crt")
 		one, err := identity.ReadCA(file)
 		if err != nil {
 			t.Fatal(err)

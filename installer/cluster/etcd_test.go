@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/scratch"
-	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -24,7 +25,7 @@ func clientOf(name string) string { return "unix://" + name + ":2379" }
 // startEtcds runs an etcd with the named members, and waits for a leader.
 func startEtcds(t *testing.T, names ...string) (etcds, *etcd) {
 	t.Helper()
-	workshop := upstream.ForTest(t)
+	workshop := lab.Workshop(t)
 	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"})
 	if err != nil {
 		t.Fatal(err)

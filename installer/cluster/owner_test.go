@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // ownedCluster is a real API server to which the installer applies the add-on "lights".

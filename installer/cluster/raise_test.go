@@ -7,15 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/cases"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // validate lets the real kubeadm read a configuration.
 func validate(t *testing.T, name string) {
 	t.Helper()
-	w := upstream.ForTest(t)
+	w := lab.Workshop(t)
 	program, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubeadm"})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,7 @@ func validate(t *testing.T, name string) {
 
 // TestPatchesOfKurlsAddOnsAreRaised takes the patches of kURL's flannel and containerd, named as their hooks copy them.
 func TestPatchesOfKurlsAddOnsAreRaised(t *testing.T) {
-	addOns := filepath.Join(cases.KurlAddOns(t), "addons")
+	addOns := filepath.Join(upstreamcases.KurlAddOns(t), "addons")
 	patches := map[string]string{}
 	for name, file := range map[string]string{
 		"init-patches/flannel.yaml":                                "flannel/0.28.7/kubeadm.yaml",

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // clusterWith makes a cluster with a control plane that is lost, and a worker that counts as Ready. Its etcd is elsewhere.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // TestRemovedNodeDoesNotMakeItsNodeAgain has the kubelet of a removed node register, with all the rights of a kubelet and more.

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // configured is a containerd that is set up in a folder, with what an add-on wrote there.
 func configured(t *testing.T, files map[string]string) containerdConfig {
 	t.Helper()
-	w := upstream.ForTest(t)
+	w := lab.Workshop(t)
 	program, err := w.File(t.Context(), upstream.FileOf{Component: upstream.Containerd, Name: "containerd"})
 	if err != nil {
 		t.Fatal(err)

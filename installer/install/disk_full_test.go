@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // tmpfs mounts a file system of its own, of some MiB, with so many of them free.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 const askingAddOns = `

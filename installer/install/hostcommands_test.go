@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/netns"
 )
 
 const commandsSpec = `apiVersion: cluster.kurl.sh/v1beta1
@@ -22,7 +22,7 @@ spec:
 `
 
 func TestCommandsOfAnInstallerAreRunAsWords(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	i := made(t, with(t, "kubernetes", ""))
 	if slices.Contains(ids(i.plan), hostCommandsStep) {
 		t.Error("there is a step for nothing")

@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // field is one that an Installer may have, as its schema has it.

@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/containerd"
 )
 
 // bundleWithImage is a bundle of one package with an image of two layers.

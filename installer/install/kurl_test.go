@@ -23,14 +23,15 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/containerd"
-	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // kurlSpec is for the add-ons of testdata/kurl.txtar.
@@ -210,7 +211,7 @@ func sealift(t *testing.T) string {
 // kubectl gives the folder that has one.
 func kubectl(t *testing.T) string {
 	t.Helper()
-	w := upstream.ForTest(t)
+	w := lab.Workshop(t)
 	file, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
 	if err != nil {
 		t.Fatal(err)

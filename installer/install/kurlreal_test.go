@@ -17,17 +17,18 @@ import (
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/cases"
-	"github.com/sealift/sealift/testgrid/containerd"
 )
 
 // realAddOns reads kURL's own add-ons of the samples, unchanged, by name/version.
 func realAddOns(t *testing.T, names ...string) (files []txtar.File) {
 	t.Helper()
-	dir := filepath.Join(cases.KurlAddOns(t), "addons")
+	dir := filepath.Join(upstreamcases.KurlAddOns(t), "addons")
 	for _, name := range names {
 		files = append(files, filesBelow(t, filepath.Join(dir, name), name)...)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 func TestTheClusterHasWhatKurlLeaves(t *testing.T) {

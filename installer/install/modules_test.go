@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // withModules is an install of two modules and of what runs them.

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // carrying is an install of a bundle whose sealift-preflight has this text. It counts how often that is fetched.

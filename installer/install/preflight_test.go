@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/netns"
 )
 
 func parseSpec(t *testing.T, text string) *spec.Installer {
@@ -126,7 +126,7 @@ func TestChecksKnowOfTheAirGap(t *testing.T) {
 
 // TestDroppingRulesAreRefusedBeforeTheFirstChange has a policy of drop as nftables.service sets it.
 func TestDroppingRulesAreRefusedBeforeTheFirstChange(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	i := made(t, with(t, "kubernetes", ""), with(t, "flannel", ""))
 	i.settings.pods.network = "10.32.0.0/20"
 	look := func(role preflight.Role, resumed bool) preflight.Result {
@@ -140,7 +140,7 @@ func TestDroppingRulesAreRefusedBeforeTheFirstChange(t *testing.T) {
 	if got := look(preflight.ControlPlane, false); got.Status != preflight.Pass {
 		t.Errorf("without rules: %s", got)
 	}
-	netns.Run(t, "table inet filter {\nchain input { type filter hook input priority 0; policy drop;\n}\n}\n", "nft", "-f", "-")
+	isolation.Run(t, "table inet filter {\nchain input { type filter hook input priority 0; policy drop;\n}\n}\n", "nft", "-f", "-")
 	if got := look(preflight.Worker, true); got.Status != preflight.Warn || !strings.Contains(got.Message, "TCP 10250; UDP 8472; from pods, 10.32.0.0/20") {
 		t.Errorf("a worker that works: %+v", got)
 	}
@@ -149,7 +149,7 @@ func TestDroppingRulesAreRefusedBeforeTheFirstChange(t *testing.T) {
 		t.Errorf("a control plane: %+v", got)
 	}
 	commands, _, _ := strings.Cut(got.Hint, "; and write the same rules into /etc/nftables.conf")
-	netns.Run(t, "", "sh", "-c", commands)
+	isolation.Run(t, "", "sh", "-c", commands)
 	if got := look(preflight.ControlPlane, false); got.Status != preflight.Pass {
 		t.Errorf("after the commands: %s", got)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestRunLogsHaveNoSecrets runs hooks that print what they know. The password that the outro tells people is on their terminal,

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/testgrid/flood"
+	"github.com/sealift/sealift/internal/testing/flood"
 )
 
 func TestKeyGroupsAddressesOfOneClient(t *testing.T) {

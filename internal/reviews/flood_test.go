@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/reviews"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/flood"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/flood"
+	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 const (

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestOnlyCACertificatesAreAccepted(t *testing.T) {
-	one, two, leaf := pki.Certificate(t, "one", true), pki.Certificate(t, "two", true), pki.Certificate(t, "leaf", false)
+	one, two, leaf := fixture.Certificate(t, "one", true), fixture.Certificate(t, "two", true), fixture.Certificate(t, "leaf", false)
 	for name, row := range map[string]struct {
 		text, wrong string
 		count       int
@@ -36,7 +36,7 @@ func TestOnlyCACertificatesAreAccepted(t *testing.T) {
 
 func TestCAsCompareByValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	text := pki.Certificate(t, "one", true)
+	text := fixture.Certificate(t, "one", true)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

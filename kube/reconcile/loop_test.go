@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
 	"github.com/sealift/sealift/kube/reconcile"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // site is a cluster behind a line that can be cut, and what loops have reconciled in it.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/testgrid/tree"
 )
 
 const deploymentYAML = `apiVersion: apps/v1
@@ -26,7 +26,7 @@ spec:
 `
 
 func TestBuildRendersBasesPatchesAndGenerators(t *testing.T) {
-	dir := tree.New(t, map[string]string{
+	dir := fixture.Folder(t, map[string]string{
 		"base/kustomization.yaml": "resources: [web.yaml]\nconfigMapGenerator: [{name: settings, files: [k=settings.txt]}]\n",
 		"base/web.yaml":           deploymentYAML,
 		"base/settings.txt":       "on",
@@ -82,7 +82,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := render.Build(tree.New(t, tt.files))
+			_, err := render.Build(fixture.Folder(t, tt.files))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v does not say %q", err, tt.want)
 			}

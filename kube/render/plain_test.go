@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sealift/sealift/testgrid/tree"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // sameAsKustomize checks that a plain kustomization has the objects that kustomize itself renders.
@@ -78,7 +78,7 @@ func TestPlainKustomizationsMatchKustomize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := sameAsKustomize(t, tree.New(t, tt.files)); got != tt.plain {
+			if got := sameAsKustomize(t, fixture.Folder(t, tt.files)); got != tt.plain {
 				t.Errorf("read without kustomize: %v, want %v", got, tt.plain)
 			}
 		})
@@ -90,7 +90,7 @@ func FuzzPlain(f *testing.F) {
 	f.Add(plainObject + "data: {a: yes, b: 017, c: 1e3}\n---\n" + strings.Replace(plainObject, "name: a", "name: 'b'", 1))
 	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: A, metadata: {name: x, annotations: {y: z}}}]\n")
 	f.Add("apiVersion: v1\nkind: A\nmetadata: {name: &x a, labels: {b: *x}}\n")
-	dir := tree.New(f, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}) // each process that fuzzes has one
+	dir := fixture.Folder(f, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}) // each process that fuzzes has one
 	f.Fuzz(func(t *testing.T, content string) {
 		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(content), 0o644); err != nil {
 			t.Fatal(err)

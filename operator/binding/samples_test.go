@@ -13,14 +13,14 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	admission "k8s.io/api/admissionregistration/v1"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/binding"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // sample reads a file of samples into cases.
 func sample(t *testing.T, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/"+name))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/shell-operator/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
 )
 
 // burst is how many objects change at once.
@@ -30,7 +30,7 @@ func TestBurstLosesNoEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{T: t, cluster: cluster, dir: t.TempDir(), trace: t.TempDir() + "/trace", log: &output.Buffer{}}
+	s := &site{T: t, cluster: cluster, dir: t.TempDir(), trace: t.TempDir() + "/trace", log: &fixture.Buffer{}}
 	ref := kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: "default"}
 	maps, err := cluster.Objects(t.Context(), ref)
 	if err != nil {

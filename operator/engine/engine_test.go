@@ -16,15 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/kube"
 	bindings "github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/queue"
-	"github.com/sealift/sealift/testgrid/apply"
-	"github.com/sealift/sealift/testgrid/cases"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster, a folder of hooks, and the trace that they leave.
@@ -32,12 +31,12 @@ type site struct {
 	*testing.T
 	cluster    *kube.Cluster
 	dir, trace string
-	log        *output.Buffer
+	log        *fixture.Buffer
 }
 
 func (s *site) in(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &output.Buffer{}}
+		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &fixture.Buffer{}}
 		one.trace = filepath.Join(t.TempDir(), "trace")
 		test(one)
 	})
@@ -148,7 +147,7 @@ func (s *site) ran(want ...string) {
 
 func (s *site) apply(text string) {
 	s.Helper()
-	apply.YAML(s, s.cluster, text)
+	controlplane.Apply(s, s.cluster, text)
 }
 
 func configMap(namespace, name, data string) string {
@@ -227,7 +226,7 @@ func testSampleOfStart(s *site) {
 		ExpectTaskOrder []struct{ Run, Hook string }
 	}
 	var file struct{ Cases []row }
-	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/operator.yaml"))
+	data, err := os.ReadFile(upstreamcases.Path(s, "operator/addon-operator/operator.yaml"))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -239,7 +238,7 @@ func testSampleOfStart(s *site) {
 		s.Skip("operator.yaml has no row of startup_tasks")
 	}
 	c := file.Cases[at]
-	hooks, err := filepath.Glob(filepath.Join(cases.Path(s, "operator/addon-operator/fixtures/operator/"+c.Fixture), "global-hooks", "*.sh"))
+	hooks, err := filepath.Glob(filepath.Join(upstreamcases.Path(s, "operator/addon-operator/fixtures/operator/"+c.Fixture), "global-hooks", "*.sh"))
 	if err != nil || len(hooks) < 3 {
 		s.Fatal(hooks, err)
 	}

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // eventCount is how many events are measured. The medians are compared.

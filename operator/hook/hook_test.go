@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/operator/hook"
-	"github.com/sealift/sealift/testgrid/disk"
-	"github.com/sealift/sealift/testgrid/output"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // file writes an executable file.
@@ -37,7 +37,7 @@ func file(t *testing.T, dir, name, text string) string {
 func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 func TestFind(t *testing.T) {
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	for _, name := range []string{"b.sh", "a/z.py", "a/lib/no.sh", "lib/no.sh", ".git/no.sh", ".hidden", "a/values.yaml", "README.md", "plain", "a.sh"} {
 		file(t, dir, name, "#!/bin/sh\n")
 	}
@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestHookHasItsOwnFiles(t *testing.T) {
-	dir, temp, log := t.TempDir(), t.TempDir(), &output.Buffer{}
+	dir, temp, log := t.TempDir(), t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo "in $PWD with $# arguments"
 stat -c '%a %n' "$BINDING_CONTEXT_PATH" "${BINDING_CONTEXT_PATH%/*}"
@@ -132,7 +132,7 @@ func TestAnswerMustBeARegularFile(t *testing.T) {
 }
 
 func TestRunEndsWithItsProcessNotItsChildren(t *testing.T) {
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\nsleep 60 &\necho $! > $METRICS_PATH\necho started\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
 	start := time.Now()
@@ -151,7 +151,7 @@ func TestRunEndsWithItsProcessNotItsChildren(t *testing.T) {
 
 func TestHookIsStoppedWithItsProcessGroup(t *testing.T) {
 	t.Parallel()
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\ntrap 'echo got TERM; exit 1' TERM\necho ready\nsleep 60 & wait\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func TestHookIsStoppedWithItsProcessGroup(t *testing.T) {
 }
 
 func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/bash\nbash -c 'trap \"\" TERM; echo child $$ is set; while :; do sleep 0.2; done' &\nsleep 60 & wait\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,7 +205,7 @@ func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
 // TestFullDiskFailsOneRun has no room for the files of a run, and then has it again.
 func TestFullDiskFailsOneRun(t *testing.T) {
 	short.Root(t, "a file system of its own")
-	full := disk.New(t, 4<<20)
+	full := isolation.NewDisk(t, 4<<20)
 	path := file(t, t.TempDir(), "hook.sh", "#!/bin/sh\nexec cat \"$BINDING_CONTEXT_PATH\" > \"$METRICS_PATH\"\n")
 	r := hook.Runner{TempDir: full.Path()}
 	run := func() (*hook.Result, error) {
@@ -227,7 +227,7 @@ func TestFullDiskFailsOneRun(t *testing.T) {
 }
 
 func TestLinesOfAHook(t *testing.T) {
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo '{"level":"Warning","msg":"mine","time":"1999","zone":"a","count":{"n":2}}'
 echo '{"no":"message"}' >&2
@@ -260,7 +260,7 @@ printf 'no newline'
 
 // TestMultilineRecordIsOne: with LOG_PROXY_HOOK_JSON, upstream joins what jq prints without -c.
 func TestMultilineRecordIsOne(t *testing.T) {
-	dir, log := t.TempDir(), &output.Buffer{}
+	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo 'before'
 jq -n '{level: "error", msg: "pretty", list: [1, {a: "}"}], "time": "1999"}'

@@ -23,14 +23,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
-	"github.com/sealift/sealift/testgrid/apply"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster, folders of modules and of global hooks, and the trace that hooks and charts leave.
@@ -42,7 +41,7 @@ type site struct {
 	namespace string
 	dir       string
 	trace     string
-	log       *output.Buffer
+	log       *fixture.Buffer
 	releases  *releases
 	// installed are real releases, where a test needs them.
 	installed lifecycle.Releases
@@ -107,7 +106,7 @@ func (s *site) in(name string, test func(*site)) {
 // alone runs a test that measures beside no other.
 func (s *site) alone(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		one := &site{T: t, cluster: s.cluster, plane: s.plane, dir: t.TempDir(), log: &output.Buffer{}}
+		one := &site{T: t, cluster: s.cluster, plane: s.plane, dir: t.TempDir(), log: &fixture.Buffer{}}
 		one.namespace = strings.ReplaceAll(strings.ToLower(filepath.Base(t.Name())), "_", "-")
 		one.namespace = strings.Trim(one.namespace[:min(len(one.namespace), 60)], "-")
 		one.trace = filepath.Join(t.TempDir(), "trace")
@@ -246,7 +245,7 @@ func (s *site) traced(want ...string) {
 
 func (s *site) apply(text string) {
 	s.Helper()
-	apply.YAML(s, s.cluster, text)
+	controlplane.Apply(s, s.cluster, text)
 }
 
 // config sets keys of the ConfigMap as an administrator does; nil removes one.

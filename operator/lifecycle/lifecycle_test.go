@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 func TestLifecycle(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
 	"github.com/sealift/sealift/operator/values"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // moduleRow is a sample of modules: what is on, what hooks do, and what values are.
@@ -46,7 +46,7 @@ func testSampleRows(s *site) {
 // fixture puts the folders of a row in place, and what it gives besides: the ConfigMap, flags, releases, and patches of values.
 func (s *site) fixture(c *moduleRow) {
 	s.Helper()
-	fixture := cases.Path(s, "operator/addon-operator/fixtures/"+c.Fixture)
+	fixture := upstreamcases.Path(s, "operator/addon-operator/fixtures/"+c.Fixture)
 	modules, global := filepath.Join(s.dir, "modules"), filepath.Join(s.dir, "global")
 	if err := errors.Join(os.RemoveAll(modules), os.RemoveAll(global), os.CopyFS(s.dir, os.DirFS(fixture))); err != nil {
 		s.Fatal(err)

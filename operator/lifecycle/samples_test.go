@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/values"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // sample reads a file of samples.
 func (s *site) sample(name string, into any) {
 	s.Helper()
-	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/"+name))
+	data, err := os.ReadFile(upstreamcases.Path(s, "operator/addon-operator/"+name))
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/metric"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 func TestSamplesOfMetricOperations(t *testing.T) {
@@ -25,7 +25,7 @@ func TestSamplesOfMetricOperations(t *testing.T) {
 			ValidationError string
 		}
 	}
-	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/metric_operations.json"))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/shell-operator/metric_operations.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

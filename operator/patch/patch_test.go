@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/patch"
-	"github.com/sealift/sealift/testgrid/cases"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // site is a cluster, and the ConfigMaps of its namespace default.
@@ -103,7 +103,7 @@ func testSamples(s *site) {
 			ConfigMapsAfter       map[string]map[string]string
 		}
 	}
-	text, err := os.ReadFile(cases.Path(s, "operator/shell-operator/object_patch.json"))
+	text, err := os.ReadFile(upstreamcases.Path(s, "operator/shell-operator/object_patch.json"))
 	if err != nil {
 		s.Fatal(err)
 	}

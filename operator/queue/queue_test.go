@@ -17,9 +17,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/queue"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // diary notes what ran when, on the clock of a synctest bubble.
@@ -179,7 +179,7 @@ func TestSamplesOfBackoff(t *testing.T) {
 			ObservedMin, ObservedMax string
 		}
 	}
-	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/queue_backoff.json"))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/shell-operator/queue_backoff.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ type combineRow struct {
 
 func TestSamplesOfCombining(t *testing.T) {
 	var file struct{ Cases []combineRow }
-	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/combine.yaml"))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/shell-operator/combine.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

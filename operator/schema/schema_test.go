@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/schema"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // load writes files and reads them as schemas.
@@ -37,7 +37,7 @@ var place = regexp.MustCompile(`\[\d+\]`)
 
 func TestSamplesOfOpenAPI(t *testing.T) {
 	var file struct{ Cases []map[string]any }
-	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/openapi.json"))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/addon-operator/openapi.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

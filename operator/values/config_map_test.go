@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/values"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // configured is what a row says about a ConfigMap that was read. Error is there if it cannot be.
@@ -34,7 +34,7 @@ type eventRow struct {
 }
 
 func TestSamplesOfConfigMaps(t *testing.T) {
-	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/kube_config.yaml"))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/addon-operator/kube_config.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/operator/values"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // sample reads the cases of a file of samples.
 func sample[Case any](t *testing.T, name string) []Case {
 	t.Helper()
-	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/"+name))
+	data, err := os.ReadFile(upstreamcases.Path(t, "operator/addon-operator/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}

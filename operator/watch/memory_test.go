@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/watch"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // objectCount is how many objects are watched, each of about 2 KiB.

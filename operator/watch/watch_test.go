@@ -15,12 +15,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/watch"
-	"github.com/sealift/sealift/testgrid/apply"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster behind a line that can be cut, and that counts the lists that are asked for.
@@ -126,7 +125,7 @@ func (s *site) hears(h *heard, want ...string) {
 
 func (s *site) apply(text string) {
 	s.Helper()
-	apply.YAML(s, s.cluster, text)
+	controlplane.Apply(s, s.cluster, text)
 }
 
 func (s *site) remove(ref kube.Ref) {
@@ -198,7 +197,7 @@ func TestWatch(t *testing.T) {
 // testOutageAtStart: a hook that saw no objects because the server is away would take them for deleted.
 func testOutageAtStart(s *site) {
 	s.apply(namespace("away", "") + "---\n" + configMap("away", "a", ""))
-	var log output.Buffer
+	var log fixture.Buffer
 	ctx, cancel := context.WithCancel(s.Context())
 	w := watch.New(ctx, s.cluster, slog.New(slog.NewTextHandler(&log, nil)))
 	s.Cleanup(func() { cancel(); w.Wait() })

@@ -20,9 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/flood"
 	"github.com/sealift/sealift/operator/binding"
-	"github.com/sealift/sealift/testgrid/flood"
-	"github.com/sealift/sealift/testgrid/pki"
 )
 
 func TestPathIsTheShortest(t *testing.T) {
@@ -234,7 +234,7 @@ func TestClientNeedsCertificateOfClientCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := pki.New(t)
+	clients := fixture.CA(t)
 	leader := func(context.Context) string { return "" }
 	s := New(t.Context(), Options{Namespace: "n", Leader: leader, Admission: Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(clients, "ca.crt")}}})
 	cert, key, err := a.issue(s.admission.names())
@@ -260,8 +260,8 @@ func TestClientNeedsCertificateOfClientCA(t *testing.T) {
 		ok   bool
 	}{
 		"none":                  {"", false},
-		"one of its authority":  {pki.Client(t, clients, "apiserver"), true},
-		"one of another":        {pki.Client(t, pki.New(t), "apiserver"), false},
+		"one of its authority":  {fixture.ClientCertificate(t, clients, "apiserver"), true},
+		"one of another":        {fixture.ClientCertificate(t, fixture.CA(t), "apiserver"), false},
 		"that of a replica":     {a.file(t, s.admission.names()...), true},
 		"one of another server": {a.file(t, "other.n.svc"), false},
 	} {
@@ -292,7 +292,7 @@ func TestStandbyReachesLeaderWithClientCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admission := Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(pki.New(t), "ca.crt")}}
+	admission := Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(fixture.CA(t), "ca.crt")}}
 	replica := func(name, listen, leader string) *endpoint {
 		admission.Listen = listen
 		e := New(t.Context(), Options{Namespace: "n", Leader: func(context.Context) string { return leader }, Admission: admission}).admission
@@ -371,8 +371,8 @@ func TestUnreadableCertificateIsNamed(t *testing.T) {
 
 // TestEndpointBoundsConnections opens connections from one address, and asks for /healthz from another.
 func TestEndpointBoundsConnections(t *testing.T) {
-	dir := pki.New(t)
-	pair := pki.Client(t, dir, "webhooks")
+	dir := fixture.CA(t)
+	pair := fixture.ClientCertificate(t, dir, "webhooks")
 	e := New(t.Context(), Options{Leads: func() bool { return false }, Admission: Endpoint{
 		Listen: "127.0.0.1:0", CertFile: pair, KeyFile: pair, CAFile: filepath.Join(dir, "ca.crt"),
 	}}).admission

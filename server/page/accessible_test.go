@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // barriers looks at a page as it is shown, and names what keeps people from it: text with less contrast than 4.5 (WCAG 2.1

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sealift/sealift/internal/atomicfile"
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.

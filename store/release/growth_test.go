@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 // many is as many small packages as asked for.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func open(t *testing.T, location string) store.Store {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -149,7 +150,7 @@ func TestClusterOfKurlIsAdopted(t *testing.T) {
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh && tar xzf cluster.tar.gz bin/sealift")
 	usb := []string{older.usb, newer.usb}
-	first, worker := node{host.ForTest(t, host.Spec{USB: usb}), t}, node{host.ForTest(t, host.Spec{USB: usb}), t}
+	first, worker := node{lab.Host(t, host.Spec{USB: usb}), t}, node{lab.Host(t, host.Spec{USB: usb}), t}
 	for _, n := range []node{first, worker} {
 		n.must(kurlHost)
 		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
@@ -191,7 +192,7 @@ func TestClusterOfKurlIsAdopted(t *testing.T) {
 	if after := first.must(workload); after != pods {
 		t.Errorf("pods changed:\nbefore\n%s\nafter\n%s", pods, after)
 	}
-	third := node{host.ForTest(t, host.Spec{}), t}
+	third := node{lab.Host(t, host.Spec{}), t}
 	third.refuses(first.joinCommand("")+" 2>&1", 1, "has no bundle to give out yet")
 
 	t.Log(first.must(upgrade + " yes 2>&1"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -21,7 +22,7 @@ const (
 func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.otherRuntimes(t), r.chartBundle(t)}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.otherRuntimes(t), r.chartBundle(t)}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	before := n.state()
 	refusals(n)

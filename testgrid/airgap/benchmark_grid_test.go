@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -50,7 +51,7 @@ func hostChecks(ids []string) []string {
 // TestAClusterMeetsTheBenchmark installs with cisCompliance. What is left has a reason that no setting changes.
 func TestAClusterMeetsTheBenchmark(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	n, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	n.must(install + " kubernetes-cis-compliance")
 	worker.must(n.joinCommand(""))
 	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -27,8 +28,8 @@ const farmImage = "example.org/sealift:1"
 func TestAClusterOfTwoNodesBuildsPackages(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	dir, local := r.farm(t)
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb, dir}}), t}
-	worker := node{host.ForTest(t, host.Spec{USB: []string{dir}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb, dir}}), t}
+	worker := node{lab.Host(t, host.Spec{USB: []string{dir}}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.hasNodes(2)

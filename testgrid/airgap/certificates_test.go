@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -38,7 +39,7 @@ func (n node) certificates() map[string]certificate {
 // TestCertificatesAreRenewedOnARunningNode kills a renewal in its middle, and runs it again.
 func TestCertificatesAreRenewedOnARunningNode(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	before := n.certificates()
 	if plan := n.must("sealift certs renew --plan"); !strings.Contains(plan, "certs/etcd") || !strings.Contains(plan, "renews /etc/kubernetes/admin.conf") {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -17,7 +18,7 @@ import (
 // TestChannelKeepsTheAddOnsOfACluster lets a channel adopt add-ons of the demo's cluster, and a reset remove all of it in the end.
 func TestChannelKeepsTheAddOnsOfACluster(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must(install)
 	channelKeeps(n)

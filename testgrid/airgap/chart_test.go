@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
@@ -30,7 +30,7 @@ func helloImages() []string {
 func hello(t *testing.T) []byte {
 	t.Helper()
 	images := helloImages()
-	return charts.Archive(t, "hello", map[string]string{
+	return fixture.ChartArchive(t, "hello", map[string]string{
 		"Chart.yaml":  "apiVersion: v2\nname: hello\nversion: 1.2.3\n",
 		"values.yaml": fmt.Sprintf("greeting: hello\nweb: %s\nversion: %s\nwait: %s\n", images[0], images[1], images[2]),
 		"templates/web.yaml": `apiVersion: apps/v1

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -36,7 +37,7 @@ func TestTheDemosClusterIsConformant(t *testing.T) {
 	r.mirrored(t, mirror.Options{Images: slices.Concat(upstream.Images("v1.36.3"), upstream.ConformanceImages())}, func() {
 		r.run(t, "build", filepath.Join(dir, "add-ons/conformance-images/1.36.3"), "--out", dir, "--config", r.config, "--cache", r.cache)
 	})
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
 	n.must(install)
 	n.must("sealift images load /media/usb3/conformance-images-1.36.3.tar.gz --all-nodes")
 	const run = "cd /root && HOME=/root /media/usb2/sealift-testgrid conformance --kubeconfig /etc/kubernetes/admin.conf --e2e /media/usb3/e2e.test --out report --parallel 4 --timeout 10m "

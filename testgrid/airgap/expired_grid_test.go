@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -125,7 +126,7 @@ func (n node) servesVerified(ca *x509.Certificate, address string) {
 // TestNodesThatWereOffForTooLongComeBack ends all certificates of a worker and of a control plane.
 func TestNodesThatWereOffForTooLongComeBack(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/charts"
-	"github.com/sealift/sealift/testgrid/clusterapi"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -161,12 +161,12 @@ func TestFleetWithoutARoute(t *testing.T) {
 	compile(t, r.dir(), "./cmd/sealift-controller")
 	usb := []string{r.watched(t, "1.0", fleetImage), r.dir(), t.TempDir()}
 	r.watched(t, "2.0", laterImage)
-	place(t, filepath.Join(usb[2], "web-1.0.0.tgz"), charts.Archive(t, "web", map[string]string{
+	place(t, filepath.Join(usb[2], "web-1.0.0.tgz"), fixture.ChartArchive(t, "web", map[string]string{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 		"templates/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n" +
 			"    spec:\n      terminationGracePeriodSeconds: 0\n      containers: [{name: web, image: " + fleetImage + ", command: [sh, -c, 'echo {{ .Values.text }}; exec sleep 100000']}]\n",
 	}))
-	boot := func(disks ...string) node { return node{host.ForTest(t, host.Spec{USB: disks}), t} }
+	boot := func(disks ...string) node { return node{lab.Host(t, host.Spec{USB: disks}), t} }
 	hub, oslo, rome, worker := boot(usb...), boot(usb...), boot(usb...), boot()
 	var installs sync.WaitGroup
 	for _, n := range []node{hub, oslo, rome} {
@@ -186,7 +186,7 @@ func TestFleetWithoutARoute(t *testing.T) {
 
 	hub.service("fleet-hub", "hub --listen "+hub.Address().String()+":9443 --chart-scheme file --store /media/usb2/watcher-1.0/packages")
 	hub.within(120, kubectl+"get helmchartproxies,managedclusters,clustermanagementaddons")
-	hub.applies(clusterapi.Definition)
+	hub.applies(fixture.ClusterDefinition)
 	oslo.member(hub, "oslo")
 	rome.member(hub, "rome")
 	hub.must(kubectl + "wait managedcluster oslo rome --for=condition=ManagedClusterConditionAvailable --timeout=120s")

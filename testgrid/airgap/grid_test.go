@@ -5,6 +5,7 @@ package airgap_test
 import (
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -13,7 +14,7 @@ func TestEveryReleaseOnEverySystem(t *testing.T) {
 	for _, row := range []struct{ kubernetes, system string }{{"1.35.4", "debian-12"}, {"1.35.4", "debian-13"}, {"1.36.3", "debian-13"}} {
 		t.Run(row.kubernetes+" on "+row.system, func(t *testing.T) {
 			r := build(t, row.kubernetes, row.system)
-			n := node{host.ForTest(t, host.Spec{OS: row.system, USB: []string{r.usb}}), t}
+			n := node{lab.Host(t, host.Spec{OS: row.system, USB: []string{r.usb}}), t}
 			n.must(install)
 			cluster(n)
 			secondRun(n)

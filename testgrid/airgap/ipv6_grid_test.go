@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -15,8 +16,8 @@ import (
 // Service, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
 func TestClusterWithIPv6Alone(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}, IPv6: true}), t}
-	worker := node{host.ForTest(t, host.Spec{IPv6: true}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, IPv6: true}), t}
+	worker := node{lab.Host(t, host.Spec{IPv6: true}), t}
 	first.refuses(install, 1, "set kurl.ipv6")
 	first.refuses(install+" ipv6 private-address=192.0.2.1", 1, "is not an IPv6 address")
 	bare := worker.state()
@@ -58,9 +59,9 @@ func TestClusterWithIPv6Alone(t *testing.T) {
 // Service at each of its two addresses, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
 func TestDualStackCluster(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}, DualStack: true}), t}
-	worker := node{host.ForTest(t, host.Spec{DualStack: true}), t}
-	single := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, DualStack: true}), t}
+	worker := node{lab.Host(t, host.Spec{DualStack: true}), t}
+	single := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	single.refuses(install+" dual-stack", 1, "no interface of this host has an IPv6 address")
 	first.refuses(install+" dual-stack ipv6", 1, "leave out one of them")
 	bare := worker.state()

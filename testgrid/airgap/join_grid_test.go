@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -16,10 +17,10 @@ import (
 // and lets a control plane leave and come back.
 func TestClusterOutlivesAControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)
-	second, third := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
-	worker, other, late := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	second, third := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
+	worker, other, late := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	for _, row := range []struct {
 		host, from node
 		flags      string
@@ -65,7 +66,7 @@ func TestClusterOutlivesAControlPlane(t *testing.T) {
 // TestKilledJoinOfAControlPlaneGoesOn joins a control plane with a command that is killed again and again.
 func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, second := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, second := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	command := first.joinCommand(controlPlane)
 	killedJoin(second, command)
@@ -106,7 +107,7 @@ const controlPlane = "--control-plane"
 // time the join ends by itself, and the same command goes on.
 func TestJoinOutlivesALostNetwork(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	command := first.joinCommand("")
 	for _, step := range []string{"kubernetes/images", "kubernetes/join"} {
@@ -168,7 +169,7 @@ func runsPod(from, on node, number int) {
 // TestSecretsAreEncryptedOnEveryControlPlane installs with encryptSecrets, lets a control plane join, and has that one rotate the key.
 func TestSecretsAreEncryptedOnEveryControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, second := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, second := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install + " kubernetes.encryptSecrets=true")
 	first.must(kubectl + "create secret generic one --from-literal=password=correct-horse-battery")
 	second.must(first.joinCommand(controlPlane))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -19,8 +20,8 @@ func (n node) joinCommand(flags string) string {
 func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
+	worker := node{lab.Host(t, host.Spec{}), t}
 	printed := workerCommand(t, first.must(install))
 	bare := worker.state()
 	joinRefusals(first, worker)

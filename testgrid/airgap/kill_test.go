@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -17,7 +18,7 @@ import (
 // killed and that run out of disk, and compares where they end.
 func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must(install)
 	undisturbed := n.settled()
@@ -48,7 +49,7 @@ func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 // too. In the end an install is as good as on a new host.
 func TestHalfInstalledHostIsReset(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")
 	for i, step := range []string{

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // flannelForms are what the pre-init hooks of kURL's flannel ask the host, by the first version with that form. A version without text
@@ -42,7 +43,7 @@ const flannelAsksAPI = `if commandExists kubectl; then
 // flannelForm makes an add-on that is kURL's newest flannel with another pre-init hook.
 func flannelForm(t *testing.T, dir, version, ask string) string {
 	t.Helper()
-	newest := filepath.Join(cases.KurlAddOns(t), "addons/flannel/0.28.7")
+	newest := filepath.Join(upstreamcases.KurlAddOns(t), "addons/flannel/0.28.7")
 	if ask == "" {
 		return newest
 	}
@@ -88,7 +89,7 @@ func TestKurlsFlannelOfEachFormMakesACluster(t *testing.T) {
 			}
 			one.bundle(t, fmt.Sprintf("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: flannel}\nspec:\n"+
 				"  containerd: {version: 2.2.1}\n  kubernetes: {version: 1.36.3}\n  flannel: {version: %s}\n", form.version))
-			n := node{host.ForTest(t, host.Spec{USB: []string{one.usb}, Exit: true}), t}
+			n := node{lab.Host(t, host.Spec{USB: []string{one.usb}, Exit: true}), t}
 			if form.version == "0.24.2" {
 				n.must("printf '#!/bin/sh\\necho no cluster >&2\\nexit 1\\n' >/usr/bin/kubectl && chmod 755 /usr/bin/kubectl")
 			}

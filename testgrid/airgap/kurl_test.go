@@ -11,11 +11,12 @@ import (
 
 	"github.com/distribution/reference"
 
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // kurlInstaller is of kURL's form. Only Kubernetes comes from the catalogue that ships.
@@ -48,7 +49,7 @@ func kurl(t *testing.T) road {
 // kurlAddOns are the folders of kURL's own add-ons.
 func kurlAddOns(t *testing.T) []string {
 	t.Helper()
-	addOns, err := filepath.Glob(filepath.Join(cases.KurlAddOns(t), "addons/*/[0-9]*"))
+	addOns, err := filepath.Glob(filepath.Join(upstreamcases.KurlAddOns(t), "addons/*/[0-9]*"))
 	if err != nil || len(addOns) != 11 {
 		t.Fatalf("kURL's add-ons: %q, %v", addOns, err)
 	}
@@ -95,7 +96,7 @@ func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
 // ubuntuHost boots a host that calls itself Ubuntu 24.04 and has the Debian packages of its disks.
 func ubuntuHost(t *testing.T, disks ...string) node {
 	t.Helper()
-	n := node{host.ForTest(t, host.Spec{USB: disks}), t}
+	n := node{lab.Host(t, host.Spec{USB: disks}), t}
 	n.must(osRelease)
 	n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -28,9 +29,9 @@ func (n node) endpoints() string {
 // before the worker comes back.
 func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	front := node{host.ForTest(t, host.Spec{}), t}
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
-	second, worker, late := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	front := node{lab.Host(t, host.Spec{}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
+	second, worker, late := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	old, renewed, nobody := front.another(1), front.another(2), front.another(3)
 	front.gets(old)
 	front.gets(renewed)
@@ -127,7 +128,7 @@ func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
 	if out, code := first.run(kubectl + "--namespace kube-system get configmap sealift-load-balancer"); code == 0 {
 		t.Errorf("the note is left:\n%s", out)
 	}
-	fresh := node{host.ForTest(t, host.Spec{}), t}
+	fresh := node{lab.Host(t, host.Spec{}), t}
 	fresh.must(first.joinCommand(""))
 	if out := strings.Fields(fresh.endpoints()); !slices.Contains(out, "https://"+renewed+":6443") {
 		t.Errorf("a host that joins has %v", out)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
@@ -134,7 +135,7 @@ const (
 // plane join, brings a newer module and a second operator, and takes all of it back.
 func TestAnInstallerBringsModules(t *testing.T) {
 	r, newer := modulesRoad(t)
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, newer}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, newer}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	bare := n.state()
 	t.Log(n.must(install + " 2>&1"))
@@ -153,7 +154,7 @@ func TestAnInstallerBringsModules(t *testing.T) {
 	n.must(inOperator + `patch configmap addon-operator --type merge -p '{"data":{"townEnabled":"true"}}'`)
 	n.eventually(greets, "servus from 1 node")
 
-	second := node{host.ForTest(t, host.Spec{}), t}
+	second := node{lab.Host(t, host.Spec{}), t}
 	second.must(n.joinCommand(controlPlane))
 	n.eventually(greets, "servus from 2 node") // a hook has seen the node
 	n.says(inOperator+"get configmaps -o name", "configmap/park")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -18,9 +19,9 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)
-	depot := node{host.ForTest(t, host.Spec{USB: []string{r.dir(), tools}}), t}
-	first := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
-	worker := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
+	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
+	worker := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
 	for _, n := range []node{depot, first, worker} {
 		n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -13,7 +14,7 @@ import (
 // When the cause is gone, the next install does not wait for that.
 func TestInstallBringsAnAPIBackThatWasAway(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.interrupt(interruption{command: fromUSB, signal: "KILL", step: "flannel/install", record: "finished"})
 	n.must("mv /var/lib/etcd/member /var/lib/etcd/away && touch /var/lib/etcd/member")
 	n.must(`for p in /proc/[0-9]*; do case "$(cat $p/comm 2>/dev/null)" in etcd | kube-apiserver) kill ${p#/proc/} ;; esac; done`)

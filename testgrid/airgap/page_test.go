@@ -9,7 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // composed lets a browser compose a cluster of add-ons on the page of a server that runs on the host, and gives the command that

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/docexamples"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/tour"
 )
 
 // changing are words of a page that are others on each day: dates, days, sizes and tokens.
@@ -20,7 +21,7 @@ var changing = regexp.MustCompile(`\d{4}-\d\d-\d\d|\b\d{3,4}\b|\b[a-z0-9]{6}\.[a
 // runs and with which words.
 func follow(t *testing.T, page string, prepare func(command string) (node, string)) {
 	t.Helper()
-	for _, step := range tour.Steps(t, filepath.Join(repository, "docs", page)) {
+	for _, step := range docexamples.Steps(t, filepath.Join(repository, "docs", page)) {
 		shown, _, _ := strings.Cut(step.Command, "  #")
 		n, command := prepare(strings.TrimPrefix(strings.TrimSpace(shown), "sudo "))
 		began := time.Now()
@@ -37,7 +38,7 @@ func follow(t *testing.T, page string, prepare func(command string) (node, strin
 // TestThePagesOnCertificatesAndHardeningAreFollowed has a cluster of two nodes.
 func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
@@ -62,8 +63,8 @@ func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
 // takes its place.
 func TestThePageOnSnapshotsIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first, second := node{host.ForTest(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
-	bare := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first, second := node{lab.Host(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
+	bare := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(strings.Replace(install, "/media/usb", "/media/usb2", 1) + " && mount -o remount,bind,rw /media/usb")
 	first.must(kubectl + "apply -f - <<'END'\n" + ledger + "END")
 	first.must(awaitLedger + " && umask 077 && echo something long and secret >/root/passphrase")
@@ -123,7 +124,7 @@ func (n node) handsSnapshot(to node) {
 // TestThePageOnAddressesIsFollowed gives the only node of a cluster another address beside the old one.
 func TestThePageOnAddressesIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	next := n.another(1)
 	n.gets(next)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/report"
 )
@@ -35,7 +36,7 @@ func TestAPrivilegedPodIsAMachine(t *testing.T) {
 	shell(t, dir, r.dir()+"/sealift-testgrid lab image debian-12 --name example.org/host:1 --out host.tar")
 	place(t, filepath.Join(dir, "tests.yaml"), []byte(strings.ReplaceAll(podTests, "INSTALLER", "{kubernetes: {version: 1.36.3}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}")))
 	place(t, filepath.Join(dir, "hosts.yaml"), []byte("systems: {debian-12: {kubernetes: {image: 'example.org/host:1', kubeconfig: /etc/kubernetes/admin.conf}}}\n"))
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
 	n.must(install)
 	n.must(kubectl + "--namespace kube-system scale deployment metrics-server --replicas=0") // a machine requests a processor
 	n.must(kubectl + "--namespace kube-system scale deployment coredns --replicas=1")

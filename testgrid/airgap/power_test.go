@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -16,8 +17,8 @@ import (
 // disk is gone, and the host boots with the rest.
 func TestInstallOutlivesTheLossOfPower(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	d := disk.New(t, 24<<30)
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}, Disk: d.Path()}), t}
+	d := isolation.NewDisk(t, 24<<30)
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}, Disk: d.Path()}), t}
 	bare := n.state()
 	n.must(install)
 	undisturbed := n.settled()
@@ -56,7 +57,7 @@ func TestInstallOutlivesTheLossOfPower(t *testing.T) {
 }
 
 // losesPower takes the power from the host at a moment of a command.
-func (n node) losesPower(d *disk.Disk, i interruption) {
+func (n node) losesPower(d *isolation.Disk, i interruption) {
 	n.t.Helper()
 	i.signal = "STOP"
 	n.interrupt(i)

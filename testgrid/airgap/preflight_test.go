@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -47,7 +48,7 @@ const (
 func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)
 
 	good := n.answers(look, 0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -63,7 +64,7 @@ func (n node) names(address string) string {
 // booted, and one at which nothing works. A change is killed in each of its steps.
 func TestTheOnlyNodeGetsAnotherAddress(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.makeObjects()
 	objects := n.manyObjects()
@@ -190,8 +191,8 @@ func killedReaddress(n node, was string) {
 // control planes: one while it still has the old address, one after it has lost it.
 func TestNodesOfAClusterGetOtherAddresses(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
-	second, third, worker := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
+	second, third, worker := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 

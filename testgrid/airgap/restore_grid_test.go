@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -70,7 +71,7 @@ func (n node) hasAll(objects string) {
 // TestLostEtcdIsRestored removes etcd's data, and then the keys, too. It kills the command at ten moments.
 func TestLostEtcdIsRestored(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.makeObjects()
 	n.must(saveSnapshot)
@@ -118,7 +119,7 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	n.must(restoreSnapshot + " --yes")
 	n.hasAll(objects)
 	t.Run("new host", func(t *testing.T) {
-		node{n.Host, t}.movesTo(node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, objects)
+		node{n.Host, t}.movesTo(node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, objects)
 	})
 }
 
@@ -176,8 +177,8 @@ func (n node) movesTo(to node, objects string) {
 // its own data. Others join it then.
 func TestLastControlPlaneGoesOn(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	last := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
-	second, third := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	last := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
+	second, third := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	last.must(install)
 	last.refuses("sealift restore --survivor --yes", 1, "etcd has no other members")
 	last.makeObjects()

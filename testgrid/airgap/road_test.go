@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/scratch"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 const repository = "../.."

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -29,11 +30,11 @@ done
 // second meanwhile. Both parts of the rotation are killed and resumed.
 func TestCAsAreRotatedWhileAClientWrites(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)
 	all := []node{first}
 	for _, flags := range rotated {
-		n := node{host.ForTest(t, host.Spec{}), t}
+		n := node{lab.Host(t, host.Spec{}), t}
 		n.must(first.joinCommand(flags))
 		all = append(all, n)
 	}
@@ -86,7 +87,7 @@ func TestCAsAreRotatedWhileAClientWrites(t *testing.T) {
 		runsPod(first, n, i)
 		first.must(fmt.Sprintf(kubectl+"logs after-%d; ", i) + kubectl + "get --raw /readyz")
 	}
-	late := node{host.ForTest(t, host.Spec{}), t}
+	late := node{lab.Host(t, host.Spec{}), t}
 	late.must(first.joinCommand(""))
 	first.hasNodes(len(all) + 1)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -14,8 +15,8 @@ import (
 // Another host joins, which has nothing but the printed command.
 func TestClusterIsInstalledFromAStore(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	first := node{host.ForTest(t, host.Spec{USB: []string{r.dir()}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{r.dir()}}), t}
+	worker := node{lab.Host(t, host.Spec{}), t}
 	const fromStore = "cd /media/usb && ./sealift install -f installer.yaml --store packages"
 	before := first.state()
 	if out := first.must(fromStore + " --plan"); !strings.Contains(out, "kubernetes/init") {

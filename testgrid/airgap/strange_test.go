@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -70,7 +71,7 @@ const unchanged = "{ " + inventory + "; } | grep -v -e /systemd-private- -e '^/t
 func TestStrangeHostBecomesANode(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.tools(t)}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.tools(t)}}), t}
 	address := strings.TrimSpace(n.must(strange))
 	n.must(leftBehind)
 	n.must(guarded)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -160,7 +161,7 @@ func strangers() []stranger {
 func TestStrangersAreAnsweredBeforeTheFirstChange(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)
 	before := n.lines(unchanged)
 	for _, s := range strangers() {

@@ -13,7 +13,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/report"
 )
@@ -72,7 +73,7 @@ func TestASpecInstallsFromABundleAndFromAServer(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	tools := r.tools(t)
-	depot := node{host.ForTest(t, host.Spec{USB: []string{r.dir(), tools}}), t}
+	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
 	depot.must("dpkg -i /media/usb*/*.deb 2>&1")
 	server := depot.serves()
 	dir := t.TempDir()

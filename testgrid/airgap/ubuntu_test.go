@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -115,7 +116,7 @@ func place(t *testing.T, name string, data []byte) {
 // component gives a file of the lab's.
 func component(t *testing.T, f upstream.FileOf) string {
 	t.Helper()
-	workshop := upstream.ForTest(t)
+	workshop := lab.Workshop(t)
 	path, err := workshop.File(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)

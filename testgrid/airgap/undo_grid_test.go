@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -69,11 +70,11 @@ func TestAddOnOfThreeControlPlanesIsUndone(t *testing.T) {
 // of before. While a control plane is away, the undo is refused before anything changes. Then it is killed, and goes on.
 func undoneOnThree(t *testing.T, usb, joins []string, version string) {
 	t.Helper()
-	first := node{host.ForTest(t, host.Spec{USB: usb}), t}
+	first := node{lab.Host(t, host.Spec{USB: usb}), t}
 	first.must(install)
 	all := []node{first}
 	for _, flags := range joins {
-		n := node{host.ForTest(t, host.Spec{}), t}
+		n := node{lab.Host(t, host.Spec{}), t}
 		n.must(first.joinCommand(flags))
 		all = append(all, n)
 	}

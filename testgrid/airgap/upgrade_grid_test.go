@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -100,11 +101,11 @@ func minors(t *testing.T) (older, newer road) {
 // ask a Service and the API.
 func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	older, newer := minors(t)
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
 	first.must(install)
 	var others []node
 	for _, flags := range []string{controlPlane, controlPlane, ""} {
-		n := node{host.ForTest(t, host.Spec{}), t}
+		n := node{lab.Host(t, host.Spec{}), t}
 		n.must(first.joinCommand(flags))
 		others = append(others, n)
 	}
@@ -167,7 +168,7 @@ const maxGap = 3 * time.Second
 func TestUpgradeOfOneNode(t *testing.T) {
 	older, _ := minors(t)
 	disk := t.TempDir()
-	n := node{host.ForTest(t, host.Spec{USB: []string{older.usb, disk}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{older.usb, disk}}), t}
 	n.must(install)
 	older.fromRecord(t, n, disk)
 	n.apply(asked)
@@ -271,11 +272,11 @@ func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	const image = "registry.k8s.io/kube-proxy:v1.35.4" // that nothing else of this cluster has
 	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", image)}
-	first := node{host.ForTest(t, host.Spec{USB: usb}), t}
+	first := node{lab.Host(t, host.Spec{USB: usb}), t}
 	first.must(install)
 	var others []node
 	for range 2 {
-		n := node{host.ForTest(t, host.Spec{}), t}
+		n := node{lab.Host(t, host.Spec{}), t}
 		n.must(first.joinCommand(""))
 		others = append(others, n)
 	}
@@ -302,12 +303,12 @@ func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
 // TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments. It takes the power of
 // the control plane that leads, and of the worker in its own upgrade: the same command finishes.
 func TestKilledUpgradeGoesOn(t *testing.T) {
-	disks := []*disk.Disk{disk.New(t, 24<<30), disk.New(t, 24<<30)}
+	disks := []*isolation.Disk{isolation.NewDisk(t, 24<<30), isolation.NewDisk(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test
-	powerless := func(n node, of *disk.Disk) {
+	powerless := func(n node, of *isolation.Disk) {
 		t.Helper()
 		of.CutPower()
 		if err := n.PowerCycle(t.Context(), of.Restore); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -18,9 +19,9 @@ func TestUpgradeFromAServerCarriesWhatChanged(t *testing.T) {
 	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)
 	shell(t, r.dir(), "ln -f "+filepath.Join(older.packages, "kubernetes-1.35.4*.tar.gz")+" packages/")
-	depot := node{host.ForTest(t, host.Spec{USB: []string{r.dir(), tools}}), t}
-	first := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
-	worker := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
+	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
+	first := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
+	worker := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
 	for _, n := range []node{depot, first, worker} {
 		n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	}

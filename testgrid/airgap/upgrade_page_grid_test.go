@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/docexamples"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/tour"
 )
 
 // TestThePageOnUpgradesIsFollowed runs what docs/upgrade.md shows, in its order: as root on a control plane, and where bundles are made.
@@ -24,16 +25,16 @@ func TestThePageOnUpgradesIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	place(t, filepath.Join(desk, "new.yaml"), demo)
-	first, worker := node{host.ForTest(t, host.Spec{USB: []string{disk, older.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first, worker := node{lab.Host(t, host.Spec{USB: []string{disk, older.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(strings.Replace(install, "/media/usb", "/media/usb2", 1))
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s && mount -o remount,bind,rw /media/usb")
 
 	names := strings.NewReplacer("host-1", first.Name(), "host-2", worker.Name())
-	for _, step := range tour.Steps(t, filepath.Join(repository, "docs/upgrade.md")) {
+	for _, step := range docexamples.Steps(t, filepath.Join(repository, "docs/upgrade.md")) {
 		step.Want = names.Replace(step.Want)
 		var out string
-		if step.Prompt == tour.Desk {
+		if step.Prompt == docexamples.Desk {
 			cmd := exec.CommandContext(t.Context(), "bash", "-c", step.Command)
 			cmd.Dir, cmd.Env = desk, append(os.Environ(), "PATH="+newer.dir()+":"+os.Getenv("PATH"))
 			text, err := cmd.CombinedOutput()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -18,7 +19,7 @@ func outdated(t *testing.T, firstSpec, workerSpec host.Spec) (first, worker node
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
 	firstSpec.USB = []string{older.usb, newer.usb}
-	first, worker = node{host.ForTest(t, firstSpec), t}, node{host.ForTest(t, workerSpec), t}
+	first, worker = node{lab.Host(t, firstSpec), t}, node{lab.Host(t, workerSpec), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
@@ -99,7 +100,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if out := first.must("sealift upgrade status"); strings.Count(out, " done ") != 2 || !strings.Contains(out, "finished") {
 		t.Errorf("status:\n%s", out)
 	}
-	third := node{host.ForTest(t, host.Spec{}), t}
+	third := node{lab.Host(t, host.Spec{}), t}
 	third.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
 	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 3 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -57,7 +58,7 @@ func (n node) volumeOf() string {
 // host with another name.
 func TestVolumesOfASnapshotComeBack(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.must(kubectl + "apply -f - <<'END'\n" + ledger + "END")
 	n.must(awaitLedger)
@@ -108,7 +109,7 @@ func TestVolumesOfASnapshotComeBack(t *testing.T) {
 	n.must(kubectl + "scale deployment/ledger --replicas 1 && " + awaitLedger)
 
 	t.Run("new host", func(t *testing.T) {
-		to := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+		to := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 		node{n.Host, t}.givesSnapshot(to)
 		n.must("ip link set host0 down")
 		out := to.must("/var/tmp/" + restoreSnapshot + ofItsCluster + " --bundle /media/usb/cluster.tar.gz --yes")

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/history"
-	"github.com/sealift/sealift/testgrid/objects"
 	"github.com/sealift/sealift/testgrid/report"
 )
 

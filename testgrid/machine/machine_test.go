@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/machine"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // load reads a HOSTS.yaml in a folder of its own.

@@ -13,10 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/kubelet"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/machine"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestPodsThatCannotBootAreRemoved has an image without systemd: its pods end at once. Pods that boot are for testgrid/airgap to show.
@@ -29,12 +28,12 @@ func TestPodsThatCannotBootAreRemoved(t *testing.T) {
 	}
 	const namespace = "machines"
 	_, err = client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err := errors.Join(err, kubelet.MakeNode(t.Context(), client, "node-1", nil, 10)); err != nil {
+	if err := errors.Join(err, controlplane.MakeNode(t.Context(), client, "node-1", nil, 10)); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	var seen []*corev1.Pod
-	node := &kubelet.Kubelet{Client: client, Namespace: namespace, Run: func(_ context.Context, pod *corev1.Pod) error {
+	node := &controlplane.Kubelet{Client: client, Namespace: namespace, Run: func(_ context.Context, pod *corev1.Pod) error {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, pod)

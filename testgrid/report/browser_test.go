@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // TestFiltersWorkWithoutScripts hides rows in a browser that runs no scripts, and follows a cell to its page.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/report"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/browser"
+	"github.com/sealift/sealift/internal/testing/browser"
 	"github.com/sealift/sealift/testgrid/report"
 )
 

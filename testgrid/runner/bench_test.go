@@ -9,22 +9,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
-	"github.com/sealift/sealift/testgrid/short"
 	"github.com/sealift/sealift/testgrid/spec"
-	"github.com/sealift/sealift/testgrid/toy"
 )
 
-// bench is a folder with all that a run needs, with machines and a sealift of package toy.
+// bench is a folder with all that a run needs, with machines and a sealift of package fixture.
 type bench struct{ dir string }
 
 func newBench(t *testing.T, tests string) bench {
 	t.Helper()
 	short.Skip(t, "root, for mount namespaces")
 	b := bench{t.TempDir()}
-	if err := errors.Join(toy.Write(b.dir), os.WriteFile(filepath.Join(b.dir, "hosts.yaml"), []byte("systems:\n  plain: {command: ./hosts}\n  other: {command: ./hosts}\n"), 0o600)); err != nil {
+	if err := errors.Join(fixture.WritePrograms(b.dir), os.WriteFile(filepath.Join(b.dir, "hosts.yaml"), []byte("systems:\n  plain: {command: ./hosts}\n  other: {command: ./hosts}\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	b.describe(t, tests)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/objects"
+	"github.com/sealift/sealift/internal/testing/objects"
 )
 
 // called runs a script with kURL's functions in an empty folder, as the runner does, and returns what it printed.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/trust"
-	"github.com/sealift/sealift/testgrid/pki"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
 )
@@ -275,7 +275,7 @@ func TestTheStoreIsReachedAndNotGivenAway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n")
 	file := filepath.Join(b.dir, "ca.pem")
-	if err := os.WriteFile(file, []byte(pki.Certificate(t, "ca", true)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(fixture.Certificate(t, "ca", true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cas, err := trust.Read(file)

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/testgrid/spec"
 )
 
@@ -33,7 +33,7 @@ func parse(t *testing.T, text string) *spec.File {
 
 // TestSpecFilesOfKurlLoadUnchanged loads the samples and wants as many tests, or systems, as their README counts.
 func TestSpecFilesOfKurlLoadUnchanged(t *testing.T) {
-	dir := cases.Path(t, "testgrid")
+	dir := upstreamcases.Path(t, "testgrid")
 	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/approver"
-	"github.com/sealift/sealift/installer/cluster/token"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // bindAutomaticApproval does what kubeadm's init and its upgrade of a cluster do.

@@ -30,9 +30,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/approver"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 var shared struct {

@@ -26,8 +26,8 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // TestAPIServerIsReplaced has a second API server beside another one, which is replaced. An API server ends if it cannot reach itself

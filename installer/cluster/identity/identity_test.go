@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func authority(t testing.TB, folder string) identity.Authority {
@@ -28,7 +28,7 @@ func authority(t testing.TB, folder string) identity.Authority {
 }
 
 func TestOnlyTheKeyOfTheCAProvesAControlPlane(t *testing.T) {
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	a := authority(t, folder)
 	own, err := a.Issue("host-1", "10.0.0.1", "host-1")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestOnlyTheKeyOfTheCAProvesAControlPlane(t *testing.T) {
 }
 
 func TestClientIsWhatItsVerifiedCertificateProves(t *testing.T) {
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	own, err := authority(t, folder).Issue("host-1")
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +66,14 @@ func TestClientIsWhatItsVerifiedCertificateProves(t *testing.T) {
 		is   identity.Party
 		node string
 	}{
-		"kubelet":                           {pki.Client(t, folder, "system:node:host-1", "system:nodes"), identity.Worker, "host-1"},
-		"user with the name of a node":      {pki.Client(t, folder, "system:node:host-1", "users"), identity.Anonymous, ""},
-		"user in the group of nodes":        {pki.Client(t, folder, "host-1", "system:nodes"), identity.Anonymous, ""},
-		"user with a control plane's name":  {pki.Client(t, folder, "sealift:control-plane:host-1"), identity.Anonymous, ""},
-		"node with a control plane's name":  {pki.Client(t, folder, "sealift:control-plane:host-1", "system:nodes"), identity.Anonymous, ""},
-		"administrator of the API":          {pki.Client(t, folder, "kubernetes-admin", "system:masters"), identity.Anonymous, ""},
-		"kubelet of a control plane's name": {pki.Client(t, folder, "system:node:sealift:control-plane:x", "system:nodes"), identity.Worker, "sealift:control-plane:x"},
-		"kubelet with an empty name":        {pki.Client(t, folder, "system:node:", "system:nodes"), identity.Anonymous, ""},
+		"kubelet":                           {fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes"), identity.Worker, "host-1"},
+		"user with the name of a node":      {fixture.ClientCertificate(t, folder, "system:node:host-1", "users"), identity.Anonymous, ""},
+		"user in the group of nodes":        {fixture.ClientCertificate(t, folder, "host-1", "system:nodes"), identity.Anonymous, ""},
+		"user with a control plane's name":  {fixture.ClientCertificate(t, folder, "sealift:control-plane:host-1"), identity.Anonymous, ""},
+		"node with a control plane's name":  {fixture.ClientCertificate(t, folder, "sealift:control-plane:host-1", "system:nodes"), identity.Anonymous, ""},
+		"administrator of the API":          {fixture.ClientCertificate(t, folder, "kubernetes-admin", "system:masters"), identity.Anonymous, ""},
+		"kubelet of a control plane's name": {fixture.ClientCertificate(t, folder, "system:node:sealift:control-plane:x", "system:nodes"), identity.Worker, "sealift:control-plane:x"},
+		"kubelet with an empty name":        {fixture.ClientCertificate(t, folder, "system:node:", "system:nodes"), identity.Anonymous, ""},
 	} {
 		pair, err := tls.LoadX509KeyPair(row.file, row.file)
 		if err != nil {
@@ -98,7 +98,7 @@ func TestClientIsWhatItsVerifiedCertificateProves(t *testing.T) {
 }
 
 func TestSignatureIsOfOneControlPlaneForOneText(t *testing.T) {
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	a := authority(t, folder)
 	now, text := time.Now(), []byte("do it")
 	signed, err := a.Sign("host-1", identity.ForIntent, text)
@@ -111,7 +111,7 @@ func TestSignatureIsOfOneControlPlaneForOneText(t *testing.T) {
 	if node, err := signed.Verify(a.Trusted, identity.ForIntent, text, now); err != nil || node != "host-1" {
 		t.Errorf("signed by %q, %v", node, err)
 	}
-	stranger, err := authority(t, pki.New(t)).Sign("host-1", identity.ForIntent, text)
+	stranger, err := authority(t, fixture.CA(t)).Sign("host-1", identity.ForIntent, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,12 +152,12 @@ func TestSignatureIsOfOneControlPlaneForOneText(t *testing.T) {
 // byKubelet signs as a worker could: with the key of a kubelet's certificate.
 func byKubelet(t *testing.T, folder string, text []byte) identity.Signature {
 	t.Helper()
-	other := authority(t, pki.New(t))
+	other := authority(t, fixture.CA(t))
 	mine, err := other.Sign("host-1", identity.ForIntent, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := pki.Client(t, folder, "system:node:host-1", "system:nodes")
+	file := fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes")
 	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func byKubelet(t *testing.T, folder string, text []byte) identity.Signature {
 
 // TestCertificateSignedByALeafIsRefused has a kubelet sign a control plane's certificate with its own key.
 func TestCertificateSignedByALeafIsRefused(t *testing.T) {
-	folder := pki.New(t)
-	file := pki.Client(t, folder, "system:node:host-1", "system:nodes")
+	folder := fixture.CA(t)
+	file := fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes")
 	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		t.Fatal(err)

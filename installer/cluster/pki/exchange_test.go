@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // stages are those of a rotation, in their order.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // controlPlane has the files of a control plane in a folder of the test.

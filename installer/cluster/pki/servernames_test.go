@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // TestAnAPIServerGetsAndLosesNames in its certificate alone. The others of a control plane stay as they are.

@@ -12,8 +12,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/sealift/sealift/installer/cluster/runtime"
-	"github.com/sealift/sealift/testgrid/containerd"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
 // TestEveryImageIsPinned loads images in every way that there is, and some that were there unpinned.

@@ -20,8 +20,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/cluster/runtime"
-	"github.com/sealift/sealift/testgrid/containerd"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
 // connect connects to a containerd of the test's own.

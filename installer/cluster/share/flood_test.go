@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/flood"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/flood"
+	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 // maxFlooded is how much memory the share may take while clients hold on to it, beside what this test has without them.

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // as returns a client that shows a kubelet's certificate, or another one in a file.
@@ -72,14 +72,14 @@ func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.undo = func(string) (share.Undo, error) { return share.Undo{Order: []byte("{}"), Etcd: snapshot}, nil }
-	kubelet := pki.Client(t, n.pki, "system:node:host-1", "system:nodes")
+	kubelet := fixture.ClientCertificate(t, n.pki, "system:node:host-1", "system:nodes")
 	parties := map[identity.Party]*share.Client{
-		identity.Anonymous:     n.as(t, pki.Client(t, n.pki, "somebody", "users")),
+		identity.Anonymous:     n.as(t, fixture.ClientCertificate(t, n.pki, "somebody", "users")),
 		identity.Token:         n.invited(t, token, ""),
 		identity.Invited:       n.invited(t, token, certificateKey),
 		identity.Worker:        n.as(t, kubelet),
 		identity.Member:        n.controlPlane(t, "host-0"),
-		identity.Administrator: n.as(t, pki.Client(t, n.pki, "kubernetes-admin", "system:masters")), // no party here
+		identity.Administrator: n.as(t, fixture.ClientCertificate(t, n.pki, "kubernetes-admin", "system:masters")), // no party here
 	}
 	cluster := func(part func(share.Cluster) string) func(*share.Client) error {
 		return func(c *share.Client) error {
@@ -141,7 +141,7 @@ func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
 // TestKubeletOfAControlPlaneIsOneOfAWorker: the name in a kubelet's certificate gives no role, whatever the Node of that name is.
 func TestKubeletOfAControlPlaneIsOneOfAWorker(t *testing.T) {
 	n := serve(t)
-	c := n.as(t, pki.Client(t, n.pki, "system:node:host-3", "system:nodes"))
+	c := n.as(t, fixture.ClientCertificate(t, n.pki, "system:node:host-3", "system:nodes"))
 	of, err := c.Cluster(t.Context())
 	if err != nil || of.Installer != "part" || of.Encryption+of.Rotation != "" {
 		t.Errorf("%+v, %v", of, err)
@@ -156,7 +156,7 @@ func TestKubeletOfAControlPlaneIsOneOfAWorker(t *testing.T) {
 
 // TestServerThatIsAWorkerIsNotTrusted: each worker has a certificate of the cluster's CA for its own address.
 func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
-	folder := pki.New(t)
+	folder := fixture.CA(t)
 	ca, err := tls.LoadX509KeyPair(filepath.Join(folder, "ca.crt"), filepath.Join(folder, "ca.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := share.NewNodeClient(address, filepath.Join(folder, "ca.crt"), share.KubeletCertificate(pki.Client(t, folder, "system:node:host-1", "system:nodes")))
+	agent, err := share.NewNodeClient(address, filepath.Join(folder, "ca.crt"), share.KubeletCertificate(fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
 func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 	n := serve(t)
 	client := func(certificate string) *share.Client { return n.as(t, certificate) }
-	kubelet := client(pki.Client(t, n.pki, "system:node:host-1", "system:nodes"))
+	kubelet := client(fixture.ClientCertificate(t, n.pki, "system:node:host-1", "system:nodes"))
 	if c, err := kubelet.Cluster(t.Context()); err != nil || c.Installer != "part" {
 		t.Errorf("a kubelet gets %+v, %v", c, err)
 	}
@@ -231,11 +231,11 @@ func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 		t.Errorf("a kubelet asks for sealift: %v", err)
 	}
 	for who, certificate := range map[string]string{
-		"a node that was removed":           pki.Client(t, n.pki, "system:node:host-2", "system:nodes"),
-		"a user with the name of a node":    pki.Client(t, n.pki, "system:node:host-1", "users"),
-		"a user in the group of nodes":      pki.Client(t, n.pki, "host-1", "system:nodes"),
-		"an administrator":                  pki.Client(t, n.pki, "kubernetes-admin", "system:masters"),
-		"the kubelet of another cluster":    pki.Client(t, pki.New(t), "system:node:host-1", "system:nodes"),
+		"a node that was removed":           fixture.ClientCertificate(t, n.pki, "system:node:host-2", "system:nodes"),
+		"a user with the name of a node":    fixture.ClientCertificate(t, n.pki, "system:node:host-1", "users"),
+		"a user in the group of nodes":      fixture.ClientCertificate(t, n.pki, "host-1", "system:nodes"),
+		"an administrator":                  fixture.ClientCertificate(t, n.pki, "kubernetes-admin", "system:masters"),
+		"the kubelet of another cluster":    fixture.ClientCertificate(t, fixture.CA(t), "system:node:host-1", "system:nodes"),
 		"a file that is not a certificate":  filepath.Join(n.pki, "ca.key"),
 		"a certificate that does not exist": filepath.Join(n.pki, "none"),
 	} {
@@ -277,11 +277,11 @@ func TestOnlyControlPlanesOfAnUndoGetItsSnapshot(t *testing.T) {
 		t.Errorf("a control plane gets %q, %q, %v", order, etcd, err)
 	}
 	for who, certificate := range map[string]string{
-		"its kubelet":                    pki.Client(t, n.pki, "system:node:host-5", "system:nodes"),
-		"another node":                   pki.Client(t, n.pki, "system:node:host-1", "system:nodes"),
-		"a user in the group of nodes":   pki.Client(t, n.pki, "host-5", "system:nodes"),
-		"an administrator":               pki.Client(t, n.pki, "kubernetes-admin", "system:masters"),
-		"the kubelet of another cluster": pki.Client(t, pki.New(t), "system:node:host-5", "system:nodes"),
+		"its kubelet":                    fixture.ClientCertificate(t, n.pki, "system:node:host-5", "system:nodes"),
+		"another node":                   fixture.ClientCertificate(t, n.pki, "system:node:host-1", "system:nodes"),
+		"a user in the group of nodes":   fixture.ClientCertificate(t, n.pki, "host-5", "system:nodes"),
+		"an administrator":               fixture.ClientCertificate(t, n.pki, "kubernetes-admin", "system:masters"),
+		"the kubelet of another cluster": fixture.ClientCertificate(t, fixture.CA(t), "system:node:host-5", "system:nodes"),
 	} {
 		if order, _, err := ask(n.as(t, certificate)); err == nil {
 			t.Errorf("%s gets %s", who, order)

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestNodesMeetWhileCAsAreRotated: a control plane has two CAs in its file, and signs with the first one. Nodes trust one of them or both,
 // and show certificates of one of them.
 func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
-	old, renewed := pki.New(t), pki.New(t)
+	old, renewed := fixture.CA(t), fixture.CA(t)
 	file := func(folders ...string) string {
 		t.Helper()
 		var all []byte
@@ -69,7 +69,7 @@ func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
 		})
 		return l.Addr().String()
 	}
-	kubelets := map[string]string{old: pki.Client(t, old, "system:node:a", "system:nodes"), renewed: pki.Client(t, renewed, "system:node:a", "system:nodes")}
+	kubelets := map[string]string{old: fixture.ClientCertificate(t, old, "system:node:a", "system:nodes"), renewed: fixture.ClientCertificate(t, renewed, "system:node:a", "system:nodes")}
 	for _, row := range []struct {
 		name           string
 		server, client []string // what each trusts; the server signs with the first

@@ -21,10 +21,10 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/testgrid/pki"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 const token = "abcdef.0123456789abcdef"
@@ -97,7 +97,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 	if n.blobs[e.SHA256], err = archive.ReadFile(inRuntime, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	n.pki = pki.New(t)
+	n.pki = fixture.CA(t)
 	authority, err := identity.ReadAuthority(n.pki)
 	if err != nil {
 		t.Fatal(err)

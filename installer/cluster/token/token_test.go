@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/cluster/token"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 func TestTokensLiveAndEndInTheCluster(t *testing.T) {

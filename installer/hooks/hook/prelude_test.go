@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/hooks/hook"
-	"github.com/sealift/sealift/testgrid/objects"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/internal/testing/objects"
 )
 
 // contract is what add-ons of kURL rely on: the names of kURL §4.2.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/host/baseline"
-	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 // host is a file system to be changed, and its record.
@@ -286,7 +286,7 @@ func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
 // TestWhatAStepWroteIsOnTheDisksWhenItIsNoted loses the power of a disk of its own for one of the folders.
 func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
 	h := newHost(t)
-	d := disk.New(t, 32<<20)
+	d := isolation.NewDisk(t, 32<<20)
 	if err := os.MkdirAll(filepath.Join(h.root, "/var/lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}

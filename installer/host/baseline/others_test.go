@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/installer/host/baseline"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // user is a local user who owns a folder in each of the folders that are watched.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestHostTrustStoreTakesCertificates lets Debian's own program rebuild a store, in a folder.
@@ -21,7 +21,7 @@ func TestHostTrustStoreTakesCertificates(t *testing.T) {
 	}
 	local, etc := folder("local"), folder("etc")
 	s := trustStore{local, ".crt", []string{"update-ca-certificates", "--localcertsdir", local, "--etccertsdir", etc, "--hooksdir", folder("hooks")}}
-	one, two := pki.Certificate(t, "one", true), pki.Certificate(t, "two", true)
+	one, two := fixture.Certificate(t, "one", true), fixture.Certificate(t, "two", true)
 	for _, trusted := range [][]string{{one, two}, {two}, {}} {
 		var all [][]byte
 		for _, c := range trusted {

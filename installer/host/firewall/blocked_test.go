@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/netns"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 func traffic() Traffic {
@@ -45,10 +45,10 @@ func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 		"iptables of Red Hat":         {"", []string{"-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT", "-A INPUT -p icmp -j ACCEPT", "-A INPUT -i lo -j ACCEPT", "-A INPUT -p tcp -m state --state NEW -m tcp --dport 22 -j ACCEPT", "-A INPUT -j REJECT --reject-with icmp-host-prohibited", "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"}, "iptables chain INPUT: TCP 6443, 2379-2380, 10250, UDP 8472, from pods, 10.32.0.0/20\niptables chain FORWARD: from pods, 10.32.0.0/20, to pods, 10.32.0.0/20"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			netns.ForTest(t)
-			netns.Run(t, row.nft, "nft", "-f", "-")
+			isolation.Network(t)
+			isolation.Run(t, row.nft, "nft", "-f", "-")
 			for _, args := range row.iptables {
-				netns.Run(t, "", "iptables", splitQuoted(args)...)
+				isolation.Run(t, "", "iptables", splitQuoted(args)...)
 			}
 			look := func() (lines string, commands []string) {
 				t.Helper()
@@ -67,7 +67,7 @@ func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 				t.Fatalf("got  %s\nwant %s", got, row.want)
 			}
 			for _, command := range commands {
-				netns.Run(t, "", "sh", "-c", command)
+				isolation.Run(t, "", "sh", "-c", command)
 			}
 			if got, _ := look(); got != "" {
 				t.Errorf("after %q: %s", commands, got)
@@ -78,10 +78,10 @@ func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 
 // TestManagedFirewallsKeepTheirRules has what firewalld and ufw put into the kernel, beside a table of the site's own.
 func TestManagedFirewallsKeepTheirRules(t *testing.T) {
-	netns.ForTest(t)
-	netns.Run(t, "table inet firewalld {\nchain filter_INPUT { type filter hook input priority 10; policy accept;\nreject with icmpx admin-prohibited\n}\n}\n", "nft", "-f", "-")
+	isolation.Network(t)
+	isolation.Run(t, "table inet firewalld {\nchain filter_INPUT { type filter hook input priority 10; policy accept;\nreject with icmpx admin-prohibited\n}\n}\n", "nft", "-f", "-")
 	for _, args := range []string{"-N ufw-before-input", "-P INPUT DROP", "-A INPUT -j ufw-before-input"} {
-		netns.Run(t, "", "iptables", strings.Fields(args)...)
+		isolation.Run(t, "", "iptables", strings.Fields(args)...)
 	}
 	names := func(managed ...Firewall) string {
 		found, err := Blocking(t.Context(), traffic(), managed)
@@ -107,8 +107,8 @@ func TestManagedFirewallsKeepTheirRules(t *testing.T) {
 }
 
 func TestIPv6ClusterGetsIPv6Rules(t *testing.T) {
-	netns.ForTest(t)
-	netns.Run(t, "table ip6 mine {\nchain in6 { type filter hook input priority 0; policy drop;\niifname lo accept\nct state established accept\nicmpv6 type nd-neighbor-solicit accept\n}\n}\n", "nft", "-f", "-")
+	isolation.Network(t)
+	isolation.Run(t, "table ip6 mine {\nchain in6 { type filter hook input priority 0; policy drop;\niifname lo accept\nct state established accept\nicmpv6 type nd-neighbor-solicit accept\n}\n}\n", "nft", "-f", "-")
 	six := traffic()
 	six.Pods = []netip.Prefix{netip.MustParsePrefix("fd00:c00b:1::/56")}
 	found, err := Blocking(t.Context(), six, nil)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/netns"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 const rulesOfTheHost = `*filter
@@ -40,10 +40,10 @@ COMMIT
 `
 
 func TestFirewallLosesClusterChainsOnly(t *testing.T) {
-	netns.ForTest(t)
-	netns.Run(t, rulesOfTheHost, "iptables-restore")
+	isolation.Network(t)
+	isolation.Run(t, rulesOfTheHost, "iptables-restore")
 	before := Rules(t.Context())
-	netns.Run(t, rulesOfTheCluster, "iptables-restore", "--noflush")
+	isolation.Run(t, rulesOfTheCluster, "iptables-restore", "--noflush")
 	if with := Rules(t.Context()); len(with) != len(before)+13 {
 		t.Fatalf("%d rules and chains, want %d:\n%s", len(with), len(before)+13, strings.Join(with, "\n"))
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // TestEmptyLeavesForeignMounts has a volume that could not be unmounted, and links to what is elsewhere.

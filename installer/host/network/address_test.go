@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/netns"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 // port makes an Ethernet interface of a kind with an address.
@@ -21,7 +21,7 @@ func port(name, kind, address string) []string {
 func TestDefaultRouteInterfaceIsNeverVirtual(t *testing.T) {
 	for _, name := range []string{"br-ex", "br-mgmt", "br-0123456789ab", "dummy0", "veth0", "virbr0", "docker0", "cni-uplink", "bond0", "team0", "wg0", "vlan7", "kube-net", "cilium_up", "lxdbr0"} {
 		t.Run(name, func(t *testing.T) {
-			netns.ForTest(t)
+			isolation.Network(t)
 			ip(t, port("eth1", "bridge", "198.51.100.7/24")...)
 			ip(t, port("docker9", "bridge", "172.17.0.1/16")...)
 			ip(t, port(name, "bridge", "192.0.2.7/24")...)
@@ -70,7 +70,7 @@ func TestRoutesSelectAddress(t *testing.T) {
 		"a macvlan":                   {[][]string{{"link add eth0 type bridge", "link set eth0 up", "link add link eth0 name macvlan0 type macvlan"}, {"link set macvlan0 up", "address add 192.0.2.7/24 dev macvlan0", "route add default via 192.0.2.1"}}, "192.0.2.7 (macvlan0)", "the default route", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			netns.ForTest(t)
+			isolation.Network(t)
 			for _, commands := range row.commands {
 				ip(t, commands...)
 			}
@@ -118,7 +118,7 @@ func TestHardwareInterfaceWithContainerNameIsNotVirtual(t *testing.T) {
 }
 
 func TestHalfDefaultRoutesLeaveNetworksFree(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	ip(t, port("tun7", "bridge", "10.8.0.2/24")...)
 	ip(t, "address add fd00:8::2/64 dev tun7 nodad")
 	for _, everything := range []string{"0.0.0.0/1", "128.0.0.0/1", "0.0.0.0/2", "172.0.0.0/8", "8.0.0.0/5", "192.0.0.0/3", "::/1", "8000::/1", "2000::/3", "f000::/4"} {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/netns"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 func TestFreeSubnetAvoidsRoutes(t *testing.T) {
@@ -72,19 +72,19 @@ func read(t *testing.T) View {
 func ip(t *testing.T, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
-		netns.Run(t, "", "ip", strings.Fields(command)...)
+		isolation.Run(t, "", "ip", strings.Fields(command)...)
 	}
 }
 
 func TestHostWithSeveralAddressesGetsOne(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	for _, command := range []string{
 		"link set lo up",
 		"link add docker0 type bridge", "address add 172.17.0.1/16 dev docker0", "link set docker0 up",
 		"link add nat0 type bridge", "address add 10.0.2.15/24 dev nat0", "link set nat0 up",
 		"link add rack0 type bridge", "address add 192.0.2.7/32 dev rack0", "link set rack0 up", "route add 198.51.100.0/24 dev rack0",
 	} {
-		netns.Run(t, "", "ip", strings.Fields(command)...)
+		isolation.Run(t, "", "ip", strings.Fields(command)...)
 	}
 	address := func() string {
 		t.Helper()
@@ -100,8 +100,8 @@ func TestHostWithSeveralAddressesGetsOne(t *testing.T) {
 	if got := address(); got != "10.0.2.15" {
 		t.Errorf("without a default route it is %s", got)
 	}
-	netns.Run(t, "", "ip", strings.Fields("route add default dev nat0 metric 200")...)
-	netns.Run(t, "", "ip", strings.Fields("route add default dev rack0 metric 100")...)
+	isolation.Run(t, "", "ip", strings.Fields("route add default dev nat0 metric 200")...)
+	isolation.Run(t, "", "ip", strings.Fields("route add default dev rack0 metric 100")...)
 	if got := address(); got != "192.0.2.7" {
 		t.Errorf("with default routes it is %s", got)
 	}
@@ -115,7 +115,7 @@ func TestHostWithSeveralAddressesGetsOne(t *testing.T) {
 }
 
 func TestRoutesAreWrittenInIpSyntax(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	ip(t, "link add lan0 type bridge", "link set lan0 up", "address add 192.168.0.7/24 dev lan0", "route add 10.96.0.0/22 dev lan0", "route add default via 192.168.0.1",
 		"route add blackhole 10.40.0.0/16", "route add default via 192.168.0.2 table 9")
 	var got []string
@@ -129,7 +129,7 @@ func TestRoutesAreWrittenInIpSyntax(t *testing.T) {
 }
 
 func TestIPv6OnlyHostGetsAddress(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	for _, command := range []string{
 		"link set lo up",
 		"link add cni0 type bridge", "address add fd00:1::1/64 dev cni0 nodad", "link set cni0 up",
@@ -138,7 +138,7 @@ func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 		"-6 route add default dev lan0 table 77", "-6 route add unreachable fd00:5::/64", "address add fd00:2::8/64 dev lan0 nodad",
 		"address add fd00:2::1/64 dev lan0 nodad preferred_lft 0",
 	} {
-		netns.Run(t, "", "ip", strings.Fields(command)...)
+		isolation.Run(t, "", "ip", strings.Fields(command)...)
 	}
 	address := func(six bool) string {
 		t.Helper()
@@ -165,7 +165,7 @@ func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 	if want := []string{"fd00:1::/64 dev cni0", "fd00:2::/64 dev lan0", "fd00:3::/64 dev rack0", "fd00:4::/64 dev rack0"}; !slices.Equal(routes, want) {
 		t.Errorf("routes %q, want %q", routes, want)
 	}
-	netns.Run(t, "", "ip", strings.Fields("-6 route add default via fd00:3::1 dev rack0")...)
+	isolation.Run(t, "", "ip", strings.Fields("-6 route add default via fd00:3::1 dev rack0")...)
 	if got := address(true); got != "fd00:3::7" {
 		t.Errorf("with a default route it is %s", got)
 	}
@@ -182,15 +182,15 @@ func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 }
 
 func TestNetworkLosesPodLinksAndRoutesOnly(t *testing.T) {
-	netns.ForTest(t)
+	isolation.Network(t)
 	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine", "kube-net"} {
-		netns.Run(t, "", "ip", "link", "add", link, "type", "bridge")
-		netns.Run(t, "", "ip", "link", "set", link, "up")
+		isolation.Run(t, "", "ip", "link", "add", link, "type", "bridge")
+		isolation.Run(t, "", "ip", "link", "set", link, "up")
 	}
-	netns.Run(t, "", "ip", "address", "add", "192.0.2.1/24", "dev", "host0")
-	netns.Run(t, "", "ip", "route", "add", "default", "dev", "kube-net")
+	isolation.Run(t, "", "ip", "address", "add", "192.0.2.1/24", "dev", "host0")
+	isolation.Run(t, "", "ip", "route", "add", "default", "dev", "kube-net")
 	for _, route := range []string{"10.96.0.0/22", "10.32.1.0/24", "10.50.0.0/16", "10.96.1.0/24"} {
-		netns.Run(t, "", "ip", "route", "add", route, "dev", "host0")
+		isolation.Run(t, "", "ip", "route", "add", route, "dev", "host0")
 	}
 	if err := RemoveLinks(t.Context(), io.Discard, []string{"cni-mine"}); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestNetworkLosesPodLinksAndRoutesOnly(t *testing.T) {
 	if err := RemoveRoutes(t.Context(), io.Discard, []string{"10.96.1.0/24 dev host0"}, []string{"10.96.0.0/22", "10.32.0.0/20"}); err != nil {
 		t.Fatal(err)
 	}
-	got := netns.Run(t, "", "ip", "-brief", "link") + netns.Run(t, "", "ip", "route")
+	got := isolation.Run(t, "", "ip", "-brief", "link") + isolation.Run(t, "", "ip", "route")
 	for word, want := range map[string]bool{"host0": true, "cni-mine": true, "kube-net": true, "cni0": false, "cali1": false, "flannel.1": false,
 		"10.50.0.0/16": true, "10.96.1.0/24": true, "192.0.2.0/24": true, "10.96.0.0/22": false, "10.32.1.0/24": false} {
 		if strings.Contains(got, word) != want {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 func TestPackagesInterruptedByPowerCutAreReinstalled(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // yumRepository makes a signed repository with tool, which needs libtool.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 func dpkgIn(root string) database { return dpkgDatabase{root} }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // stanza is a paragraph of dpkg's database or of a repository.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/spec/record"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // earlier is the journal of a control plane that an earlier sealift made: without operations and digests of options.

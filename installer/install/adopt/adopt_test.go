@@ -19,12 +19,11 @@ import (
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/host/baseline"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // left is what kURL leaves in a cluster (kURL §3.7). The Installer old was applied by an earlier run.

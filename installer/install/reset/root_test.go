@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // plant makes files below dir: folders where a name ends with a slash.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 // The variables that make the test binary a program that runs a plan with its journal in a folder. It does not get further than
@@ -132,7 +132,7 @@ func killed(t *testing.T, dir, step string, outcome lifecycle.Outcome, last stri
 }
 
 func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
-	d := disk.New(t, 32<<20)
+	d := isolation.NewDisk(t, 32<<20)
 	j := journal(t, d.Path())
 	var ran []string
 	p := plan(&ran, "")
@@ -161,7 +161,7 @@ func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
 }
 
 func TestRecordsOutliveTheLossOfPower(t *testing.T) {
-	d := disk.New(t, 32<<20)
+	d := isolation.NewDisk(t, 32<<20)
 	dir := filepath.Join(d.Path(), "root", "state")
 	j := journal(t, dir)
 	var ran []string

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/host/baseline"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // TestAResetLeavesNoStateFile has every file that any room keeps in the state folder.

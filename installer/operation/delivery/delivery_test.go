@@ -19,10 +19,10 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/cluster/share"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 const (
@@ -85,7 +85,7 @@ func unpacked(t *testing.T, file string) (link string) {
 // served is a control plane with a shelf, and the certificate of a node's kubelet as the client.
 func served(t *testing.T, shelf string) *share.Client {
 	t.Helper()
-	keys := pki.New(t)
+	keys := fixture.CA(t)
 	authority, err := identity.ReadAuthority(keys)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func served(t *testing.T, shelf string) *share.Client {
 			t.Error(err)
 		}
 	})
-	c, err := share.NewNodeClient(l.Addr().String(), filepath.Join(keys, "ca.crt"), share.KubeletCertificate(pki.Client(t, keys, "system:node:host-1", "system:nodes")))
+	c, err := share.NewNodeClient(l.Addr().String(), filepath.Join(keys, "ca.crt"), share.KubeletCertificate(fixture.ClientCertificate(t, keys, "system:node:host-1", "system:nodes")))
 	if err != nil {
 		t.Fatal(err)
 	}

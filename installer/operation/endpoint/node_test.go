@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/pki"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // The load balancers of the tests. Both are addresses of loopback that the API server has no certificate for at first.

@@ -7,10 +7,11 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/operation/exclusion"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/exclusion"
+	"github.com/sealift/sealift/installer/leader"
+	testcluster "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	testcluster "github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestWorkDoesNotBeginWhileItWouldHarm begins operations on a cluster that gets a new key for Secrets.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/testgrid/netns"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 func TestAnAddressIsExpected(t *testing.T) {
@@ -65,8 +65,8 @@ func TestAnAddressThatIsExpectedIsNotHere(t *testing.T) {
 
 // TestAnAddressThatAnswersIsRefused connects to an address in a network of the test's own.
 func TestAnAddressThatAnswersIsRefused(t *testing.T) {
-	netns.ForTest(t)
-	netns.Run(t, "", "ip", "link", "set", "lo", "up")
+	isolation.Network(t)
+	isolation.Run(t, "", "ip", "link", "set", "lo", "up")
 	l, err := net.Listen("tcp", "127.0.0.9:6443")
 	if err != nil {
 		t.Fatal(err)

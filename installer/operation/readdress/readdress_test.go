@@ -16,10 +16,11 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 var change = Change{From: netip.MustParseAddr(kubeadm.Address), To: netip.MustParseAddr("10.20.0.7"), Link: "eth1"}

@@ -16,11 +16,12 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/internal/scratch"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/netns"
 )
 
 // ownHost is a host with a network of its own, whose static pods are run as programs.
@@ -82,12 +83,12 @@ func (o ownHost) ask(as []string, address, path string, more ...string) (string,
 // TestAControlPlaneWorksAtItsNewAddress runs the etcd and the API server of kubeadm's manifests in a network of its own, takes the
 // address from the host, and wants them to work at the new one with what they had.
 func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
-	netns.ForTest(t) // not parallel: this thread alone has the network
+	isolation.Network(t) // not parallel: this thread alone has the network
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"}, {"link", "add", "eth0", "type", "veth", "peer", "name", "cable"}, {"link", "set", "eth0", "up"}, {"link", "set", "cable", "up"},
 		{"address", "add", kubeadm.Address + "/24", "dev", "eth0"}, {"route", "add", "default", "dev", "eth0"},
 	} {
-		netns.Run(t, "", "ip", args...)
+		isolation.Run(t, "", "ip", args...)
 	}
 	dir, err := scratch.New()
 	if err != nil {
@@ -121,8 +122,8 @@ func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
 	}
 	stop()
 
-	netns.Run(t, "", "ip", "address", "replace", change.To.String()+"/24", "dev", "eth0")
-	netns.Run(t, "", "ip", "address", "del", kubeadm.Address+"/24", "dev", "eth0")
+	isolation.Run(t, "", "ip", "address", "replace", change.To.String()+"/24", "dev", "eth0")
+	isolation.Run(t, "", "ip", "address", "del", kubeadm.Address+"/24", "dev", "eth0")
 	select {
 	case <-o.run("etcd", etcd).Done():
 	case <-time.After(time.Minute):
@@ -159,7 +160,7 @@ func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
 // program is one of the lab's.
 func program(t *testing.T, component, name string) string {
 	t.Helper()
-	path, err := upstream.ForTest(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
+	path, err := lab.Workshop(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}

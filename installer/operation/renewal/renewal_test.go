@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/pki"
-	"github.com/sealift/sealift/installer/operation/renewal"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/renewal"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // node is a node with one certificate and a clock.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // rotatedCA is the file of a CA that a rotation made in the place of one.
@@ -35,7 +35,7 @@ func rotatedCA(t *testing.T, folder string, now time.Time) (file string) {
 
 func TestNothingGoesBackBeyondARotationOfTheCA(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(pki.New(t), "ca.crt")
+	file := filepath.Join(fixture.CA(t), "ca.crt")
 	ca, err := identity.ReadCA(file)
 	if err != nil {
 		t.Fatal(err)

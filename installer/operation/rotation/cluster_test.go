@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/cluster/pki"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -125,7 +125,7 @@ func (c *realCluster) reach(rootfs, port string) {
 
 func (c *realCluster) start(component, name string, args ...string) *daemon.Daemon {
 	c.t.Helper()
-	path, err := upstream.ForTest(c.t).File(c.t.Context(), upstream.FileOf{Component: component, Name: name})
+	path, err := lab.Workshop(c.t).File(c.t.Context(), upstream.FileOf{Component: component, Name: name})
 	if err != nil {
 		c.t.Fatal(err)
 	}

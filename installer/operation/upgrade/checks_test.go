@@ -16,10 +16,10 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/intent"
+	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/rollout"
-	controlplanes "github.com/sealift/sealift/testgrid/controlplane"
 )
 
 var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

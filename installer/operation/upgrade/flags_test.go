@@ -10,16 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/kubeadm"
+	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/preflight"
-	controlplanes "github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // newPrograms finds the real programs of a version.
 func newPrograms(t *testing.T) func(context.Context, string, string) (string, error) {
 	t.Helper()
-	w := upstream.ForTest(t)
+	w := lab.Workshop(t)
 	return func(ctx context.Context, name, _ string) (string, error) {
 		return w.File(ctx, upstream.FileOf{Component: "kubernetes-" + controlplanes.DefaultVersion, Name: name})
 	}

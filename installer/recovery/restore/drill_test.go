@@ -19,11 +19,12 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/testgrid/controlplane"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // drillHost is a control plane with objects, which encrypts Secrets.
@@ -132,7 +133,7 @@ func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to 
 		if want := map[bool]string{true: ":" + controlplane.DefaultVersion, false: h.member.Image}[name == "kube-apiserver"]; !strings.HasSuffix(image, want) {
 			return fmt.Errorf("%s is asked for in %s", name, image)
 		}
-		built, err := upstream.ForTest(t).File(ctx, upstream.FileOf{Component: component, Name: name})
+		built, err := lab.Workshop(t).File(ctx, upstream.FileOf{Component: component, Name: name})
 		if err != nil {
 			return err
 		}

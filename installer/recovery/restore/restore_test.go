@@ -21,11 +21,11 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/testgrid/disk"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // etcdHost is a control plane whose etcd has objects.
@@ -355,7 +355,7 @@ func TestDataIsNotMadeWhereItHasNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	d := dataFolder{path: filepath.Join(disk.New(t, 64<<20).Path(), "etcd"), generation: "now"}
+	d := dataFolder{path: filepath.Join(isolation.NewDisk(t, 64<<20).Path(), "etcd"), generation: "now"}
 	if err := d.make(t.Context(), etcdutl{program: "/none", output: io.Discard}, file, true); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MiB left") {
 		t.Errorf("got %v", err)
 	}

@@ -14,8 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -47,7 +48,7 @@ func newThree(t *testing.T) *three {
 	t.Helper()
 	c := &three{t: t}
 	var err error
-	if c.program, err = upstream.ForTest(t).File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"}); err != nil {
+	if c.program, err = lab.Workshop(t).File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range c.planes {

@@ -16,8 +16,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/testgrid/disk"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // values is how many keys filledEtcd puts, each with a kilobyte.
@@ -136,7 +136,7 @@ func TestDamagedSnapshotOfEtcdIsRefused(t *testing.T) {
 
 func TestASnapshotOfEtcdThatFailsLeavesNoFile(t *testing.T) {
 	at := filledEtcd(t, kubeadm.Folder(t))
-	full := disk.New(t, 32<<20)
+	full := isolation.NewDisk(t, 32<<20)
 	defer full.Fill()()
 	ended, end := context.WithCancel(t.Context())
 	end()

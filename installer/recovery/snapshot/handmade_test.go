@@ -19,9 +19,9 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/recovery/volume"
-	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // handmade is a snapshot that a test makes, as anybody can who has the public key.
@@ -130,7 +130,7 @@ func (a clusterCA) seals(t *testing.T, node string) func(summary) (seal, error) 
 // byKubelet signs with the key and the certificate of a worker's kubelet.
 func byKubelet(t *testing.T, ca string) func(summary) (seal, error) {
 	t.Helper()
-	file := pki.Client(t, ca, "system:node:host-1", "system:nodes")
+	file := fixture.ClientCertificate(t, ca, "system:node:host-1", "system:nodes")
 	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
+	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/kubeadm"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/recovery/volume"
+	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/pki"
 )
 
 func TestForgedSnapshotIsRefused(t *testing.T) {
-	ca, stranger := pki.New(t), pki.New(t)
+	ca, stranger := fixture.CA(t), fixture.CA(t)
 	to, keys := pair(t)
 	r := Reader{Keys: keys, Trust: Trust{Clusters: []string{authority(t, ca).hash()}}}
 	whole := handmadeBy(t, ca).pack(t, to)
@@ -71,7 +71,7 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 
 // TestContentIsSignedToItsEnd has somebody who can decrypt snapshots exchange what follows the signed index.
 func TestContentIsSignedToItsEnd(t *testing.T) {
-	ca := pki.New(t)
+	ca := fixture.CA(t)
 	to, keys := pair(t)
 	r := Reader{Keys: keys, Trust: Trust{Clusters: []string{authority(t, ca).hash()}}}
 	h := handmadeBy(t, ca)
@@ -120,7 +120,7 @@ func TestContentIsSignedToItsEnd(t *testing.T) {
 }
 
 func TestSnapshotIsWhatItsNameSays(t *testing.T) {
-	ca := pki.New(t)
+	ca := fixture.CA(t)
 	to, keys := pair(t)
 	h := handmadeBy(t, ca)
 	whole := h.pack(t, to)
@@ -147,7 +147,7 @@ func TestSnapshotIsWhatItsNameSays(t *testing.T) {
 
 // TestSnapshotIsTrustedByTheHashOfItsCA has a cluster that rotates its CA.
 func TestSnapshotIsTrustedByTheHashOfItsCA(t *testing.T) {
-	old, renewed := pki.New(t), pki.New(t)
+	old, renewed := fixture.CA(t), fixture.CA(t)
 	to, keys := pair(t)
 	was, is := authority(t, old).hash(), authority(t, renewed).hash()
 	before := handmadeBy(t, old).pack(t, to)
@@ -170,7 +170,7 @@ func TestSnapshotIsTrustedByTheHashOfItsCA(t *testing.T) {
 }
 
 func TestSnapshotsBeforeSignaturesNeedLeave(t *testing.T) {
-	ca := pki.New(t)
+	ca := fixture.CA(t)
 	to, keys := pair(t)
 	for _, format := range []int{firstFormat, volumeFormat} {
 		h := handmadeBy(t, ca)
@@ -203,7 +203,7 @@ func TestSnapshotsBeforeSignaturesNeedLeave(t *testing.T) {
 
 // TestNewestSnapshotIsOneThatVerifies has a store into which others write, too.
 func TestNewestSnapshotIsOneThatVerifies(t *testing.T) {
-	ca := pki.New(t)
+	ca := fixture.CA(t)
 	to, keys := pair(t)
 	location := t.TempDir()
 	values, err := store.Opener{Write: true}.Open(location)
@@ -245,7 +245,7 @@ func TestNewestSnapshotIsOneThatVerifies(t *testing.T) {
 
 // TestContentIsNotHeldInMemory loads 48 MiB of files, and as much of a volume.
 func TestContentIsNotHeldInMemory(t *testing.T) {
-	ca := pki.New(t)
+	ca := fixture.CA(t)
 	to, keys := pair(t)
 	h := handmadeBy(t, ca)
 	for n := range 48 {

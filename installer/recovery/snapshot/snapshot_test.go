@@ -19,10 +19,10 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/identity"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/testgrid/disk"
-	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // controlPlane makes a control plane: kubeadm's files, an Installer, and an etcd with values.
@@ -201,7 +201,7 @@ func TestUnpackedSnapshotIsWholeOrNotThere(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
-	full := disk.New(t, 32<<20)
+	full := isolation.NewDisk(t, 32<<20)
 	defer full.Fill()()
 	_, stranger := pair(t)
 	changed := bytes.Clone(whole)
@@ -306,7 +306,7 @@ func TestSnapshotOpensWithItsKeyAlone(t *testing.T) {
 func TestASaveThatFailsLeavesNoFile(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)
-	full := disk.New(t, 32<<20)
+	full := isolation.NewDisk(t, 32<<20)
 	defer full.Fill()()
 	worker := s
 	worker.Rootfs = t.TempDir()
@@ -332,7 +332,7 @@ func TestASaveThatFailsLeavesNoFile(t *testing.T) {
 func TestASaveSparesTheDiskOfEtcd(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)
-	small := disk.New(t, 64<<20)
+	small := isolation.NewDisk(t, 64<<20)
 	file := filepath.Join(small.Path(), "snapshot")
 	if _, err := s.Save(t.Context(), file, to...); err != nil {
 		t.Errorf("a disk without etcd: %v", err)

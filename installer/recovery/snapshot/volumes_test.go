@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/volume"
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // withVolumes gives a control plane two volumes, one of 9 MiB that a pod uses which is quiesced, and one of another node.

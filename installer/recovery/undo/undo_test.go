@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // host is a host with a kubelet and an install root.

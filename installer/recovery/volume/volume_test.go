@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // on is the node affinity of a volume of a node.

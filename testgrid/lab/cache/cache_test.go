@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/cache"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 func open(t *testing.T) *cache.Dir {

@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // dialScript opens a connection with nothing but bash.
 const dialScript = "timeout 5 bash -c 'exec 3<>/dev/tcp/203.0.113.7/443'; true"
 
 func TestWhatAHostSendsOutIsDroppedAndCounted(t *testing.T) {
-	h := host.ForTest(t, host.Spec{Exit: true})
+	h := lab.Host(t, host.Spec{Exit: true})
 	before, err := h.Egress(t.Context())
 	if err != nil || len(before) != 0 {
 		t.Fatalf("a host that did nothing has sent %v, %v", before, err)
@@ -49,7 +50,7 @@ func TestWhatAHostSendsOutIsDroppedAndCounted(t *testing.T) {
 
 // TestHostsWithAnExitReachEachOther cuts the network of one of two hosts and mends it, and counts nothing.
 func TestHostsWithAnExitReachEachOther(t *testing.T) {
-	a, b := host.ForTest(t, host.Spec{Exit: true}), host.ForTest(t, host.Spec{Exit: true})
+	a, b := lab.Host(t, host.Spec{Exit: true}), lab.Host(t, host.Spec{Exit: true})
 	knock := func() error {
 		_, err := a.Output(t.Context(), "timeout", "2", "bash", "-c", "exec 3<>/dev/tcp/"+b.Address().String()+"/9")
 		return err
@@ -81,7 +82,7 @@ func TestHostsWithAnExitReachEachOther(t *testing.T) {
 }
 
 func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
-	a, b := host.ForTest(t, host.Spec{Exit: true, IPv6: true}), host.ForTest(t, host.Spec{Exit: true, IPv6: true})
+	a, b := lab.Host(t, host.Spec{Exit: true, IPv6: true}), lab.Host(t, host.Spec{Exit: true, IPv6: true})
 	if out, err := a.Output(t.Context(), "ip", "-4", "-brief", "address", "show", "scope", "global"); err != nil || out != "" {
 		t.Errorf("IPv4 addresses: %s, %v", out, err)
 	}
@@ -104,7 +105,7 @@ func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
 func TestARemovedHostLeavesNoRules(t *testing.T) {
 	short.Root(t, "rules of the firewall")
 	const name = "no-rules-left" // other tests may take the name of a removed host at once
-	t.Run("host", func(t *testing.T) { host.ForTest(t, host.Spec{Name: name, Exit: true}) })
+	t.Run("host", func(t *testing.T) { lab.Host(t, host.Spec{Name: name, Exit: true}) })
 	out, err := exec.Command("nft", "list", "tables").CombinedOutput()
 	if err != nil || strings.Contains(string(out), strings.ReplaceAll(name, "-", "_")) {
 		t.Errorf("%s, %v", out, err)

@@ -13,11 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/sealift/sealift/internal/poll"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // Host is one lab host.
@@ -49,27 +47,6 @@ func (h *Host) Kept() bool { return h.state.Owner == nil }
 func (h *Host) Running() bool {
 	_, err := h.leader()
 	return err == nil
-}
-
-// ForTest boots a host of the machine's common rack that ends with t. Tests of several packages run at the same time, so
-// leave the name empty unless it matters.
-func ForTest(t testing.TB, s Spec) *Host {
-	t.Helper()
-	short.Skip(t, "a host of the lab")
-	rack, err := OpenRack(t.Context(), Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatalf("open the rack of lab hosts: %v", err)
-	}
-	h, err := rack.Boot(t.Context(), s)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	t.Cleanup(func() {
-		if err := rack.Remove(context.WithoutCancel(t.Context()), h.Name()); err != nil {
-			t.Errorf("remove host %s: %v", h.Name(), err)
-		}
-	})
-	return h
 }
 
 // Command is a program to run in a host. Nil streams are empty.

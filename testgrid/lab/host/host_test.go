@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/internal/testing/isolation"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // ownerEnv makes the test binary play a process that boots a host in the named rack and is then killed.
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 	for _, system := range host.Systems() {
 		t.Run(system, func(t *testing.T) {
-			h := host.ForTest(t, host.Spec{OS: system})
+			h := lab.Host(t, host.Spec{OS: system})
 			for _, tt := range []struct{ behaviour, script, want string }{
 				{"systemd is its first process", "cat /proc/1/comm", "systemd"},
 				{"systemd is content", "systemctl --failed --no-legend; systemctl is-system-running --wait", "running"},
@@ -67,7 +68,7 @@ func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 }
 
 func TestAHostHasNoWayOut(t *testing.T) {
-	h := host.ForTest(t, host.Spec{})
+	h := lab.Host(t, host.Spec{})
 	for _, destination := range []string{"1.1.1.1", "2606:4700:4700::1111", "10.91.0.1"} {
 		if out, err := h.Output(t.Context(), "ip", "route", "get", destination); err == nil {
 			t.Errorf("there is a route to %s: %s", destination, out)
@@ -87,8 +88,8 @@ func TestAHostHasNoWayOut(t *testing.T) {
 }
 
 func TestHostsOfARackReachEachOther(t *testing.T) {
-	first := host.ForTest(t, host.Spec{})
-	second := host.ForTest(t, host.Spec{})
+	first := lab.Host(t, host.Spec{})
+	second := lab.Host(t, host.Spec{})
 	if first.Address() == second.Address() {
 		t.Fatalf("both have %s", first.Address())
 	}
@@ -113,7 +114,7 @@ func TestHostsOfARackReachEachOther(t *testing.T) {
 }
 
 func TestThisMachineConnectsThroughAHost(t *testing.T) {
-	h := host.ForTest(t, host.Spec{})
+	h := lab.Host(t, host.Spec{})
 	const server = `$| = 1; my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7778, Listen => 1) or die; print "listening\n"; $s->accept->print("hello")`
 	out, listening := io.Pipe()
 	done := make(chan error, 1)
@@ -148,7 +149,7 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := host.ForTest(t, host.Spec{USB: []string{first, second}})
+	h := lab.Host(t, host.Spec{USB: []string{first, second}})
 	if got, err := h.Output(t.Context(), "cat", "/media/usb/bundle", "/media/usb2/bundle"); err != nil || got != "onetwo" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -158,8 +159,8 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 }
 
 func TestAHostThatLosesPowerBootsWithWhatWasSynced(t *testing.T) {
-	d := disk.New(t, 256<<20)
-	h := host.ForTest(t, host.Spec{Disk: d.Path()})
+	d := isolation.NewDisk(t, 256<<20)
+	h := lab.Host(t, host.Spec{Disk: d.Path()})
 	output := func(script string) string {
 		t.Helper()
 		out, err := h.Output(t.Context(), "sh", "-c", script)
@@ -179,7 +180,7 @@ func TestAHostThatLosesPowerBootsWithWhatWasSynced(t *testing.T) {
 }
 
 func TestExecGivesStreamsAndExitCodes(t *testing.T) {
-	h := host.ForTest(t, host.Spec{})
+	h := lab.Host(t, host.Spec{})
 	t.Run("standard input and both outputs are apart", func(t *testing.T) {
 		var stdout, stderr strings.Builder
 		err := h.Exec(t.Context(), host.Command{Args: []string{"sh", "-c", "cat; echo err >&2"}, Stdin: strings.NewReader("in"), Stdout: &stdout, Stderr: &stderr})

@@ -16,9 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 const runcPath = "github.com/opencontainers/runc/releases/download/v1.3.4/runc.amd64"
@@ -80,7 +81,7 @@ func digest(t *testing.T, index v1.ImageIndex) v1.Hash {
 func TestImagesArePulledByTheirUpstreamNames(t *testing.T) {
 	o := few(t)
 	m := serve(t, o)
-	workshop := upstream.ForTest(t)
+	workshop := lab.Workshop(t)
 	for _, image := range o.Images {
 		pulled := pull(t, m, image.Ref)
 		if err := validate.Index(pulled); err != nil {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/distribution/reference"
 
+	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/manifest"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 func TestTheWholeLabOffersWhatKurlsAddOnsName(t *testing.T) {
-	found, err := filepath.Glob(filepath.Join(cases.KurlAddOns(t), "addons/*/*/"+manifest.FileName))
+	found, err := filepath.Glob(filepath.Join(upstreamcases.KurlAddOns(t), "addons/*/*/"+manifest.FileName))
 	if err != nil || len(found) != 11 {
 		t.Fatalf("found %q: %v", found, err)
 	}

@@ -16,13 +16,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/lab/debian"
-	"github.com/sealift/sealift/testgrid/short"
 )
 
 // recipeFormat is part of every cache key. Raise it when a change in this package changes the result of recipes.
@@ -79,17 +77,6 @@ func NewWorkshop(o Options) (*Workshop, error) {
 		w.components[c.ID()] = c
 	}
 	return w, nil
-}
-
-// ForTest returns the lab's workshop. It writes its progress to t's log.
-func ForTest(t testing.TB) *Workshop {
-	t.Helper()
-	short.Skip(t, "programs of the lab")
-	w, err := NewWorkshop(Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
 
 // Cache is where components are kept.

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/internal/scratch"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// images share layers in pairs: kube-proxy and flannel have one base.
+var images = []string{
+	"registry.k8s.io/kube-proxy:v1.36.3", "ghcr.io/flannel-io/flannel:v0.26.7", "registry.k8s.io/kube-apiserver:v1.36.3",
+	"registry.k8s.io/kube-controller-manager:v1.36.3",
+}
+
+// bench holds the registry, the tools and a working folder.
+type bench struct {
+	sealift, crane string
+	ctr            string
+	containerd     *containerd.Containerd // of the case that is being measured
+	registry, slow string                 // host:port
+	rounds         int
+	dir            *scratch.Dir
+	mirror         *mirror.Mirror
+	proxy          *slowProxy
+}
+
+func newBench(sealift string, rounds int) (*bench, error) {
+	path, err := filepath.Abs(sealift)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := scratch.NewIn("/var/tmp")
+	return &bench{sealift: path, rounds: rounds, dir: dir}, err
+}
+
+// openRegistry starts the registry and finds the tools for the tables about images.
+func (b *bench) openRegistry(ctx context.Context) error {
+	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
+	if err != nil {
+		return err
+	}
+	if b.crane, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Crane, Name: "crane"}); err != nil {
+		return err
+	}
+	if b.ctr, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"}); err != nil {
+		return err
+	}
+	wanted := slices.DeleteFunc(upstream.Images("v1.36.3"), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
+	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: wanted, Progress: say}); err != nil {
+		return err
+	}
+	b.registry = b.mirror.Registry()
+	if b.proxy, err = newSlowProxy(b.registry); err != nil {
+		return err
+	}
+	b.slow = b.proxy.address()
+	return nil
+}
+
+func (b *bench) close() {
+	if b.proxy != nil {
+		b.proxy.close()
+	}
+	if b.mirror != nil {
+		_ = b.mirror.Close()
+	}
+	if b.dir != nil {
+		_ = b.dir.Remove()
+	}
+}
+
+// benchCase is a shell command that runs in an empty folder. Its files out* count as the result.
+type benchCase struct {
+	name    string
+	prepare func(dir string) error
+	script  string
+	after   func()
+}
+
+type measure struct {
+	wall, cpu float64 // seconds
+	peak      int64   // bytes, of the largest process
+	bytes     int64   // of the result
+}
+
+func median(all []measure) measure {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b measure) int { return cmp.Compare(a.wall, b.wall) })
+	return sorted[len(sorted)/2]
+}
+
+func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
+	dir, err := os.MkdirTemp(b.dir.Path(), "case-")
+	if err != nil {
+		return measure{}, err
+	}
+	defer os.RemoveAll(dir)
+	if c.after != nil {
+		defer c.after()
+	}
+	if c.prepare != nil {
+		if err := c.prepare(dir); err != nil {
+			return measure{}, err
+		}
+	}
+	syscall.Sync()
+	// time(1) measures the peak, because a child of this process would inherit this process's peak.
+	peak := filepath.Join(dir, "peak")
+	cmd := exec.CommandContext(ctx, "time", "--format=%M", "--output="+peak, "bash", "-euo", "pipefail", "-c", c.script)
+	cmd.Dir = dir
+	var said strings.Builder
+	cmd.Stderr = &said
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		return measure{}, fmt.Errorf("%w: %s", err, said.String())
+	}
+	m := measure{wall: time.Since(begin).Seconds(), cpu: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	text, err := os.ReadFile(peak)
+	if err != nil {
+		return measure{}, err
+	}
+	kib, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return measure{}, err
+	}
+	m.peak = kib << 10
+	m.bytes, err = results(dir)
+	return m, err
+}
+
+// versions prints the versions of the compared tools.
+func (b *bench) versions(ctx context.Context) error {
+	for _, command := range [][]string{{b.sealift, "version"}, {b.crane, "version"}, {"skopeo", "--version"}, {"gzip", "--version"}} {
+		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
+		if err != nil {
+			return fmt.Errorf("version of %s: %w", command[0], err)
+		}
+		line, _, _ := strings.Cut(string(out), "\n")
+		if line == "" || !strings.Contains(line, " ") {
+			line = filepath.Base(command[0]) + " " + strings.TrimPrefix(upstream.Crane, "crane-")
+		}
+		fmt.Println(line)
+	}
+	return nil
+}
+
+// shell runs a script without measuring it.
+func (b *bench) shell(dir, script string) error {
+	_, err := b.output(dir, script)
+	return err
+}
+
+// output runs a script and returns its output.
+func (b *bench) output(dir, script string) (string, error) {
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return string(out), err
+}
+
+// results adds up the sizes of a case's result files.
+func results(dir string) (int64, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "out*"))
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, name := range names {
+		err = errors.Join(err, filepath.WalkDir(name, func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				total += info.Size()
+			}
+			return err
+		}))
+	}
+	return total, err
+}

@@ -1,0 +1,106 @@
+// Package containerd runs a real containerd, without its Kubernetes plugin and in its own folders, for tests and benchmarks
+// that load images.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/internal/scratch"
+	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// startTime is the timeout for its start, which takes a tenth of a second on an idle machine.
+const startTime = 2 * time.Minute
+
+// Containerd is a running containerd.
+type Containerd struct {
+	// Socket is the path of its socket.
+	Socket string
+	// Ctr is the path of its own client.
+	Ctr    string
+	dir    *scratch.Dir
+	daemon *daemon.Daemon
+}
+
+// Start starts containerd. Its folder is not on an overlayfs, because overlayfs cannot be stacked, and its path is short
+// enough for a socket.
+func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err error) {
+	w, err := upstream.NewWorkshop(upstream.Options{Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	binary, err := w.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "containerd"})
+	if err != nil {
+		return nil, err
+	}
+	ctr, err := w.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := scratch.NewIn("/var/tmp")
+	if err != nil {
+		return nil, err
+	}
+	c := &Containerd{Socket: dir.File("c.sock"), Ctr: ctr, dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	config := fmt.Sprintf(`version = 3
+root = %q
+state = %q
+disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.nri.v1.nri']
+[grpc]
+address = %q
+[ttrpc]
+address = %q
+`, dir.File("root"), dir.File("state"), c.Socket, dir.File("t.sock"))
+	if err := os.WriteFile(dir.File("config.toml"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	if c.daemon, err = daemon.Start(daemon.Command{Path: binary, Args: []string{"--config", dir.File("config.toml")}, Log: dir.File("log")}); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	return c, c.daemon.WaitReady(bounded, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// ForTest runs containerd until t ends and returns its socket.
+func ForTest(t testing.TB) string {
+	t.Helper()
+	short.Skip(t, "containerd")
+	c, err := Start(t.Context(), func(line string) { t.Log(line) })
+	if err != nil {
+		t.Fatalf("start containerd: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop containerd: %v", err)
+		}
+	})
+	return c.Socket
+}
+
+// Stop stops containerd and removes its folder.
+func (c *Containerd) Stop() error {
+	if c.daemon != nil {
+		c.daemon.Stop()
+	}
+	return c.dir.Remove()
+}
