@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/node"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/store"
 )

@@ -28,7 +28,7 @@ import (
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/server"

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 

@@ -25,10 +25,10 @@ import (
 
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/agent"
-	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 )
@@ -52,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 	c.must(errors.Join(ocm.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	k, err := kube.Connect(c.config, nil)
 	c.must(err)
-	crdtest.Define(t, k)
+	hubsetup.Define(t, k)
 	_, err = join.Hub(t.Context(), k, join.Cluster{Name: "rome"})
 	c.must(err)
 	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/control"
@@ -35,6 +34,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	_ "github.com/sealift/sealift/internal/testing/immutable"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
@@ -143,7 +143,7 @@ func (g *grid) startHub() {
 	if os.Getenv("FLEET_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	cfg := accesstest.Config(g, g.cfg, registration.Hub{Namespace: hub.DefaultNamespace, Signers: []string{"example.com/*"}})
+	cfg := hubsetup.Rights(g, g.cfg, registration.Hub{Namespace: hub.DefaultNamespace, Signers: []string{"example.com/*"}})
 	g.start("hub", func(ctx context.Context) error {
 		return hub.Run(ctx, hub.Options{
 			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, Log: log,

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -30,7 +30,7 @@ func TestAgentAnswersDoNotConflictWithWorks(t *testing.T) {
 	}
 	cluster, err := kube.Connect(config, nil)
 	must(t, err)
-	crdtest.Define(t, cluster)
+	hubsetup.Define(t, cluster)
 	scheme := runtime.NewScheme()
 	must(t, corev1.AddToScheme(scheme))
 	must(t, ocm.AddToScheme(scheme))

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
@@ -38,6 +37,7 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 )
@@ -88,7 +88,7 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	cfg := controlplane.ForTest(t)
 	b := &battlefield{T: t, heap: filepath.Join(t.TempDir(), "heap")}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	rights := accesstest.Config(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: []string{"charts"}, Signers: []string{"example.com/*"}})
+	rights := hubsetup.Rights(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: []string{"charts"}, Signers: []string{"example.com/*"}})
 	self, err := os.Executable()
 	b.must(err)
 	b.must(controlplane.WriteKubeconfig(file, cfg))

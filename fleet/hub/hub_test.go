@@ -27,11 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/kube/render"
 )
@@ -106,7 +106,7 @@ func TestHub(t *testing.T) {
 
 // olderRights runs a hub that may not write admission policies.
 func olderRights(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
-	mine := accesstest.Config(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace})
+	mine := hubsetup.Rights(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace})
 	roles := client.Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"})
 	list, err := roles.List(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/sealift/sealift/fleet/crd/crdtest"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -28,7 +28,7 @@ func TestRejoinKeepsOtherFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crdtest.Define(t, hub)
+	hubsetup.Define(t, hub)
 	var keys []string
 	for _, c := range []join.Cluster{
 		{Name: "ship", Labels: map[string]string{"region": "north", "tier": "1"}, Annotations: map[string]string{"fleet.sealift.dev/carried": "true"}},
@@ -58,7 +58,7 @@ func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crdtest.Define(t, hub)
+	hubsetup.Define(t, hub)
 	namespaces, err := corev1client.NewForConfigAndClient(hub.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestJoinKeepsFieldsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crdtest.Define(t, hub)
+	hubsetup.Define(t, hub)
 	clusters := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters"))
 	const kubectl = "kubectl-client-side-apply"
 	made := &unstructured.Unstructured{Object: map[string]any{

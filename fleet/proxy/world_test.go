@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/proxy"
@@ -47,6 +46,7 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/hubsetup"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, rooms ...string) *world {
 		t.Fatal(err)
 	}
 	w.serveCharts(t)
-	rights := accesstest.Config(t, w.config, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: rooms})
+	rights := hubsetup.Rights(t, w.config, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: rooms})
 	ready := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

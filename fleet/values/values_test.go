@@ -12,7 +12,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
+	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
@@ -135,7 +135,7 @@ func TestRenderRefuses(t *testing.T) {
 // TestRenderIsBounded has the templates of a tenant that want too much. Each fails soon and without much memory, and another tenant goes on
 // meanwhile.
 func TestRenderIsBounded(t *testing.T) {
-	sandboxtest.OthersGoOn(t, func(ctx context.Context) error {
+	isolation.OthersGoOn(t, func(ctx context.Context) error {
 		_, err := values.Render(ctx, values.Input{Name: "calico-oslo", Tenant: "alice", Template: `{{ .Cluster.kind }}`, Cluster: map[string]any{"kind": "Cluster"}})
 		return err
 	})
@@ -194,7 +194,7 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Errorf("%s: the error does not name the template: %v", text, err)
 		}
 	}
-	sandboxtest.CheckMemory(t, 352<<20)
+	isolation.CheckMemory(t, 352<<20)
 }
 
 // TestRenderOfManyValues has more than any chart needs.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
-	"github.com/sealift/sealift/internal/sandbox/sandboxtest"
 	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
 // attacks are files of hostile charts, and the limit that each exceeds.
@@ -66,7 +66,7 @@ func explosive(levels int) string {
 // TestChartsAreBounded renders charts of a tenant that want too much. Each fails soon, without much memory and by name, while another
 // tenant's chart is rendered all the time.
 func TestChartsAreBounded(t *testing.T) {
-	sandboxtest.OthersGoOn(t, func(ctx context.Context) error {
+	isolation.OthersGoOn(t, func(ctx context.Context) error {
 		_, err := engine.Templates(ctx, "alice", chartOf(template("{{ .Release.Name }}")), top(), nil)
 		return err
 	})
@@ -82,7 +82,7 @@ func TestChartsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	sandboxtest.CheckMemory(t, 704<<20)
+	isolation.CheckMemory(t, 704<<20)
 }
 
 // TestRenderingEndsWithItsContext has loops that do not look at their context.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

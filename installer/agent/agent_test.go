@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/agent"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/authority"
-	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/sealift/sealift/installer/agent"
 	etcd "github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

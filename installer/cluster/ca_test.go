@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
 )

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/spec"
 )

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
 )

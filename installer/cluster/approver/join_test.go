@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/installer/cluster/approver"
+	"github.com/sealift/sealift/installer/cluster/token"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 

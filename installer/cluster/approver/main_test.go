@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/approver"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/short"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

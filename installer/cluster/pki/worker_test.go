@@ -15,8 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/token"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/short"
 )

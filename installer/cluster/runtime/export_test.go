@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/containerd"
 )
 

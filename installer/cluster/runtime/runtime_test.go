@@ -20,7 +20,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/containerd"
 )
 

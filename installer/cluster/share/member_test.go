@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )

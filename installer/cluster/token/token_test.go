@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/installer/cluster/token"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/internal/testing/objects"
 )
 

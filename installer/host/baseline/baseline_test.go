@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/internal/testing/isolation"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/cis"
+	"github.com/sealift/sealift/installer/inspect/cis"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/spec/record"
 )

@@ -29,11 +29,10 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/pki"
-	"github.com/sealift/sealift/installer/restore"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/restore"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 

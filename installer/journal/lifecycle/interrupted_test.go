@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/testing/isolation"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/baseline"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/host/baseline"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 

@@ -19,9 +19,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/intent"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/cluster/pki"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 

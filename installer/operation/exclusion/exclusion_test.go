@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	etcd "github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/exclusion"
-	"github.com/sealift/sealift/installer/leader"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 

@@ -7,9 +7,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/installer/controlplane"
-	"github.com/sealift/sealift/installer/exclusion"
-	"github.com/sealift/sealift/installer/leader"
+	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation/leader"
 	testcluster "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/isolation"
 )
 

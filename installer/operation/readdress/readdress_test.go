@@ -16,10 +16,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/pki"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/pki"
-	"github.com/sealift/sealift/installer/renewal"
+	"github.com/sealift/sealift/installer/cluster/pki"
+	"github.com/sealift/sealift/installer/operation/renewal"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 )

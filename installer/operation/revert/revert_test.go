@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/authority"
-	"github.com/sealift/sealift/installer/identity"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"

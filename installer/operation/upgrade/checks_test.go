@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/operation/intent"
 	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/rollout"

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sealift/sealift/installer/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/preflight"

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"

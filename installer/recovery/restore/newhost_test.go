@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 

@@ -21,9 +21,9 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )

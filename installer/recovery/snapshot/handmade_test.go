@@ -19,8 +19,8 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/recovery/volume"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 

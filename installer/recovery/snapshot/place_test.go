@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/installer/recovery/volume"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/store"
 )

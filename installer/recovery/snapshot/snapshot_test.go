@@ -19,8 +19,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/identity"
-	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/volume"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/volume"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 

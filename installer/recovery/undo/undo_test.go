@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 

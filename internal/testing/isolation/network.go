@@ -1,4 +1,4 @@
-// Package isolation gives tests a network and file systems of their own.
+// Package isolation gives tests a network and file systems of their own, and watches what tenants notice of each other.
 package isolation
 
 import (

@@ -1,5 +1,4 @@
-// Package crdtest gives an API server the definitions of a hub, for tests that run no hub.
-package crdtest
+package hubsetup
 
 import (
 	"testing"
@@ -8,7 +7,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Define applies the definitions of a hub, and waits until they are served. Nobody converts: a kind is served as it is stored.
+// Define applies the definitions of a hub, for tests that run no hub, and waits until they are served. Nobody converts: a kind is served as it is stored.
 func Define(t testing.TB, cluster *kube.Cluster) {
 	t.Helper()
 	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"})

@@ -1,5 +1,5 @@
-// Package accesstest lets tests run hubs with the rights of registration.Hub and no others.
-package accesstest
+// Package hubsetup prepares API servers for tests of the fleet: with the rights of a hub, and with its definitions.
+package hubsetup
 
 import (
 	"cmp"
@@ -21,8 +21,9 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Config gives a hub its rights, and returns the configuration with which to run it. The namespaces are made.
-func Config(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
+// Rights gives a hub the rights of registration.Hub and no others, and returns the configuration with which to run it. The namespaces
+// are made.
+func Rights(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	for _, ns := range h.SecretNamespaces {
