@@ -97,13 +97,21 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 		return err
 	}
 	options.AllowDowngrade, options.ChooseAddress = o.older, a.addressQuestion(o.yes || o.plan)
-	in, err := install.Prepare(options)
+	in, err := prepare(options, o.plan)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	fmt.Fprintln(a.Err, o.source.trust(in, o.keys))
 	return a.carryOut(ctx, in, o)
+}
+
+// prepare reads the bundle and this host. A plan is also made for a host that an install refuses: its report says why.
+func prepare(options install.Options, plan bool) (*install.Install, error) {
+	if plan {
+		return install.Inspect(options)
+	}
+	return install.Prepare(options)
 }
 
 // carryOut prints or runs the prepared plan.

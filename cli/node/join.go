@@ -176,7 +176,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if o.verbose {
 		options.Output = a.Err
 	}
-	in, err := install.Prepare(options)
+	in, err := prepare(options, o.plan)
 	if err != nil {
 		return err
 	}

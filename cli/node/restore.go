@@ -160,7 +160,7 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 	if v := host.Volumes; len(v.Lacking) > 0 {
 		options.Seed.Volumes = &install.SeedVolumes{Title: v.Title(), Timeout: restore.VolumeTime, Write: v.Write}
 	}
-	in, err := install.Prepare(options)
+	in, err := prepare(options, o.plan)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package install
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -115,25 +113,25 @@ func (i *Install) checkAddress() error {
 	case i.options.Upgrade != nil || !makes:
 		return nil
 	case asked && i.asksForBoth():
-		return errors.New("the Installer has kurl.ipv6, which is IPv6 alone, and kurl.dualStack, which is IPv4 and IPv6; leave out one of them")
+		return unmetf("leave out one of them", "the Installer has kurl.ipv6, which is IPv6 alone, and kurl.dualStack, which is IPv4 and IPv6")
 	case known && i.asksForBoth() && !i.dual && !i.Joins():
-		return fmt.Errorf("the cluster has %s addresses alone, and the Installer asks for kurl.dualStack; a cluster keeps its kind of addresses, so leave out kurl.dualStack", kindName(v6))
+		return unmetf("a cluster keeps its kind of addresses, so leave out kurl.dualStack", "the cluster has %s addresses alone, and the Installer asks for kurl.dualStack", kindName(v6))
 	case i.dual && !s.dual():
-		return errors.New("nodes of a dual-stack cluster have an address of each kind, and no interface of this host has an IPv6 address that other hosts can reach; give it one")
+		return unmetf("give it one", "nodes of a dual-stack cluster have an address of each kind, and no interface of this host has an IPv6 address that other hosts can reach")
 	case known && !v6 && asked && !i.Joins():
-		return errors.New("the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6; a cluster keeps its kind of addresses, so leave out kurl.ipv6")
+		return unmetf("a cluster keeps its kind of addresses, so leave out kurl.ipv6", "the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6")
 	case known && s.address != "" && s.ipv6 != v6:
-		return fmt.Errorf("the cluster has %s addresses, and %s of this host is none; name another one as kurl.privateAddress", kindName(v6), s.address)
+		return unmetf("name another one as kurl.privateAddress", "the cluster has %s addresses, and %s of this host is none", kindName(v6), s.address)
 	case known || s.address == "" && !asked && !i.facts.Address6.Address.IsValid():
 		return nil
 	case s.address == "" && !asked:
-		return fmt.Errorf("this host has no IPv4 address, only IPv6 such as %s; set kurl.ipv6 in the Installer, or add the word ipv6 to the command", i.facts.Address6.Address)
+		return unmetf("set kurl.ipv6 in the Installer, or add the word ipv6 to the command", "this host has no IPv4 address, only IPv6 such as %s", i.facts.Address6.Address)
 	case s.address == "":
-		return errors.New("the Installer has kurl.ipv6, and no interface of this host has an IPv6 address that other hosts can reach; give it one, or name it as kurl.privateAddress")
+		return unmetf("give it one, or name it as kurl.privateAddress", "the Installer has kurl.ipv6, and no interface of this host has an IPv6 address that other hosts can reach")
 	case asked && !s.ipv6:
-		return fmt.Errorf("the Installer has kurl.ipv6, and kurl.privateAddress %s is not an IPv6 address; name one, or leave out kurl.ipv6", s.address)
+		return unmetf("name one, or leave out kurl.ipv6", "the Installer has kurl.ipv6, and kurl.privateAddress %s is not an IPv6 address", s.address)
 	case s.ipv6 && !asked:
-		return fmt.Errorf("kurl.privateAddress %s is an IPv6 address; set kurl.ipv6, too", s.address)
+		return unmetf("set kurl.ipv6, too", "kurl.privateAddress %s is an IPv6 address", s.address)
 	}
 	return nil
 }

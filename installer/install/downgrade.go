@@ -3,6 +3,7 @@ package install
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/preflight"
@@ -19,7 +20,7 @@ func (i *Install) checkDowngrade() error {
 		return nil
 	}
 	var older []preflight.Result
-	for _, a := range i.addOns {
+	for _, a := range i.replaced() {
 		if has := i.recordedVersion(a); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
 			older = append(older, preflight.Result{Check: "downgrade", Status: preflight.Fail,
 				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s", a.name(), has, a.info.Version),
@@ -30,6 +31,15 @@ func (i *Install) checkDowngrade() error {
 		return &preflight.RefusedError{Against: older}
 	}
 	return nil
+}
+
+// replaced returns the add-ons that the bundle may replace. An install replaces none that runs: checkRunning refuses another version.
+func (i *Install) replaced() []addOn {
+	if i.options.Upgrade != nil {
+		return i.addOns
+	}
+	runs := i.runningAddOns()
+	return slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return runs[a.name()].version != "" })
 }
 
 // recordedVersion is the version of an add-on that this node has, or "".

@@ -52,7 +52,7 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 			return nil, nil, ctx.Err()
 		}
 		if err != nil {
-			failed = append(failed, preflight.Result{Check: a.name() + ": " + a.name() + preflightsHook, Status: preflight.Fail, Message: refusal(err),
+			failed = append(failed, preflight.Result{Check: a.name() + ": " + a.name() + preflightsHook, Status: preflight.Fail, Message: hookRefusal(err),
 				Hint: "see what the add-on wants; --exclude-builtin-host-preflights goes on without the checks of add-ons"})
 		}
 		specs = append(specs, found...)
@@ -60,9 +60,9 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	return specs, failed, nil
 }
 
-// refusal is the message of a hook that refused the host. If the hook failed in another way, it is all that is known about the
+// hookRefusal is the message of a hook that refused the host. If the hook failed in another way, it is all that is known about the
 // failure.
-func refusal(err error) string {
+func hookRefusal(err error) string {
 	var failed *hook.Error
 	if errors.As(err, &failed) && failed.Place == "" && failed.Output != "" {
 		return strings.TrimPrefix(strings.TrimSpace(failed.Output), "failed: ")

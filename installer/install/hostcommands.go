@@ -53,7 +53,7 @@ var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
 func (i *Install) checkSELinux() error {
 	modes := []string{"enforcing", "permissive", "disabled"}
 	if mode := i.settings.selinux; mode != "" && !slices.Contains(modes, mode) {
-		return fmt.Errorf("the Installer's selinuxConfig.selinux is %q; it can be %s", mode, strings.Join(modes, ", "))
+		return unmetf("it can be "+strings.Join(modes, ", "), "the Installer's selinuxConfig.selinux is %q", mode)
 	}
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -88,11 +88,25 @@ type Install struct {
 	taken  string            // a folder with sealift-preflight, once that was taken out of the bundle
 	// packageNames are the host packages that the plan installs
 	packageNames []string
-	upgrade      string // identifies an upgrade with all its stops
+	upgrade      string             // identifies an upgrade with all its stops
+	refused      []preflight.Result // the requirements that do not hold
 }
 
-// Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
-func Prepare(o Options) (_ *Install, err error) {
+// Prepare is Inspect for a run: the error is a *preflight.RefusedError if a requirement does not hold.
+func Prepare(o Options) (*Install, error) {
+	i, err := Inspect(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.refusal(); err != nil {
+		return nil, errors.Join(err, i.Close())
+	}
+	return i, nil
+}
+
+// Inspect reads the bundle, the host and its journal, and makes the plan. Where a requirement does not hold, Preflight reports it and
+// Run refuses to begin. Close must be called.
+func Inspect(o Options) (_ *Install, err error) {
 	session, err := o.Begin(o.operation())
 	if err != nil {
 		return nil, err
@@ -135,25 +149,24 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.Journal.Began(node.ResetStep) {
 		return nil, errResetOpen
 	}
-	if err := i.checkRunning(); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(i.checkDowngrade(), i.checkMinorSteps()); err != nil {
-		return nil, err
-	}
 	if err := i.chooseAddress(); err != nil {
 		return nil, err
 	}
 	i.settings = i.newSettings()
 	i.prepareHooks()
-	if err := errors.Join(i.checkSeed(), i.checkAddress(), i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
-		return nil, err
-	}
+	i.refused = i.unmet()
 	if i.plan, err = i.makePlan(); err != nil {
 		return nil, err
 	}
-	i.lookAtOwners()
+	if len(i.refused) == 0 {
+		i.lookAtOwners()
+	}
 	return i, nil
+}
+
+// refusal lists the requirements that do not hold; nil if all do.
+func (i *Install) refusal() error {
+	return preflight.Report{Results: i.refused}.Err(preflight.Policy{})
 }
 
 // prepareHooks makes the shell of the hooks, which starts with the first of them.
@@ -247,6 +260,9 @@ func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran i
 
 // run runs what is pending of some steps.
 func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps lifecycle.Plan, observe func(lifecycle.Event)) (ran int, err error) {
+	if err := i.refusal(); err != nil {
+		return 0, err
+	}
 	plan, err := i.recorded(ctx, steps)
 	if err != nil {
 		return 0, i.explainDiskFull(err)

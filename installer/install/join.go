@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -62,7 +61,7 @@ func (i *Install) ControlPlane() bool {
 func (i *Install) checkJoin() error {
 	if !i.Joins() {
 		if i.Journal.Began(node.JoinStep) {
-			return errors.New("this host has joined a cluster; to make one of its own, take that back with 'sealift reset'")
+			return unmetf("to make one of its own, take that back with 'sealift reset'", "this host has joined a cluster")
 		}
 		return nil
 	}
@@ -70,18 +69,18 @@ func (i *Install) checkJoin() error {
 	k, ok := kubernetes(i.addOns)
 	switch {
 	case i.Journal.Began(node.InitStep):
-		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
+		return unmetf("to join another, take that back with 'sealift reset'", "this host has made a cluster")
 	case !ok:
-		return errors.New("the control plane was made from a bundle without Kubernetes")
+		return unmetf("join from another control plane", "the control plane was made from a bundle without Kubernetes")
 	case i.options.Upgrade == nil && k.info.Version != c.KubernetesVersion:
-		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
+		return unmetf("join from one that has the cluster's", "the cluster runs Kubernetes %s, and the control plane has files of %s", c.KubernetesVersion, k.info.Version)
 	case i.options.Upgrade == nil && i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
-		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
+		return unmetf("take the command from 'sealift token create --control-plane'", "a control plane needs the key of the cluster's certificates too")
 	case i.Journal.Began(node.JoinStep):
 		return nil
 	}
 	if slices.Contains(c.Ready, i.facts.Hostname) {
-		return fmt.Errorf("the cluster has a node %s already, which is Ready; give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname)
+		return unmetf("give this host a name of its own with 'hostnamectl set-hostname NAME'", "the cluster has a node %s already, which is Ready", i.facts.Hostname)
 	}
 	if slices.Contains(c.Nodes, i.facts.Hostname) {
 		return i.nameTaken()
@@ -96,7 +95,7 @@ func (i *Install) checkJoin() error {
 			err = i.clash(p, used)
 		}
 		if err != nil {
-			return fmt.Errorf("the cluster's network %s: %w", text, err)
+			return unmetf("take that network off this host; a cluster keeps its networks", "the cluster's network %s: %v", text, err)
 		}
 	}
 	return nil
@@ -175,8 +174,8 @@ func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) err
 
 // nameTaken says that the cluster has a node with the name of this host, which a token does not replace.
 func (i *Install) nameTaken() error {
-	return fmt.Errorf("the cluster has a node %s already; if that was this host, or one that is gone, run 'sealift node remove %s' on a control plane and then this command again; otherwise give this host a name of its own with 'hostnamectl set-hostname NAME'",
-		i.facts.Hostname, i.facts.Hostname)
+	return unmetf(fmt.Sprintf("if that was this host, or one that is gone, run 'sealift node remove %s' on a control plane and then this command again; otherwise give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname),
+		"the cluster has a node %s already", i.facts.Hostname)
 }
 
 // takeKeys takes the keys for Secrets from the control plane, if this host becomes one, too.

@@ -61,7 +61,7 @@ func (i *Install) checkLabels() error {
 	}
 	for name := range labels {
 		if !workerMaySet(name) {
-			return fmt.Errorf("a worker may not give itself the label %s; run 'kubectl label node %s %s' on a control plane when it is up", name, i.facts.Hostname, name+"="+labels[name])
+			return unmetf(fmt.Sprintf("run 'kubectl label node %s %s' on a control plane when it is up", i.facts.Hostname, name+"="+labels[name]), "a worker may not give itself the label %s", name)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ func minorSteps() []string { return []string{"longhorn", "rook"} }
 // checkMinorSteps refuses a bundle whose add-on is more than one minor version ahead of the one that this node has.
 func (i *Install) checkMinorSteps() error {
 	var far []preflight.Result
-	for _, a := range i.addOns {
+	for _, a := range i.replaced() {
 		if !slices.Contains(minorSteps(), a.name()) {
 			continue
 		}

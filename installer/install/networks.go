@@ -103,7 +103,7 @@ func (i *Install) checkNetworks() error {
 	}
 	for _, n := range i.settings.networks() {
 		if given, has := n.given.network, rec.State[n.variable]; given != "" && has != given {
-			return fmt.Errorf("the cluster's %s is %s, the Installer asks for %s; a cluster keeps its networks", n.variable, has, given)
+			return unmetf("a cluster keeps its networks, so leave out "+n.option, "the cluster's %s is %s, the Installer asks for %s", n.variable, has, given)
 		}
 	}
 	return nil
@@ -169,8 +169,7 @@ func (i *Install) networksCheck(_ context.Context, r *preflight.Reporter) {
 	chosen := i.currentNetworks()
 	if chosen[node.PodNetwork] == "" {
 		if chosen, err = i.settleNetworks(); err != nil {
-			r.Failf("name another one", "%v", err)
-			return
+			return // the requirement of this name says why
 		}
 	}
 	var names []string
@@ -214,7 +213,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 			err = i.clash(p, used)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.option, given, err)
+			return nil, unmetf("name another network as "+n.option+", or leave it out", "the Installer's %s is %q: %v", n.option, given, err)
 		}
 		used, state[n.variable] = append(used, p), p.String()
 	}
@@ -224,7 +223,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 		}
 		free, err := n.free(used)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w; name one as %s in the Installer", n.variable, err, n.option)
+			return nil, unmetf("name one as "+n.option+" in the Installer", "%s: %v", n.variable, err)
 		}
 		used, state[n.variable] = append(used, free), free.String()
 	}

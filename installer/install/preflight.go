@@ -107,7 +107,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	node := o.Node
 	node.Upgrade = node.Upgrade || needs.Resumed
 	asked, err := i.external(ctx, node, append(specs, own...), o.Runs)
-	report.Results = slices.Concat(report.Results, asked, failed, left)
+	report.Results = slices.Concat(i.refused, report.Results, asked, failed, left)
 	return preflight.NewRecord(o.Node, o.Policy, report), err
 }
 

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -23,7 +22,7 @@ func (i *Install) checkProxy() error {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, func(r rune) bool { return r < ' ' }) {
-		return errors.New("the Installer's kurl.proxyAddress is no address such as http://proxy.example.com:3128")
+		return unmetf("write it with http:// or https://", "the Installer's kurl.proxyAddress is no address such as http://proxy.example.com:3128")
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -43,14 +41,14 @@ func (i *Install) checkSeed() error {
 	}
 	k, makes := kubernetes(i.addOns)
 	if !makes {
-		return errors.New("the bundle has no Kubernetes, so that no cluster can be restored from it")
+		return unmetf("use the bundle that the cluster was made from", "the bundle has no Kubernetes, so that no cluster can be restored from it")
 	}
 	if k.info.Version != i.options.Seed.Kubernetes {
-		return fmt.Errorf("the bundle has Kubernetes %s, and the cluster has %s; use a bundle with that version", k.info.Version, i.options.Seed.Kubernetes)
+		return unmetf("use a bundle with that version", "the bundle has Kubernetes %s, and the cluster has %s", k.info.Version, i.options.Seed.Kubernetes)
 	}
 	rec, made := i.Journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
 	if i.Journal.Began(node.JoinStep) || made && rec.State[seedState] != i.options.Seed.ID {
-		return errors.New("this host is part of a cluster already; 'sealift restore' without --bundle restores a control plane on its own host")
+		return unmetf("'sealift restore' without --bundle restores a control plane on its own host", "this host is part of a cluster already")
 	}
 	return nil
 }

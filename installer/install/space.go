@@ -48,6 +48,9 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 
 // addressCheck wants one that other nodes and the node itself reach the API server by.
 func (i *Install) addressCheck(_ context.Context, r *preflight.Reporter) {
+	if i.checkAddress() != nil {
+		return // the requirement of this name says why
+	}
 	if address := i.settings.address; address != "" {
 		if !network.HasAddress(address) {
 			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)

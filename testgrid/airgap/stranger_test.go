@@ -141,17 +141,20 @@ func strangers() []stranger {
 			name:  "a second network where the Installer wants its pods",
 			setup: "ip link add eth1 type veth peer name far1\nip address add 10.20.0.5/24 dev eth1\nip link set eth1 up\nip link set far1 up\n",
 			words: "flannel.podCIDR=10.20.0.0/20",
-			code:  1, refusal: `the Installer's flannel.podCIDR is "10.20.0.0/20": overlaps 10.20.0.`,
+			code:  3, refusal: `the Installer's flannel.podCIDR is "10.20.0.0/20": overlaps 10.20.0.`,
 		},
 		{
 			name:  "IPv6 alone",
 			setup: "ip address flush dev eth0 && ip address add fd00:9::77/64 dev eth0 nodad && ip route add default via fd00:9::1\n",
-			code:  1, refusal: "this host has no IPv4 address, only IPv6 such as fd00:9::77; set kurl.ipv6 in the Installer, or add the word ipv6 to the command",
+			answers: []answer{
+				{"address", "fail", "this host has no IPv4 address, only IPv6 such as fd00:9::77", "set kurl.ipv6 in the Installer, or add the word ipv6 to the command"},
+			},
+			code: 3, refusal: "this host has no IPv4 address, only IPv6 such as fd00:9::77; set kurl.ipv6 in the Installer, or add the word ipv6 to the command",
 		},
 		{
 			name:  "a proxy without its kind",
 			words: "kurl.proxyAddress=proxy.example.com:3128",
-			code:  1, refusal: "kurl.proxyAddress is no address such as http://proxy.example.com:3128",
+			code:  3, refusal: "kurl.proxyAddress is no address such as http://proxy.example.com:3128",
 		},
 	}
 }

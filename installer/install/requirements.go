@@ -1,0 +1,70 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/preflight"
+)
+
+// requirement is a condition without which nothing is installed. It depends on the bundle, the facts of the host and the journal alone,
+// so that it is checked before the host is looked at more closely, and no option ignores it.
+type requirement struct {
+	name  string // in a report
+	title string // what must hold
+	check func(*Install) error
+	hint  string // what to do, where the error does not say it
+}
+
+// requirements are all of them, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
+// *preflight.RefusedError with results of its own.
+func requirements() []requirement {
+	const change = "change it in the Installer"
+	return []requirement{
+		{"running add-ons", "an install keeps the versions that run on this node", (*Install).checkRunning, ""},
+		{"downgrade", "the bundle is not older than what this node has", (*Install).checkDowngrade, ""},
+		{"minor versions", "Rook and Longhorn go from one minor version to the next", (*Install).checkMinorSteps, ""},
+		{"restore", "a host that continues a cluster has none of its own", (*Install).checkSeed, ""},
+		{"address", "this host has an address of the cluster's kind", (*Install).checkAddress, ""},
+		{"networks", "the networks of the cluster are free on this host", (*Install).checkNetworks, ""},
+		{"Kubernetes options", "kubeadm's configuration can be made", func(i *Install) error { return cluster.CheckOptions(i.hooks.variables) }, change},
+		{"join", "this host can become a node of the cluster", (*Install).checkJoin, ""},
+		{"proxy", "kurl.proxyAddress is a URL", (*Install).checkProxy, change},
+		{"certificates", "kurl.caCertificates are certificates", (*Install).checkCertificates, change},
+		{"node labels", "the API server accepts kurl.nodeLabels", (*Install).checkLabels, change},
+		{"snapshots", "snapshots can be saved as the Installer says", (*Install).checkSnapshots, change},
+		{"SELinux", "selinuxConfig.selinux is a mode", (*Install).checkSELinux, change},
+	}
+}
+
+// unmet returns a result for each requirement that does not hold. All of them are final.
+func (i *Install) unmet() (results []preflight.Result) {
+	for _, one := range requirements() {
+		err := one.check(i)
+		if err == nil {
+			continue
+		}
+		found := []preflight.Result{{Check: one.name, Status: preflight.Fail, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Hint: one.hint}}
+		if own := new(unmetError); errors.As(err, &own) {
+			found[0].Message, found[0].Hint = own.reason, own.hint
+		} else if several := new(preflight.RefusedError); errors.As(err, &several) {
+			found = several.Against
+		}
+		for _, result := range found {
+			result.Final = true
+			results = append(results, result)
+		}
+	}
+	return results
+}
+
+// unmetError is the reason why a requirement does not hold, and what to do about it.
+type unmetError struct{ reason, hint string }
+
+func (e *unmetError) Error() string { return e.reason + "; " + e.hint }
+
+func unmetf(hint, format string, args ...any) error {
+	return &unmetError{fmt.Sprintf(format, args...), hint}
+}
