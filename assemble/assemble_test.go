@@ -311,6 +311,30 @@ func TestInstallScriptRefuses(t *testing.T) {
 	}
 }
 
+// TestInstallScriptNamesWhereSealiftCannotRun has file systems for /var/lib/sealift on which it cannot be unpacked or run.
+func TestInstallScriptNamesWhereSealiftCannotRun(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
+	data := assembled(t, request(t, both))
+	packed, unpacked := unpack(t, data, "install.sh"), unpack(t, data)
+	const full = "mount -t tmpfs -o size=64k none /var/lib/sealift && dd if=/dev/zero of=/var/lib/sealift/other bs=4k count=16 status=none"
+	for name, row := range map[string]struct{ dir, mount, want string }{
+		"full, packed":   {packed, full, "no space left for /var/lib/sealift, which is on /var/lib/sealift (none): sealift needs 1 MB there, and 0 MB are free; free some"},
+		"full, unpacked": {unpacked, full, "no space left for /var/lib/sealift, which is on /var/lib/sealift (none): sealift needs 1 MB there, and 0 MB are free; free some"},
+		"read-only":      {packed, "mount -t tmpfs -o ro none /var/lib/sealift", "nothing can be written below /var/lib/sealift: mount its file system for writing"},
+		"noexec":         {packed, "mount -t tmpfs -o noexec none /var/lib/sealift", "no program can be run from /var/lib/sealift: mount its file system without the option noexec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs none /var/lib && mkdir /var/lib/sealift && "+row.mount+" && cat install.sh | bash -s airgap")
+			cmd.Dir = row.dir
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(string(out), row.want) || strings.Contains(string(out), "damaged") {
+				t.Errorf("got %v: %s; want exit 3 and %q", err, out, row.want)
+			}
+		})
+	}
+}
+
 // TestPreflightProgramIsCarriedIfUsed has sealift-preflight, which is larger than sealift, beside the nodes' sealift.
 func TestPreflightProgramIsCarriedIfUsed(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
@@ -34,6 +35,7 @@ func ScriptNames() []string { return []string{"install", "join", "upgrade", "tas
 type Script struct {
 	Platform string // of the binary, such as linux/amd64
 	Digest   string // sha256 of the binary
+	Size     int64  // of the binary, in bytes
 	// Command is one of ScriptNames.
 	Command string
 	// Commands are the commands of the binary. For any other command, the script prints an error and fails.
@@ -51,7 +53,7 @@ func (s Script) Text() []byte {
 	} else if !slices.Contains(s.Commands, s.Command) {
 		return fmt.Appendf(nil, refusal, s.Command)
 	}
-	return []byte(strings.NewReplacer("@PLATFORM@", s.Platform, "@SHA256@", s.Digest, "@COMMAND@", s.Command,
+	return []byte(strings.NewReplacer("@PLATFORM@", s.Platform, "@SHA256@", s.Digest, "@SIZE@", strconv.FormatInt(s.Size, 10), "@COMMAND@", s.Command,
 		"@URL@", s.URL, "@BINARY@", s.BinaryURL, tasksMark+"\n", tasks).Replace(text))
 }
 
@@ -86,7 +88,7 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 	}
 	var files []bundle.File
 	for _, command := range ScriptNames() {
-		script := Script{Platform: r.Platform, Digest: r.Binary.SHA256(), Command: command, Commands: r.Commands}
+		script := Script{Platform: r.Platform, Digest: r.Binary.SHA256(), Size: r.Binary.Size(), Command: command, Commands: r.Commands}
 		files = append(files, bundle.BytesFile(command+".sh", 0o755, script.Text()))
 	}
 	members, err := bundle.Render(ctx, append(files, bundle.BytesFile(bundle.InstallerName, 0o644, text)), bundle.WriteOptions{})

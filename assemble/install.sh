@@ -14,6 +14,7 @@ set -eu
 
 platform='@PLATFORM@'
 digest='@SHA256@'
+size='@SIZE@' # of sealift, in bytes
 command='@COMMAND@'
 script=$command
 url='@URL@'       # of the Installer on a server; empty in a bundle
@@ -62,19 +63,29 @@ is_ours() {
     printf '%s  %s\n' "$digest" "$1" | sha256sum --check --status 2>/dev/null
 }
 
+# check_room: ends with the reason if the file $1, of which a part is written, is not whole because its file system is full.
+check_room() {
+    local written device free mount
+    written=$(wc -c <"$1")
+    read -r device _ _ free _ mount < <(df -Pk "${1%/*}" | tail -n 1) || return 0
+    free=$((written + free * 1024))
+    [ "$free" -ge "$size" ] ||
+        status=3 die "no space left for /var/lib/sealift, which is on $mount ($device): sealift needs $((size / 1000000 + 1)) MB there, and $((free / 1000000)) MB are free; free some, or mount a larger disk there"
+}
+
 # take_binary: bin/sealift of the bundle $1, or if that is empty the node's own, from an earlier run, or that of the server.
 take_binary() {
     if [ -z "$1" ] && is_ours "$node_binary"; then
         cat "$node_binary"
     elif [ -z "$1" ]; then
-        download "$archive" | tar xzf - -O bin/sealift || die "$archive could not be downloaded; run the same command again"
+        download "$archive" | tar xzf - -O bin/sealift
     elif [ -d "$1" ]; then
         cat "$1/bin/sealift"
     else
         # by its standard input: GNU tar takes what is before a colon in a name for a host
         local once=()
         ! tar --version 2>/dev/null | grep -q GNU || once=(--occurrence=1) # elsewhere the whole archive is read
-        tar xzf - "${once[@]}" -O bin/sealift <"$1" || die "$1 has no bin/sealift, or is damaged; copy it again"
+        tar xzf - "${once[@]}" -O bin/sealift <"$1"
     fi
 }
 
@@ -150,9 +161,17 @@ main() {
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
-    take_binary "$bundle" >"$binary"
-    is_ours "$binary" || die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
+    take_binary "$bundle" >"$binary" || {
+        check_room "$binary"
+        [ -n "$bundle" ] || die "$archive could not be downloaded; run the same command again"
+        die "$bundle has no bin/sealift, or is damaged; copy it again"
+    }
+    is_ours "$binary" || {
+        check_room "$binary"
+        die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
+    }
     chmod 0700 "$binary"
+    [ -x "$binary" ] || status=3 die "no program can be run from /var/lib/sealift: mount its file system without the option noexec"
     SEALIFT_RESUME=$resume "$binary" "$command" "${options[@]}" || code=$?
     exit "$code"
 }

@@ -69,6 +69,9 @@ func (p *packer) render(piece piece) (*Member, error) {
 // SHA256 is the digest of the file's content, lower-case hex.
 func (m *Member) SHA256() string { return m.entry.SHA256 }
 
+// Size is the length of the content, in bytes.
+func (m *Member) Size() int64 { return m.entry.Size }
+
 // Archive returns a small archive that contains only this file and that tar can unpack.
 func (m *Member) Archive() (io.ReaderAt, int64) {
 	l := &Layout{}

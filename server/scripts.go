@@ -41,7 +41,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	script := assemble.Script{
-		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command, Commands: s.options.Commands,
+		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Size: s.options.Binary.Size(), Command: command, Commands: s.options.Commands,
 		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
 	}
 	_, _ = w.Write(script.Text()) // the client may be gone

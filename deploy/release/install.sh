@@ -42,8 +42,19 @@ case "$(uname -s) $(uname -m)" in
 esac
 archive=sealift-$version-$platform.tar.gz
 
-work=$(mktemp -d)
+work=$(mktemp -d) || die "cannot make a folder below ${TMPDIR:-/tmp}; free some space there, or set TMPDIR to another folder"
 trap 'rm -rf "$work"' EXIT
+
+# check_room: ends with the reason if next to nothing is free on the file system of $1. $2 is how to choose another folder.
+check_room() {
+    free=$(df -Pk "$1" | awk 'END { print $4 }')
+    needs=
+    [ ! -d "${tree:-}" ] || needs=": sealift needs $(du -sk "$tree" | awk '{ print int($1 / 1000) + 1 }') MB there"
+    [ "$free" -ge 1024 ] || {
+        rm -rf "$prefix/lib/sealift.new"
+        die "no space left on $(df -Pk "$1" | awk 'END { print $6 }'), where $1 is$needs; free some, or choose another folder with $2"
+    }
+}
 
 # fetch: puts the file $1 of the release into $work.
 fetch() {
@@ -56,7 +67,10 @@ fetch() {
         fi
         ;;
     *) cp "$from/$1" "$work/$1" ;;
-    esac || die "cannot read $from/$1"
+    esac || {
+        check_room "$work" TMPDIR
+        die "cannot read $from/$1"
+    }
 }
 
 if [ -n "$key" ]; then
@@ -79,14 +93,24 @@ target=../lib/sealift/sealift
 if [ -e "$program" ] && [ "$(readlink "$program")" != "$target" ]; then
     die "$program is not of this script; a node of a cluster has its own there. Choose another folder with --prefix"
 fi
-mkdir -p "$prefix/bin" "$prefix/lib" "$prefix/share"
-tar -xzf "$work/$archive" -C "$work"
+tar -xzf "$work/$archive" -C "$work" || {
+    check_room "$work" TMPDIR
+    die "cannot unpack $archive below $work; nothing was changed"
+}
+mkdir -p "$prefix/bin" "$prefix/lib" "$prefix/share" || die "cannot write below $prefix; run it with sudo, or choose another folder with --prefix"
 tree=$work/sealift-$version-$platform
 rm -rf "$prefix/lib/sealift.new" "$prefix/lib/sealift.old"
-cp -R "$tree/lib/sealift" "$prefix/lib/sealift.new"
+cp -R "$tree/lib/sealift" "$prefix/lib/sealift.new" || {
+    check_room "$prefix/lib" --prefix
+    rm -rf "$prefix/lib/sealift.new"
+    die "cannot write below $prefix/lib; nothing was changed"
+}
 [ ! -e "$prefix/lib/sealift" ] || mv "$prefix/lib/sealift" "$prefix/lib/sealift.old"
 mv "$prefix/lib/sealift.new" "$prefix/lib/sealift"
 rm -rf "$prefix/lib/sealift.old"
-cp -R "$tree/share/." "$prefix/share/"
+cp -R "$tree/share/." "$prefix/share/" || {
+    check_room "$prefix/share" --prefix
+    die "cannot write below $prefix/share; the program is installed, its documentation is not"
+}
 ln -sfn "$target" "$program"
 "$program" version

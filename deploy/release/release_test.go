@@ -108,6 +108,31 @@ func TestScriptKeepsTheProgramOfANode(t *testing.T) {
 	}
 }
 
+// TestFullDiskIsNamed fills the folder that the archive is unpacked in, and the one that it is installed in.
+func TestFullDiskIsNamed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a small disk needs root")
+	}
+	script, _ := releaseIn(t, t.TempDir(), "v1.0.0", program+strings.Repeat("#", 3<<20))
+	for name, row := range map[string]struct{ full, want string }{
+		"the temporary folder": {"/mnt/tmp", "no space left on /mnt, where /mnt/tmp/"},
+		"the prefix":           {"/mnt/prefix", "no space left on /mnt, where /mnt/prefix/lib is: sealift needs 4 MB there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmp := t.TempDir()
+			run := "mount -t tmpfs -o size=1m none /mnt && mkdir /mnt/tmp /mnt/prefix && export TMPDIR=" + tmp + " && "
+			if row.full == "/mnt/tmp" {
+				run = strings.Replace(run, tmp, row.full, 1)
+			}
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", run+"sh "+script+" --prefix /mnt/prefix; code=$?; ls /mnt/prefix/lib >&2; exit $code")
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), row.want) || !strings.Contains(string(out), "free some") || strings.Contains(string(out), "\nsealift.new\n") {
+				t.Errorf("%v\n%s\nwant %s", err, out, row.want)
+			}
+		})
+	}
+}
+
 // TestSignatureIsChecked signs as a release does, and lets openssl read it.
 func TestSignatureIsChecked(t *testing.T) {
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "secret")

@@ -11,8 +11,10 @@ server=$host:$port
 case $host in *:*) server="[$host]:$port" ;; esac # IPv6
 platform='@PLATFORM@'
 digest='@SHA256@'
+size='@SIZE@' # of sealift, in bytes
 ca_hash='@CA_HASH@'
 ca='@CA@'
+unwritable='nothing can be written below /var/lib/sealift: mount its file system for writing, or free space on it'
 
 die() {
     printf 'join.sh: %s\n' "$*" >&2
@@ -25,6 +27,16 @@ host_platform() {
     'Linux aarch64') echo linux/arm64 ;;
     *) uname -s -m ;;
     esac
+}
+
+# check_room: ends with the reason if the file $1, of which a part is written, is not whole because its file system is full.
+check_room() {
+    local written device free mount
+    written=$(wc -c <"$1")
+    read -r device _ _ free _ mount < <(df -Pk "${1%/*}" | tail -n 1) || return 0
+    free=$((written + free * 1024))
+    [ "$free" -ge "$size" ] ||
+        status=3 die "no space left for /var/lib/sealift, which is on $mount ($device): sealift needs $((size / 1000000 + 1)) MB there, and $((free / 1000000)) MB are free; free some, or mount a larger disk there"
 }
 
 # fetch FILE: takes sealift from the control plane, which is given up when it falls silent. Without a program for TLS the digest
@@ -84,20 +96,24 @@ main() {
     done
     [ "$(id -u)" = 0 ] || status=3 die "a join changes packages and services; run it as root"
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the cluster's bundle is for $platform"
-    install -d -m 0700 /var/lib/sealift
+    install -d -m 0700 /var/lib/sealift || status=3 die "$unwritable"
     # what a join that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do
         owner=${folder#*.install-}
         kill -0 "${owner%%-*}" 2>/dev/null || rm -rf "$folder"
     done
-    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX")
+    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX") || status=3 die "$unwritable"
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
-    fetch "$binary" || die "cannot fetch all of sealift from $server; run the command again, or see there: systemctl status sealift-node"
+    fetch "$binary" || {
+        check_room "$binary"
+        die "cannot fetch all of sealift from $server; run the command again, or see there: systemctl status sealift-node"
+    }
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
         die "$host did not send the sealift that this script was made with; get a new command from: sealift token create"
     chmod 0700 "$binary"
+    [ -x "$binary" ] || status=3 die "no program can be run from /var/lib/sealift: mount its file system without the option noexec"
     resume=$(resume_command ${options[@]+"${options[@]}"})
     SEALIFT_RESUME=$resume "$binary" join --server "$server" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
     exit "$code"

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,11 +33,12 @@ type Script struct {
 	mu       sync.Mutex
 	modified time.Time
 	digest   string
+	size     int64
 }
 
 // Text gives the script.
 func (s *Script) Text() ([]byte, error) {
-	digest, err := s.binaryDigest()
+	digest, size, err := s.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sealift for hosts that join: %w", err)
 	}
@@ -46,33 +48,33 @@ func (s *Script) Text() ([]byte, error) {
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.CA.Raw})
 	return []byte(strings.NewReplacer(
-		"@HOST@", host, "@PORT@", port, "@PLATFORM@", s.Platform, "@SHA256@", digest,
+		"@HOST@", host, "@PORT@", port, "@PLATFORM@", s.Platform, "@SHA256@", digest, "@SIZE@", strconv.FormatInt(size, 10),
 		"@CA_HASH@", identity.CAHash(s.CA), "@CA@", strings.TrimSpace(string(ca)),
 	).Replace(joinScript)), nil
 }
 
-// binaryDigest reads the binary again when it was replaced.
-func (s *Script) binaryDigest() (string, error) {
+// binary returns the digest and the size of the binary. It reads the binary again when it was replaced.
+func (s *Script) binary() (digest string, size int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := regularfile.Open(s.Binary)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if s.digest != "" && s.modified.Equal(info.ModTime()) {
-		return s.digest, nil
+		return s.digest, s.size, nil
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
+		return "", 0, err
 	}
-	s.digest, s.modified = hex.EncodeToString(sum.Sum(nil)), info.ModTime()
-	return s.digest, nil
+	s.digest, s.size, s.modified = hex.EncodeToString(sum.Sum(nil)), info.Size(), info.ModTime()
+	return s.digest, s.size, nil
 }
 
 // joinCommand fetches the script into a variable, checks that variable, and runs it: no file that another user could replace in between.

@@ -464,6 +464,36 @@ func TestCutDownloadIsNamed(t *testing.T) {
 	}
 }
 
+// TestHostWithoutRoomForSealiftIsNamed has file systems for /var/lib/sealift on which sealift cannot be kept or run.
+func TestHostWithoutRoomForSealiftIsNamed(t *testing.T) {
+	short.Root(t, "a join")
+	n := serve(t)
+	if err := os.WriteFile(filepath.Join(n.root, "sealift"), append([]byte("#!/bin/sh\necho started\n"), make([]byte, 1<<20)...), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command, err := n.script.Command(token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const full = "no space left for /var/lib/sealift, which is on /var/lib (none): sealift needs 2 MB there, and 0 MB are free"
+	for name, row := range map[string]struct{ mount, path, want string }{
+		"full":               {"-o size=64k", os.Getenv("PATH"), full},
+		"full, without curl": {"-o size=64k", withoutCurl(t), full},
+		"read-only":          {"-o ro", os.Getenv("PATH"), "nothing can be written below /var/lib/sealift"},
+		"noexec":             {"-o noexec", os.Getenv("PATH"), "no program can be run from /var/lib/sealift"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs "+row.mount+" none /var/lib && cd /var/lib && "+command)
+			cmd.Env = append(os.Environ(), "PATH="+row.path)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(string(out), row.want) || strings.Contains(string(out), "started") {
+				t.Errorf("%v\n%s\nwant exit 3 and %s", err, out, row.want)
+			}
+		})
+	}
+}
+
 // TestScriptOfAnotherUserIsNotRun has a join.sh in the current folder, as another user may put it there at any moment.
 func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
 	short.Root(t, "a join")
