@@ -56,6 +56,8 @@ type App struct {
 	// RawOut and RawErr pass every byte. They are for programs that take the streams over, and for content.
 	RawOut, RawErr io.Writer
 	Log            *slog.Logger
+	// Verbose is --verbose. It is known when a command runs.
+	Verbose bool
 	// CAs are those of --ca-cert. They are known when a command runs.
 	CAs trust.CAs
 }
@@ -124,20 +126,19 @@ func hinted(err error) error {
 
 // finishRoot gives a root what every command line has: common flags, flags from the environment, and exit codes.
 func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
-	var verbose bool
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
 			return err
 		}
-		if verbose {
+		if a.Verbose {
 			level.Set(slog.LevelDebug)
 		}
 		a.CAs, err = readCAs(caCertificates)
 		return err
 	}
-	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log every step")
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "log every step")
 	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with CA certificates to trust in addition to the system's; new nodes trust them too")
 	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

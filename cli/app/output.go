@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,6 +44,31 @@ func (a *App) PrintJSON(v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// Print prints a result: document for programs, or text, which prints the same facts for people.
+func (a *App) Print(format string, document any, text func() error) error {
+	if format == "json" {
+		return a.PrintJSON(document)
+	}
+	return text()
+}
+
+// Notes returns where a command prints what is not its result, such as its progress: beside the result for people, but not into a document
+// for programs.
+func (a *App) Notes(format string) io.Writer {
+	if format == "json" {
+		return a.Err
+	}
+	return a.Out
+}
+
+// ProgramOutput returns where a command prints what the programs that it runs print, besides the log file: nil without --verbose.
+func (a *App) ProgramOutput() io.Writer {
+	if !a.Verbose {
+		return nil
+	}
+	return a.Err
 }
 
 // FormatBytes writes a size in bytes as people read it.

@@ -10,19 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/install/adopt"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 
 type adoptOptions struct {
 	adopt.Options
-	plan    bool
-	yes     bool
-	verbose bool
-	format  string
+	change.Flags
 }
 
 func (a commands) adoptCommand() *cobra.Command {
@@ -43,22 +39,16 @@ Then give a bundle to 'sealift upgrade'. Hosts can join after that.`,
 		Example: "  sealift adopt --plan\n  sealift adopt\n  sealift adopt --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.verbose, _ = cmd.Flags().GetBool("verbose")
-			return refuse(a.adopt(cmd.Context(), o))
+			return a.adopt(cmd.Context(), o)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
-	flags.BoolVar(&o.plan, "plan", false, "print what was found and what would be done, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	app.AddOutputFlag(cmd, &o.format)
+	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	o.Add(cmd, "what was found and what would be done")
 	return cmd
 }
 
 func (a commands) adopt(ctx context.Context, o adoptOptions) (err error) {
-	if o.verbose {
-		o.Output = a.Err
-	}
+	o.Output = a.ProgramOutput()
 	if o.Binary, err = os.Executable(); err != nil {
 		return err
 	}
@@ -71,50 +61,41 @@ func (a commands) adopt(ctx context.Context, o adoptOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.plan && o.format == "json" {
-		err := a.PrintJSON(map[string]any{"found": in.Found, "addOns": in.Found.AddOns(), "checks": report.Results, "steps": in.Pending(), "stays": in.Stays()})
-		return errors.Join(err, report.Err(preflight.Policy{}))
+	preview := change.Result{
+		Document: map[string]any{"found": in.Found, "addOns": in.Found.AddOns(), "checks": report.Results, "steps": in.Pending(), "stays": in.Stays()},
+		Text:     func() error { return a.printAdoption(in, report) },
 	}
-	if len(in.Pending()) == 0 {
+	adopted := change.Result{
+		Document: map[string]any{"found": in.Found, "addOns": in.Found.AddOns(), "stays": in.Stays()},
+		Text:     func() error { return nil },
+	}
+	if len(in.Pending()) == 0 && (!o.Plan || o.Format != "json") {
 		fmt.Fprintln(a.Err, "nothing to do: this node is adopted")
-		return a.adopted(in, o.format)
+		return change.Print(a.App, o.Flags, adopted)
 	}
-	if o.plan || o.format != "json" {
-		if err := a.printAdoption(in, report); err != nil {
+	if !o.Plan && o.Format != "json" {
+		if err := preview.Text(); err != nil {
 			return err
 		}
 	}
-	if err := report.Err(preflight.Policy{}); err != nil || o.plan {
-		return err
-	}
-	if err := a.agree(o.yes, "adopt this node", "Adopt this node?"); err != nil {
-		return err
-	}
-	return a.runAdoption(ctx, in, o.format)
-}
-
-func (a commands) runAdoption(ctx context.Context, in *adopt.Adoption, format string) error {
-	defer a.tellOfInterruption(ctx)()
-	began, events := time.Now(), a.Out
-	if format == "json" {
-		events = a.Err
-	}
-	if _, err := in.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; continue with: %s", err, in.LogFile(), adopt.Resume())
-	}
-	fmt.Fprintf(a.Err, "this node is adopted, in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), in.LogFile())
-	if in.First() {
-		fmt.Fprintln(a.Err, "run the same command on every other node; then give a bundle to 'sealift upgrade'")
-	}
-	return a.adopted(in, format)
-}
-
-// adopted prints the result for programs.
-func (a commands) adopted(in *adopt.Adoption, format string) error {
-	if format != "json" {
-		return nil
-	}
-	return a.PrintJSON(map[string]any{"found": in.Found, "addOns": in.Found.AddOns(), "stays": in.Stays()})
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "adopt this node", Question: "Adopt this node?", LogFile: in.LogFile,
+		Plan:  func() (change.Result, error) { return preview, report.Err(preflight.Policy{}) },
+		Check: func(context.Context) error { return report.Err(preflight.Policy{}) },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if _, err := in.Run(ctx, p.Event); err != nil {
+				return change.Result{}, err
+			}
+			fmt.Fprintf(a.Err, "this node is adopted, in %s, log %s\n", p.Took(100*time.Millisecond), in.LogFile())
+			if in.First() {
+				fmt.Fprintln(a.Err, "run the same command on every other node; then give a bundle to 'sealift upgrade'")
+			}
+			return adopted, nil
+		},
+		Next: func(context.Context, error) string {
+			return "what is done stays done; continue with: " + adopt.Resume()
+		},
+	})
 }
 
 // printAdoption writes for people what was found and what would be done.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -53,8 +53,7 @@ way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for prog
 
 type certsRenewOptions struct {
 	pki.Options
-	plan   bool
-	format string
+	change.Flags
 }
 
 func (a commands) certsRenewCommand() *cobra.Command {
@@ -74,63 +73,71 @@ The command also works when all certificates have ended. If it is interrupted, r
 nodes run it by themselves four months before certificates end.`,
 		Example: "  sealift certs renew --plan\n  sealift certs renew\n  sealift certs renew --token abcdef.0123456789abcdef",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
-			}
-			return refuse(a.renewCertificates(cmd.Context(), o))
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.renewCertificates(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
 	cmd.Flags().StringVar(&o.Token, "token", "", "token of the cluster, for a worker whose certificate has ended")
-	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
-	app.AddOutputFlag(cmd, &o.format)
+	o.Add(cmd, "what would be done")
 	return cmd
 }
 
 func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) error {
-	if o.plan {
-		return a.planRenewal(ctx, o)
-	}
-	keeper, err := renewal.New(o.Root, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return forRoot(err)
-	}
-	defer a.tellOfInterruption(ctx)()
-	events, waiting := a.eventsOfMany(o.format)
-	return keeper.InTurn(ctx, waiting, func(ctx context.Context) error { return a.renewNow(ctx, o, events) })
+	o.Output = a.ProgramOutput()
+	var keeper *renewal.Keeper
+	var log string // of the renewal, once it has its turn
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "renew certificates", Question: "Renew the certificates of this node? What uses them restarts.", Unasked: true,
+		LogFile: func() string { return log },
+		Plan: func() (shown change.Result, err error) {
+			err = o.renewal(ctx, func(r *pki.Renewal) error {
+				steps, files := r.Plan(), r.Files()
+				shown = change.Result{Document: map[string]any{"steps": steps, "renews": files}, Text: func() error { return a.printRenewal(steps, files) }}
+				return nil
+			})
+			return shown, err
+		},
+		Check: func(context.Context) (err error) {
+			keeper, err = renewal.New(o.Root, slog.New(slog.DiscardHandler))
+			return forRoot(err)
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			var files []string
+			err := keeper.InTurn(ctx, p.Waiting, func(ctx context.Context) error {
+				return o.renewal(ctx, func(r *pki.Renewal) error {
+					log, files = r.LogFile(), r.Files()
+					return r.Run(ctx, p.Event)
+				})
+			})
+			if err != nil {
+				return change.Result{}, err
+			}
+			return change.Result{Document: map[string]any{"renewed": files}, Text: change.Line(a.Out, "%s renewed, log %s", app.Counted(len(files), "certificate"), log)}, nil
+		},
+		Next: func(context.Context, error) string {
+			if log == "" { // it has not begun
+				return ""
+			}
+			return "run 'sealift certs renew' again to go on"
+		},
+	})
 }
 
-func (a commands) renewNow(ctx context.Context, o certsRenewOptions, events io.Writer) (err error) {
+// renewal prepares a renewal for do.
+func (o certsRenewOptions) renewal(ctx context.Context, do func(*pki.Renewal) error) (err error) {
 	r, err := pki.Prepare(ctx, o.Options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nrun 'sealift certs renew' again to go on", err, r.LogFile())
-	}
-	if o.format == "json" {
-		return a.PrintJSON(map[string]any{"renewed": r.Files()})
-	}
-	fmt.Fprintf(a.Out, "%s renewed, log %s\n", app.Counted(len(r.Files()), "certificate"), r.LogFile())
-	return nil
+	return do(r)
 }
 
-func (a commands) planRenewal(ctx context.Context, o certsRenewOptions) (err error) {
-	r, err := pki.Prepare(ctx, o.Options)
-	if err != nil {
+func (a commands) printRenewal(steps lifecycle.Plan, files []string) error {
+	if err := a.printSteps(steps); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "renews": r.Files()})
-	}
-	if err := a.printSteps(r.Plan()); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.Out, "\nrenews %s\n", strings.Join(r.Files(), "\nrenews "))
-	return nil
+	_, err := fmt.Fprintf(a.Out, "\nrenews %s\n", strings.Join(files, "\nrenews "))
+	return err
 }
 
 func (a commands) printCertificates(all []pki.Entry) error {

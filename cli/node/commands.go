@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/hostpath"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -44,6 +45,26 @@ func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	)
 }
 
+// refuse gives what preflight checks refuse its exit code.
+func refuse(err error) error {
+	var refused *preflight.RefusedError
+	if errors.As(err, &refused) {
+		return app.WithCode(app.ExitRefused, err)
+	}
+	return err
+}
+
+// withAdvice adds to an error that names commands of sealift how to type them on this host.
+func withAdvice(err error) error {
+	if err == nil {
+		return nil
+	}
+	if advice := hostpath.NameAdvice(err.Error()); advice != "" {
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
+	return err
+}
+
 // Hook makes the command hook, by which programs of hooks call sealift.
 func Hook(a *app.App) *cobra.Command { return onHost(a, commands{App: a}.hookCommand())[0] }
 
@@ -51,7 +72,7 @@ func Hook(a *app.App) *cobra.Command { return onHost(a, commands{App: a}.hookCom
 const sharedUmask = 0o022
 
 // onHost gives commands and all commands below them the PATH of the host before they run, a folder for temporary files that exists, and the
-// usual mask for new files. The shell that starts sealift can have a PATH without the folders of containerd, kubeadm, or ldconfig, and a
+// usual mask for new files; and their errors the exit code of refusals, and the path of sealift if sudo does not find it by its name. The shell that starts sealift can have a PATH without the folders of containerd, kubeadm, or ldconfig, and a
 // mask with which no service but root's can read what hooks and packages write.
 func onHost(a *app.App, list ...*cobra.Command) []*cobra.Command {
 	for _, c := range list {
@@ -62,6 +83,9 @@ func onHost(a *app.App, list ...*cobra.Command) []*cobra.Command {
 				fmt.Fprintf(a.Err, "warning: there is no folder %s, which TMPDIR names; temporary files go to %s\n", lost, os.TempDir())
 			}
 			return errors.Join(err, hostpath.Extend())
+		}
+		if run := c.RunE; run != nil {
+			c.RunE = func(cmd *cobra.Command, args []string) error { return withAdvice(refuse(run(cmd, args))) }
 		}
 		onHost(a, c.Commands()...)
 	}

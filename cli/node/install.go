@@ -16,7 +16,6 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
-	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -66,7 +65,7 @@ flannel.podCIDR=10.1.0.0/16.`,
 			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
 				return err
 			}
-			return refuse(a.install(cmd.Context(), o))
+			return a.install(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
@@ -77,15 +76,6 @@ flannel.podCIDR=10.1.0.0/16.`,
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
-}
-
-// refuse gives what preflight checks refuse its exit code.
-func refuse(err error) error {
-	var refused *preflight.RefusedError
-	if errors.As(err, &refused) {
-		return app.WithCode(app.ExitRefused, err)
-	}
-	return err
 }
 
 func (a commands) install(ctx context.Context, o installOptions) (err error) {

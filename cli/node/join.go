@@ -81,7 +81,7 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 			}
 			o.words = append(o.words, a.TrustedWords()...)
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
-			return refuse(a.join(cmd.Context(), o))
+			return a.join(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()

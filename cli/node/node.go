@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/service"
@@ -88,10 +88,8 @@ func (a commands) addStart(cmd *cobra.Command, root *string) {
 }
 
 type nodeRemoveOptions struct {
-	plan   bool
-	yes    bool
-	force  bool
-	format string
+	change.Flags
+	force bool
 }
 
 func (a commands) nodeRemoveCommand() *cobra.Command {
@@ -110,11 +108,8 @@ remaining etcd members would not have a majority. If the host comes back later, 
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.nodeRemove(cmd.Context(), args[0], o) },
 	}
-	flags := cmd.Flags()
-	flags.BoolVar(&o.plan, "plan", false, "show what would be removed, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.BoolVar(&o.force, "force", false, "remove the node even if it is alive")
-	app.AddOutputFlag(cmd, &o.format)
+	cmd.Flags().BoolVar(&o.force, "force", false, "remove the node even if it is alive")
+	o.Add(cmd, "what would be removed")
 	return cmd
 }
 
@@ -127,29 +122,18 @@ func (a commands) nodeRemove(ctx context.Context, name string, o nodeRemoveOptio
 	if err != nil {
 		return err
 	}
-	if o.format == "json" && o.plan {
-		return a.PrintJSON(remains)
-	}
-	if o.plan {
-		fmt.Fprintln(a.Out, strings.Join(remains.Lines(), "\n"))
-		return nil
-	}
-	if !o.yes && !a.CanAsk() {
-		return app.UsageError("nobody can be asked here: give --yes to remove node %s, or --plan to see what that would do", name)
-	}
-	if err := remains.Check(ctx, o.force); err != nil {
-		return fmt.Errorf("%w\nnothing was changed", err)
-	}
-	if !o.yes && !a.Confirm(fmt.Sprintf("%s\nRemove all of this for good?", strings.Join(remains.Lines(), "\n"))) {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	events := a.Out
-	if o.format == "json" {
-		events = a.Err
-	}
-	err = remains.Remove(ctx, func(line string) { fmt.Fprintln(events, line) })
-	if err == nil && o.format == "json" {
-		err = a.PrintJSON(remains)
-	}
-	return err
+	lines := strings.Join(remains.Lines(), "\n")
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "remove node " + name, Question: lines + "\nRemove all of this for good?",
+		Plan: func() (change.Result, error) {
+			return change.Result{Document: remains, Text: change.Line(a.Out, "%s", lines)}, nil
+		},
+		Check: func(ctx context.Context) error { return remains.Check(ctx, o.force) },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := remains.Remove(ctx, p.Line); err != nil {
+				return change.Result{}, err
+			}
+			return change.Result{Document: remains, Text: func() error { return nil }}, nil
+		},
+	})
 }

@@ -51,7 +51,7 @@ Exit code 3 means that an install would refuse this host.`,
   sealift preflight --bundle cluster.tar.gz --join --control-plane --primary-host 10.0.0.1` + a.withStore(`
   sealift preflight -f installer.yaml --store /media/usb/packages`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return refuse(a.preflight(cmd.Context(), o)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.preflight(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)

@@ -9,17 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/readdress"
 )
 
 type readdressOptions struct {
 	readdress.Options
-	plan   bool
-	yes    bool
-	api    bool
-	format string
+	change.Flags
+	api bool
 }
 
 func (a commands) nodeReaddressCommand() *cobra.Command {
@@ -49,25 +47,21 @@ could ask, run the command with --api and the new address of the control plane o
 			return err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
-			}
+			o.Output = a.ProgramOutput()
 			if o.api {
-				return refuse(a.nodeReachAPI(cmd.Context(), args[0], o))
+				return a.nodeReachAPI(cmd.Context(), args[0], o)
 			}
-			return refuse(a.nodeReaddress(cmd.Context(), args[0], o))
+			return a.nodeReaddress(cmd.Context(), args[0], o)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
 	flags.DurationVar(&o.Timeout, "timeout", readdress.DefaultTimeout, "time until the node works at its new address, or has the old one again")
-	flags.BoolVar(&o.plan, "plan", false, "show what would be changed, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.Before, "before", false, "the host gets ADDRESS later: change the address of the node by itself then")
 	flags.BoolVar(&o.api, "api", false, "leave this node its address; the API is at ADDRESS now")
+	o.Add(cmd, "what would be changed")
 	cmd.MarkFlagsMutuallyExclusive("api", "plan")
 	cmd.MarkFlagsMutuallyExclusive("api", "before")
-	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
@@ -75,7 +69,7 @@ func (a commands) nodeReachAPI(ctx context.Context, address string, o readdressO
 	if err := readdress.ReachAPI(ctx, o.Options, address); err != nil {
 		return forRoot(err)
 	}
-	return a.printReaddressed(address, "done: this node reaches the API at "+address, o.format)
+	return change.Print(a.App, o.Flags, a.readdressed(address, "done: this node reaches the API at "+address))
 }
 
 func (a commands) nodeReaddress(ctx context.Context, address string, o readdressOptions) (err error) {
@@ -84,61 +78,61 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 	}
 	r, err := readdress.Prepare(ctx, o.Options, address)
 	if errors.Is(err, readdress.ErrSame) {
-		if !o.plan {
+		if !o.Plan {
 			if err := readdress.Forget(o.Root); err != nil {
 				return err
 			}
 		}
-		return a.printReaddressed(address, "nothing to do: "+err.Error(), o.format)
+		return change.Print(a.App, o.Flags, a.readdressed(address, "nothing to do: "+err.Error()))
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nnothing was changed", forRoot(err))
+		return change.Unchanged(forRoot(err))
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printReaddress(r, o.format)
-	}
-	if !o.yes && !a.Confirm(fmt.Sprintf("Change the address of node %s from %s to %s?", r.Node, r.From, r.To)) {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	if o.Before {
-		if err := r.Schedule(); err != nil {
-			return err
-		}
-		return a.printReaddressed(address, fmt.Sprintf("node %s changes its address to %s by itself when an interface has it; to forget that, run 'sealift node readdress %s'", r.Node, r.To, r.From), o.format)
-	}
-	defer a.tellOfInterruption(ctx)()
-	events := a.Out
-	if o.format == "json" {
-		events = a.Err
-	}
-	began := time.Now()
-	err = r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
-	var back *readdress.TakenBackError
-	switch {
-	case errors.As(err, &back):
-		return fmt.Errorf("%w\nlog: %s", err, r.LogFile())
-	case err != nil:
-		return fmt.Errorf("%w\nlog: %s\nrun 'sealift node readdress %s' again to go on", err, r.LogFile(), r.To)
-	}
-	return a.printReaddressed(r.To.String(), fmt.Sprintf("done: node %s has the address %s, in %s; log %s", r.Node, r.To, time.Since(began).Round(time.Second), r.LogFile()), o.format)
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "change the address", Question: fmt.Sprintf("Change the address of node %s from %s to %s?", r.Node, r.From, r.To), Unasked: true,
+		Plan: func() (change.Result, error) { return a.readdressPlan(r), nil },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if o.Before {
+				if err := r.Schedule(); err != nil {
+					return change.Result{}, err
+				}
+				return a.readdressed(address, fmt.Sprintf("node %s changes its address to %s by itself when an interface has it; to forget that, run 'sealift node readdress %s'", r.Node, r.To, r.From)), nil
+			}
+			if err := r.Run(ctx, p.Event); err != nil {
+				return change.Result{}, err
+			}
+			return a.readdressed(r.To.String(), fmt.Sprintf("done: node %s has the address %s, in %s; log %s", r.Node, r.To, p.Took(time.Second), r.LogFile())), nil
+		},
+		LogFile: r.LogFile,
+		Next: func(_ context.Context, err error) string {
+			var back *readdress.TakenBackError
+			if errors.As(err, &back) {
+				return ""
+			}
+			return fmt.Sprintf("run 'sealift node readdress %s' again to go on", r.To)
+		},
+	})
+}
+
+// readdressed is the result of a new address.
+func (a commands) readdressed(address, line string) change.Result {
+	return change.Result{Document: map[string]any{"address": address}, Text: change.Line(a.Out, "%s", line)}
 }
 
 func (a commands) printReaddressed(address, line, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"address": address})
-	}
-	fmt.Fprintln(a.Out, line)
-	return nil
+	return change.Print(a.App, change.Flags{Format: format}, a.readdressed(address, line))
 }
 
-func (a commands) printReaddress(r *readdress.Readdress, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{
-			"node": r.Node, "controlPlane": r.ControlPlane, "otherControlPlanes": r.Others, "from": r.From, "to": r.To, "interface": r.Link,
-			"files": r.Edits, "certificates": append([]string{}, r.Certificates...), "notes": r.Notes, "steps": r.Plan(),
-		})
-	}
+func (a commands) readdressPlan(r *readdress.Readdress) change.Result {
+	resumes, back := r.Resumes()
+	return change.Result{Document: map[string]any{
+		"node": r.Node, "controlPlane": r.ControlPlane, "otherControlPlanes": r.Others, "from": r.From, "to": r.To, "interface": r.Link,
+		"files": r.Edits, "certificates": append([]string{}, r.Certificates...), "notes": r.Notes, "steps": r.Plan(), "resumes": resumes, "goesBack": back,
+	}, Text: func() error { return a.printReaddress(r) }}
+}
+
+func (a commands) printReaddress(r *readdress.Readdress) error {
 	fmt.Fprintf(a.Out, "node %s: from %s to %s\n", r.Node, r.From, r.To)
 	if resumes, back := r.Resumes(); back {
 		fmt.Fprintln(a.Out, "an earlier run was interrupted; this one goes back to the old address")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/install/reset"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -20,10 +20,7 @@ import (
 
 type resetOptions struct {
 	reset.Options
-	plan    bool
-	yes     bool
-	verbose bool
-	format  string
+	change.Flags
 }
 
 func (a commands) resetCommand() *cobra.Command {
@@ -46,75 +43,72 @@ it again once the cause is repaired. If a reset is interrupted, run the same com
   sealift reset --yes --force`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.verbose, _ = cmd.Flags().GetBool("verbose")
-			return refuse(a.reset(cmd.Context(), o))
+			return a.reset(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
-	flags.BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the data of volumes")
 	flags.BoolVar(&o.Force, "force", false, "do not move pods, reset even a control plane that the cluster needs, and give up what cannot be restored")
-	app.AddOutputFlag(cmd, &o.format)
+	o.Add(cmd, "what would be done")
 	return cmd
 }
 
 func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
-	if o.verbose {
-		o.Output = a.Err
-	}
+	o.Output = a.ProgramOutput()
 	r, err := reset.Prepare(o.Options)
 	if errors.Is(err, reset.ErrNothingInstalled) {
 		fmt.Fprintln(a.Err, err)
-		if o.plan {
-			return a.printLeft(nil, o.format)
+		err = nil
+		if !o.Plan {
+			err = reset.Sweep(o.Options)
 		}
-		return errors.Join(reset.Sweep(o.Options), a.printLeft(nil, o.format))
+		return errors.Join(err, change.Print(a.App, o.Flags, a.left(nil)))
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printResetPlan(r, o.format)
-	}
-	if err := r.Check(ctx); err != nil {
-		return fmt.Errorf("%w\nnothing was changed", err)
-	}
 	question := "Reset this host?"
 	if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
 		question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
 	}
-	if err := a.agree(o.yes, "reset this host", question); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	begin := time.Now()
-	events := a.Out
-	if o.format == "json" {
-		events = a.Err
-	}
-	left, err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
-	if errors.Is(err, reset.ErrIncomplete) {
-		return errors.Join(a.printLeft(left, o.format), fmt.Errorf("%w: what failed is listed with the reason; sealift keeps its record of this host\nlog: %s\nrepair it, and run 'sealift reset' again; --force gives up what failed", err, r.LogFile()))
-	}
-	if err != nil {
-		return fmt.Errorf("%w\nlog: %s\nrun 'sealift reset' again to go on", err, r.LogFile())
-	}
-	fmt.Fprintf(a.Err, "this host is reset, in %s, log %s\n", time.Since(begin).Round(100*time.Millisecond), r.LogFile())
-	return a.printLeft(left, o.format)
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "reset this host", Question: question, LogFile: r.LogFile, Check: r.Check,
+		Plan: func() (change.Result, error) { return a.resetPlan(r) },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			remains, err := r.Run(ctx, p.Event)
+			if errors.Is(err, reset.ErrIncomplete) {
+				return a.left(remains), fmt.Errorf("%w: what failed is listed with the reason; sealift keeps its record of this host", err)
+			}
+			if err != nil {
+				return change.Result{}, err
+			}
+			fmt.Fprintf(a.Err, "this host is reset, in %s, log %s\n", p.Took(100*time.Millisecond), r.LogFile())
+			return a.left(remains), nil
+		},
+		Next: func(_ context.Context, err error) string {
+			if errors.Is(err, reset.ErrIncomplete) {
+				return "repair it, and run 'sealift reset' again; --force gives up what failed"
+			}
+			return "run 'sealift reset' again to go on"
+		},
+	})
 }
 
-func (a commands) printResetPlan(r *reset.Reset, format string) error {
+func (a commands) resetPlan(r *reset.Reset) (change.Result, error) {
 	lines, files, err := r.Undoes()
 	if err != nil {
-		return err
+		return change.Result{}, err
 	}
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": lines, "files": files})
-	}
-	if err := a.printSteps(r.Plan()); err != nil {
+	return change.Result{
+		Document: map[string]any{"steps": r.Plan(), "undoes": lines, "files": files},
+		Text:     func() error { return a.printResetPlan(r.Plan(), lines, files) },
+	}, nil
+}
+
+func (a commands) printResetPlan(steps lifecycle.Plan, lines []string, files baseline.Undo) error {
+	if err := a.printSteps(steps); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(lines, "\n"))
@@ -131,7 +125,7 @@ func (a commands) printResetPlan(r *reset.Reset, format string) error {
 		return nil
 	}
 	fmt.Fprintln(a.Out)
-	return a.printLeft(files.Left, format)
+	return a.printLeft(files.Left)
 }
 
 // printSteps lists what a plan does, in order.
@@ -144,13 +138,12 @@ func (a commands) printSteps(plan lifecycle.Plan) error {
 	return t.Flush()
 }
 
-func (a commands) printLeft(left []baseline.Left, format string) error {
-	if format == "json" {
-		if left == nil {
-			left = []baseline.Left{}
-		}
-		return a.PrintJSON(map[string]any{"left": left})
-	}
+// left is the result of a reset: what could not be restored.
+func (a commands) left(all []baseline.Left) change.Result {
+	return change.Result{Document: map[string]any{"left": append([]baseline.Left{}, all...)}, Text: func() error { return a.printLeft(all) }}
+}
+
+func (a commands) printLeft(left []baseline.Left) error {
 	if len(left) == 0 {
 		return nil
 	}

@@ -74,7 +74,7 @@ If a restore is interrupted, run the same command again to finish it.`,
 			if err := o.take(cmd, a.TrustedWords()); err != nil {
 				return err
 			}
-			return refuse(a.restore(cmd, args, o))
+			return a.restore(cmd, args, o)
 		},
 	}
 	flags := cmd.Flags()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -254,9 +255,9 @@ func (a commands) printSnapshots(all []listed, checked bool) error {
 }
 
 func (a commands) snapshotPruneCommand() *cobra.Command {
-	var location, format string
+	var location string
 	var keep int
-	var plan bool
+	var flags change.Flags
 	cmd := &cobra.Command{
 		Use:   "prune --keep N",
 		Short: "Remove all but the newest snapshots of a store",
@@ -269,28 +270,35 @@ of the store stay, too.`,
 			if keep < 1 {
 				return app.UsageError("--keep must be at least 1")
 			}
-			work, verb := a.snapshots(location).Prune, "removed"
-			if plan {
-				work, verb = a.snapshots(location).Surplus, "would remove"
-			}
-			removed, err := work(cmd.Context(), keep)
-			if err != nil {
-				return forRoot(err)
-			}
-			if format == "json" {
-				return a.PrintJSON(removed)
-			}
-			for _, k := range removed {
-				fmt.Fprintln(a.Out, verb+" "+k.File)
-			}
-			return nil
+			return a.snapshotPrune(cmd.Context(), location, keep, flags)
 		},
 	}
 	cmd.Flags().IntVar(&keep, "keep", 0, "how many snapshots of each control plane stay; at least 1")
-	cmd.Flags().BoolVar(&plan, "plan", false, "show what would be removed, and change nothing")
 	addSnapshotStoreFlag(cmd, &location)
-	app.AddOutputFlag(cmd, &format)
+	flags.Add(cmd, "what would be removed")
 	return cmd
+}
+
+func (a commands) snapshotPrune(ctx context.Context, location string, keep int, flags change.Flags) error {
+	place := a.snapshots(location)
+	list := func(verb string, work func(context.Context, int) ([]snapshot.Kept, error)) (change.Result, error) {
+		all, err := work(ctx, keep)
+		if err != nil {
+			return change.Result{}, forRoot(err)
+		}
+		return change.Result{Document: all, Text: func() error {
+			for _, k := range all {
+				fmt.Fprintln(a.Out, verb+" "+k.File)
+			}
+			return nil
+		}}, nil
+	}
+	return change.Do(ctx, a.App, flags, change.Work{
+		To: "remove snapshots", Question: fmt.Sprintf("Remove all but the newest %d snapshots of each control plane from %s?", keep, location), Unasked: true,
+		Plan: func() (change.Result, error) { return list("would remove", place.Surplus) },
+		Run:  func(context.Context, *change.Progress) (change.Result, error) { return list("removed", place.Prune) },
+		Next: func(context.Context, error) string { return "" },
+	})
 }
 
 func (a commands) snapshotKeyCommand() *cobra.Command {

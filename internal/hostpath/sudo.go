@@ -56,6 +56,23 @@ func sudoAdvice(etc, program string) string {
 	return ""
 }
 
+// NameAdvice tells a person who works with sudo what to type for the commands that a text names in quotes, such as 'sealift certs', where
+// sudo does not find sealift by its name. It is "" elsewhere, and for root's own shell, which finds it.
+func NameAdvice(text string) string {
+	if os.Geteuid() == 0 && os.Getenv("SUDO_COMMAND") == "" {
+		return ""
+	}
+	return nameAdvice("/etc", Binary, text)
+}
+
+func nameAdvice(etc, program, text string) string {
+	name := "'" + filepath.Base(program) + " "
+	if !strings.Contains(text, name) || sudo(etc, program, "") == "sudo "+filepath.Base(program)+" " {
+		return ""
+	}
+	return "sudo of this host does not look in " + filepath.Dir(program) + ": type 'sudo " + program + " …' for " + name + "…'"
+}
+
 // sudoLooksIn reports whether sudo finds the programs of a folder. Only root may read its settings; where they cannot be read it does not:
 // a path is right everywhere. Without the setting, sudo has the PATH of its caller.
 func sudoLooksIn(etc, folder string) bool {

@@ -62,6 +62,36 @@ func TestPathIsPrintedOnlyForAProgramThatIsThere(t *testing.T) {
 	}
 }
 
+// TestErrorsSayHowToTypeTheirCommands has the sudo of RHEL and that of Debian.
+func TestErrorsSayHowToTypeTheirCommands(t *testing.T) {
+	const text = "etcd lost its majority; see 'sealift restore --help'"
+	etc, folder := t.TempDir(), t.TempDir()
+	program := filepath.Join(folder, "sealift")
+	for _, row := range []struct {
+		name, path, text, want string
+		program                bool
+	}{
+		{"before an install", "/usr/bin:/bin", text, "", false},
+		{"sudo finds it", "/usr/bin:" + folder, text, "", true},
+		{"no command is named", "/usr/bin:/bin", "sealift failed", "", true},
+		{"sudo does not find it", "/usr/bin:/bin", text, "sudo of this host does not look in " + folder + ": type 'sudo " + program + " …' for 'sealift …'", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(etc, "sudoers"), []byte("Defaults secure_path="+row.path+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if row.program {
+				if err := os.WriteFile(program, nil, 0o755); err != nil { //nolint:gosec // a program
+					t.Fatal(err)
+				}
+			}
+			if got := nameAdvice(etc, program, row.text); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
 // TestRunThatWasStartedByPathIsRepeatedByPath: what a shell was given works with sudo as well.
 func TestRunThatWasStartedByPathIsRepeatedByPath(t *testing.T) {
 	args := []string{"/tmp/tool/bin/sealift", "preflight"}
