@@ -63,7 +63,7 @@ func anchors(t *testing.T, page string) map[string]bool {
 	return all
 }
 
-func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
+func TestCitedRulesAreInReference(t *testing.T) {
 	kurl := anchors(t, "docs/reference/kurl.md")
 	cited := 0
 	families := []struct {
@@ -106,7 +106,7 @@ func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
 	}
 }
 
-func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
+func TestPageLinksResolve(t *testing.T) {
 	files(t, ".md", func(path, text string) {
 		for _, l := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			target, fragment, _ := strings.Cut(l[1], "#")

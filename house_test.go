@@ -174,7 +174,7 @@ func room(t *testing.T, path string) (name string, floor int) {
 	return name, -1
 }
 
-func TestArrowsNeverRunUp(t *testing.T) {
+func TestImportsNeverPointUp(t *testing.T) {
 	all, ours := house(t)
 	for _, path := range ours {
 		name, floor := room(t, path)
@@ -199,7 +199,7 @@ func TestOnlyFixturesLinkTesting(t *testing.T) {
 	}
 }
 
-func TestHeavyTreesStayFenced(t *testing.T) {
+func TestHeavyDependenciesStayFenced(t *testing.T) {
 	all, ours := house(t)
 	for _, fence := range fences {
 		found := false
@@ -305,9 +305,9 @@ func TestOutputOfCommandsIsPlain(t *testing.T) {
 // maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
 const maxNode = 54 << 20
 
-// TestNodesGetASmallProgram looks at what 'make build' has made. A template that is reachable makes the linker keep every
+// TestNodeProgramIsSmall looks at what 'make build' has made. A template that is reachable makes the linker keep every
 // exported method of every type, since templates find methods by name: package preflight/template is there to avoid it.
-func TestNodesGetASmallProgram(t *testing.T) {
+func TestNodeProgramIsSmall(t *testing.T) {
 	const program = "bin/sealift-node"
 	made, err := os.Stat(program)
 	if errors.Is(err, os.ErrNotExist) {
@@ -386,8 +386,8 @@ var hostFiles = map[string]string{
 var changesFiles = []string{"Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "Lchown", "Link", "Mkdir", "MkdirAll", "MkdirTemp", "Open", "OpenFile", "OpenInRoot",
 	"OpenRoot", "ReadFile", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile"}
 
-// TestInstallerTouchesFilesOneWay keeps what runs as root from following links that users of a host have put into their folders.
-func TestInstallerTouchesFilesOneWay(t *testing.T) {
+// TestInstallerUsesOneFilePackage keeps what runs as root from following links that users of a host have put into their folders.
+func TestInstallerUsesOneFilePackage(t *testing.T) {
 	used := map[string]bool{}
 	err := filepath.WalkDir("installer", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -431,8 +431,8 @@ func TestInstallerTouchesFilesOneWay(t *testing.T) {
 // script is the first line of a shell script that has no name that says so.
 var script = regexp.MustCompile(`^#!.*\b(ba)?sh\n`)
 
-// TestShellcheckHasNothingToSay looks at every shell script, also at those that carry no name of one.
-func TestShellcheckHasNothingToSay(t *testing.T) {
+// TestShellcheckFindsNothing looks at every shell script, also at those that carry no name of one.
+func TestShellcheckFindsNothing(t *testing.T) {
 	tool, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Fatal("shellcheck is not installed; 'make deps' installs it")

@@ -157,7 +157,7 @@ func pausesByHand(stmt *ast.SelectStmt) bool {
 	return after && done
 }
 
-func TestLoopThatSleepsIsFound(t *testing.T) {
+func TestSleepingLoopIsFound(t *testing.T) {
 	for name, row := range map[string]struct {
 		code string
 		want int

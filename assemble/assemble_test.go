@@ -86,7 +86,7 @@ func assembled(t *testing.T, r assemble.Request) []byte {
 	return buf.Bytes()
 }
 
-func TestBundleHasAllFilesOfAnInstall(t *testing.T) {
+func TestBundleHasAllFilesOfInstall(t *testing.T) {
 	r := request(t, both)
 	data := assembled(t, r)
 	if !bytes.Equal(data, assembled(t, r)) {

@@ -168,8 +168,8 @@ func TestCancelledBatchLeavesNoJob(t *testing.T) {
 	}
 }
 
-// TestJobMayBeDeletedBeforeItIsWatched removes the Job at the moment at which its coordinator begins to watch it.
-func TestJobMayBeDeletedBeforeItIsWatched(t *testing.T) {
+// TestJobDeletedBeforeWatchIsHandled removes the Job at the moment at which its coordinator begins to watch it.
+func TestJobDeletedBeforeWatchIsHandled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	s.do = func(ctx context.Context, _ json.RawMessage, _ int) (any, error) {

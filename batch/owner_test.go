@@ -158,9 +158,9 @@ func (l listed) List(ctx context.Context, prefix string) ([]store.Info, error) {
 	return list, err
 }
 
-// TestPodsOfRemovedJobAreWaitedFor removes a Job whose pods finish their work while they end. They do so late: when somebody has
+// TestCoordinatorWaitsForPodsOfRemovedJob removes a Job whose pods finish their work while they end. They do so late: when somebody has
 // already looked for results, or after a while.
-func TestPodsOfRemovedJobAreWaitedFor(t *testing.T) {
+func TestCoordinatorWaitsForPodsOfRemovedJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
 	looks := make(chan struct{}, 100)

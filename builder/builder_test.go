@@ -147,7 +147,7 @@ func TestBuild(t *testing.T) {
 	})
 }
 
-func TestTheSameInputGivesTheSameBytesAtAnyNumberOfJobs(t *testing.T) {
+func TestJobCountDoesNotChangeBytes(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir, _ := placed(t, w)
 	c := openCache(t)
@@ -168,7 +168,7 @@ func TestTheSameInputGivesTheSameBytesAtAnyNumberOfJobs(t *testing.T) {
 	}
 }
 
-func TestWhatAMinimalHostLacksIsCarried(t *testing.T) {
+func TestPackageCarriesWhatMinimalHostLacks(t *testing.T) {
 	w := newWorld(t)
 	archive, err := bundle.Open(build(t, w.builder(t, openCache(t), 4), addOn(t, "demo", "apt perl\napt iproute2\napt dpkg\n")).Path)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestWhatAMinimalHostLacksIsCarried(t *testing.T) {
 	}
 }
 
-func TestHostPackagesForSeveralPlatformsShareOneRepository(t *testing.T) {
+func TestPlatformsShareOneRepository(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	settings, err := config.Load(w.config)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestHostPackagesForSeveralPlatformsShareOneRepository(t *testing.T) {
 	}
 }
 
-func TestARebuildTransfersNothing(t *testing.T) {
+func TestRebuildTransfersNothing(t *testing.T) {
 	w, c := newWorld(t, "debian-12"), openCache(t)
 	dir, _ := placed(t, w)
 	first := build(t, w.builder(t, c, 4), dir)
@@ -231,7 +231,7 @@ func TestARebuildTransfersNothing(t *testing.T) {
 	}
 }
 
-func TestEverythingThatCannotBeHadIsNamedAtOnce(t *testing.T) {
+func TestAllUnavailableSourcesAreReportedTogether(t *testing.T) {
 	w := newWorld(t)
 	dir := addOn(t, "demo", `image one registry.example.io/none:1
 image two registry.example.io/nothing:2
@@ -266,7 +266,7 @@ apt no-such-package
 	assertEmpty(t, out)
 }
 
-func TestAManifestWithMistakesIsNotBuilt(t *testing.T) {
+func TestInvalidManifestIsNotBuilt(t *testing.T) {
 	dir := addOn(t, "demo", "imag one two\nasset ../up https://files.example.com/a\n")
 	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
 	if err != nil {
@@ -280,7 +280,7 @@ func TestAManifestWithMistakesIsNotBuilt(t *testing.T) {
 	assertEmpty(t, out)
 }
 
-func TestNewRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestNewRefusesUnknownOptions(t *testing.T) {
 	_, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Targets: []string{"debian-12", "solaris-11"}, Platforms: []string{"amd64"}})
 	for _, want := range []string{"target solaris-11 is not known", `platform "amd64"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -289,7 +289,7 @@ func TestNewRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedBuildLeavesNoPackage(t *testing.T) {
+func TestInterruptedBuildLeavesNoPackage(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir, _ := placed(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -301,7 +301,7 @@ func TestAnInterruptedBuildLeavesNoPackage(t *testing.T) {
 	assertEmpty(t, out)
 }
 
-func TestADamagedCacheHealsInTwoBuilds(t *testing.T) {
+func TestDamagedCacheRecoversInTwoBuilds(t *testing.T) {
 	w, c := newWorld(t, "debian-12"), openCache(t)
 	dir, _ := placed(t, w)
 	good := build(t, w.builder(t, c, 4), dir)
@@ -344,7 +344,7 @@ func damage(t *testing.T, c *cache.Cache, size int64) {
 	}
 }
 
-func TestFilesOfAnAddOn(t *testing.T) {
+func TestAddOnFilesAreCollected(t *testing.T) {
 	type tree map[string]string // path below the add-on's directory to content, or "-> target"
 	tests := map[string]struct {
 		files tree

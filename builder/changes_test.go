@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 )
 
-func TestCompareTellsWhatABuildWouldChange(t *testing.T) {
+func TestCompareReportsChangesOfBuild(t *testing.T) {
 	key, err := signature.Generate()
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestCompareTellsWhatABuildWouldChange(t *testing.T) {
 	}
 }
 
-func TestCompareWithNothing(t *testing.T) {
+func TestCompareReportsFirstBuild(t *testing.T) {
 	dir := addOn(t, "demo", "")
 	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestCompareWithNothing(t *testing.T) {
 	}
 }
 
-func TestAMovedTagIsAChange(t *testing.T) {
+func TestMovedTagIsChange(t *testing.T) {
 	w := newWorld(t)
 	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")
 	shared := layer(1, 1000)

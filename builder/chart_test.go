@@ -103,7 +103,7 @@ func unpacked(t *testing.T, path string) map[string]string {
 	return files
 }
 
-func TestAChartComesWithItsImages(t *testing.T) {
+func TestChartBringsItsImages(t *testing.T) {
 	w := chartWorld(t, nil)
 	for name, line := range map[string]string{"from a registry": fromRegistry, "from a repository": fromRepository} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAChartComesWithItsImages(t *testing.T) {
 	}
 }
 
-func TestALockedChartIsTakenByItsDigest(t *testing.T) {
+func TestLockedChartIsFetchedByDigest(t *testing.T) {
 	w := chartWorld(t, nil)
 	for name, line := range map[string]string{"from a registry": fromRegistry, "from a repository": fromRepository} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestALockedChartIsTakenByItsDigest(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAChartIsNamed(t *testing.T) {
+func TestChartMistakesAreNamed(t *testing.T) {
 	flipped := func(archive []byte) []byte {
 		archive = slices.Clone(archive)
 		archive[len(archive)/2] ^= 1
@@ -262,7 +262,7 @@ func (w *world) flip(t *testing.T, blob []byte) {
 	})
 }
 
-func TestWhatAChartHidesIsNamed(t *testing.T) {
+func TestHiddenChartImagesAreNamed(t *testing.T) {
 	w := chartWorld(t, nil)
 	hidden := "chart hello, value sidecar.image: image registry.example.io/sidecar:4 is not carried"
 	tests := map[string]struct {

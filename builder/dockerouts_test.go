@@ -58,7 +58,7 @@ func busyboxLayer(t *testing.T, extra string) v1.Layer {
 	return layer
 }
 
-func TestDockeroutRunsDockerfilesOfTheRepository(t *testing.T) {
+func TestDockeroutRunsDockerfilesOfRepository(t *testing.T) {
 	if _, err := exec.LookPath("buildah"); err != nil {
 		t.Fatalf("%v; apt-get install buildah", err)
 	}

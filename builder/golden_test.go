@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/builder"
 )
 
-// TestTheFormatsStay holds the bytes of a lock and of its package against those of earlier builds. A commit that
+// TestFormatsAreStable holds the bytes of a lock and of its package against those of earlier builds. A commit that
 // changes the digests here changes every user's lock and package.
-func TestTheFormatsStay(t *testing.T) {
+func TestFormatsAreStable(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "one:1", layer(1, 1000), layer(2, 70_000))
 	w.push(t, "two:1", layer(1, 1000))

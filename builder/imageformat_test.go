@@ -62,7 +62,7 @@ func TestImagesAsDockerArchives(t *testing.T) {
 	}
 }
 
-func TestAPackageOfTheOtherImageFormatIsNotUpToDate(t *testing.T) {
+func TestPackageOfOtherImageFormatIsRebuilt(t *testing.T) {
 	w, c, out := newWorld(t, "debian-12"), openCache(t), t.TempDir()
 	w.push(t, "one:1", gzipLayer(t, 1))
 	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")
@@ -87,7 +87,7 @@ func TestAPackageOfTheOtherImageFormatIsNotUpToDate(t *testing.T) {
 	}
 }
 
-func TestImageFormatsThatCannotBe(t *testing.T) {
+func TestUnsupportedImageFormatsAreRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		options builder.Options
 		want    string

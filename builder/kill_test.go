@@ -102,7 +102,7 @@ func TestBuildToBeKilled(t *testing.T) {
 // again is what a rerun may fetch a second time, in bytes.
 const again = 8 << 20
 
-func TestAKilledBuildIsContinued(t *testing.T) {
+func TestKilledBuildIsResumed(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	// Two images that share a layer, and an asset, all larger than what may be fetched again.
 	w.push(t, "one:1", layer(1, 9<<20), layer(2, 9<<20))
@@ -191,7 +191,7 @@ func TestAKilledBuildIsContinued(t *testing.T) {
 	}
 }
 
-func TestBuildsAtOnceShareTheirTransfers(t *testing.T) {
+func TestConcurrentBuildsShareTransfers(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "one:1", layer(1, 6<<20), layer(2, 5<<20))
 	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")

@@ -46,7 +46,7 @@ func (c *cutBody) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestABuildOutlastsABadLine(t *testing.T) {
+func TestBuildOutlastsBadConnection(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	const payload = 6<<20 + 5<<20
 	w.push(t, "one:1", layer(1, 6<<20), layer(2, 5<<20))

@@ -34,7 +34,7 @@ func lockAddOn(t *testing.T, b *builder.Builder, dir string, mode builder.LockMo
 	return locked
 }
 
-func TestALockedBuildIsTheSameWhenTheWorldHasMoved(t *testing.T) {
+func TestLockedBuildIsStableWhenUpstreamChanges(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir, _ := placed(t, w)
 	if err := os.Remove(filepath.Join(dir, "Manifest.lock")); err != nil {
@@ -116,7 +116,7 @@ func readFile(t *testing.T, path string) string {
 	return string(data)
 }
 
-func TestAStrictBuildNamesAllThatTheLockLacks(t *testing.T) {
+func TestStrictBuildNamesUnlockedSources(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir, _ := placed(t, w)
 	for name, content := range map[string]string{"no lock": "", "an empty lock": "format: sealift.dev/lock/v1\n"} {
@@ -147,7 +147,7 @@ func TestAStrictBuildNamesAllThatTheLockLacks(t *testing.T) {
 	}
 }
 
-func TestALockOfOtherPlatformsAndTargetsStays(t *testing.T) {
+func TestLockOfOtherPlatformsIsKept(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir := addOn(t, "demo", "asset tool-{arch} https://files.example.com/{arch}/tool\napt socat\n")
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -189,7 +189,7 @@ func TestALockOfOtherPlatformsAndTargetsStays(t *testing.T) {
 	})
 }
 
-func TestAnAssetForEachArchitectureNeedsANameForEach(t *testing.T) {
+func TestAssetPerArchitectureNeedsDistinctNames(t *testing.T) {
 	dir := addOn(t, "demo", "asset tool https://files.example.com/{arch}/tool\n")
 	b, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Platforms: []string{"linux/amd64", "linux/arm64"}})
 	if err != nil {
@@ -203,7 +203,7 @@ func TestAnAssetForEachArchitectureNeedsANameForEach(t *testing.T) {
 	}
 }
 
-func TestALockThatCannotBeReadIsNotIgnored(t *testing.T) {
+func TestUnreadableLockIsAnError(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "one:1", layer(1, 1000))
 	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")

@@ -14,7 +14,7 @@ import (
 // memoryBudget is what a build may have resident, in bytes, whatever the size of its images.
 const memoryBudget = 128 << 20
 
-func TestMemoryDoesNotGrowWithTheImages(t *testing.T) {
+func TestMemoryIsIndependentOfImageSize(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "large:1", layer(1, 160<<20), layer(2, 160<<20))
 	dir := addOn(t, "large", "image large registry.example.io/large:1\napt socat\n")
@@ -26,13 +26,13 @@ func TestMemoryDoesNotGrowWithTheImages(t *testing.T) {
 	}
 }
 
-// ownProcess names the variable that tells a child of TestMemoryDoesNotGrowWithTheImages what to build.
+// ownProcess names the variable that tells a child of TestMemoryIsIndependentOfImageSize what to build.
 const ownProcess = "BUILDER_TEST_OWN_PROCESS"
 
 func TestBuildInItsOwnProcess(t *testing.T) {
 	task := strings.Split(os.Getenv(ownProcess), "\n")
 	if len(task) != 4 {
-		return // TestMemoryDoesNotGrowWithTheImages runs this
+		return // TestMemoryIsIndependentOfImageSize runs this
 	}
 	c, err := cache.Open(task[2])
 	if err != nil {

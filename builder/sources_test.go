@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/builder"
 )
 
-func TestSourcesWithAPlaceOutsideAreRefused(t *testing.T) {
+func TestSourcesOutsideRepositoryAreRefused(t *testing.T) {
 	for _, header := range []tar.Header{
 		{Name: "../evil", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: "/etc/evil", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: "a/../../evil", Mode: 0o644, Typeflag: tar.TypeReg},
 		{Name: "link", Mode: 0o644, Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, {Name: "setuid", Mode: 0o4755, Typeflag: tar.TypeReg}, {Name: "device", Mode: 0o644, Typeflag: tar.TypeChar},

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 )
 
-func TestAPackageThatIsUpToDateIsLeftAsItIs(t *testing.T) {
+func TestCurrentPackageIsNotRebuilt(t *testing.T) {
 	dir := addOn(t, "demo", "asset notes ./notes.txt\n")
 	writeFile(t, filepath.Join(dir, "notes.txt"), "notes")
 	c := openCache(t)

@@ -399,7 +399,7 @@ func TestExtractWritesWantedEntriesOnly(t *testing.T) {
 	}
 }
 
-func TestExtractAgainIgnoresFilesOutsideTheIndex(t *testing.T) {
+func TestExtractAgainIgnoresFilesOutsideIndex(t *testing.T) {
 	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
 	before, again := t.TempDir(), t.TempDir()
 	from, err := os.OpenRoot(before)

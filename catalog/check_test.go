@@ -146,7 +146,7 @@ func TestRulesNameExistingKeysAndOptions(t *testing.T) {
 }
 
 // The hook of these versions counts the lines of its pod's conditions (replicatedhq/kURL#877), until replicatedhq/kots#3743.
-func TestKotsadmWithFourPodConditionsIsWarnedOf(t *testing.T) {
+func TestKotsadmWithFourPodConditionsIsReported(t *testing.T) {
 	for version, warned := range map[string]bool{"1.24.2": false, "1.25.0": true, "1.86.0": true, "1.95.0": true, "1.86.x": true, "1.97.0": false, "1.117.3": false, "latest": false, "nightly": false} {
 		i := installerOf(t, sound+"  kotsadm: {version: "+version+", disableS3: true}\n")
 		got := Check(i, nil)

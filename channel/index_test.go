@@ -156,7 +156,7 @@ func TestSecretsOfLocationsAreNotShown(t *testing.T) {
 	}
 }
 
-func TestManifestsAreResolvedFromTheIndex(t *testing.T) {
+func TestManifestsAreResolvedFromIndex(t *testing.T) {
 	for _, tt := range []struct{ index, manifest, want string }{
 		{"/srv/channel/addons.yaml", "v1.yaml", "/srv/channel/v1.yaml"},
 		{"/srv/channel/addons.yaml", "../other/v1.yaml", "/srv/other/v1.yaml"},

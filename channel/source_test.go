@@ -67,8 +67,8 @@ func TestHTTPReadsAreRetried(t *testing.T) {
 	})
 }
 
-// TestRetryWaitsAsLongAsTheServerAsks has a server that asks for a second, and one that asks for an hour.
-func TestRetryWaitsAsLongAsTheServerAsks(t *testing.T) {
+// TestRetryWaitsAsLongAsServerAsks has a server that asks for a second, and one that asks for an hour.
+func TestRetryWaitsAsLongAsServerAsks(t *testing.T) {
 	var asked atomic.Int64
 	after := "1"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

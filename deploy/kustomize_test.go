@@ -15,9 +15,9 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// TestTheManifestsAreAccepted applies them to a real API server, which checks every field, and makes one of the pods, which it
+// TestAPIServerAcceptsManifests applies them to a real API server, which checks every field, and makes one of the pods, which it
 // holds against the namespace's label.
-func TestTheManifestsAreAccepted(t *testing.T) {
+func TestAPIServerAcceptsManifests(t *testing.T) {
 	objects, err := render.Build("kustomize")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func overlay(t *testing.T) string {
 	return filepath.Join(dir, "mine")
 }
 
-func TestTheKustomizationOfTheDocsSetsWhatItSays(t *testing.T) {
+func TestDocumentedKustomizationApplies(t *testing.T) {
 	objects, err := render.Build(overlay(t))
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestTheKustomizationOfTheDocsSetsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestTheUnitIsUnderstood(t *testing.T) {
+func TestSystemdAcceptsUnit(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "systemd/sealift-server.service").CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "sealift-server.service") && !strings.Contains(line, "is not executable") {

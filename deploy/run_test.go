@@ -23,8 +23,8 @@ func compile(t *testing.T, dir, program string) {
 	}
 }
 
-// TestTheUnitServes starts it on a host, where it has the user, the folders and the rights that it says, and no others.
-func TestTheUnitServes(t *testing.T) {
+// TestUnitServes starts it on a host, where it has the user, the folders and the rights that it says, and no others.
+func TestUnitServes(t *testing.T) {
 	usb := t.TempDir()
 	compile(t, usb, "./cmd/sealift")
 	compile(t, usb, "./cmd/sealift-node")

@@ -55,7 +55,7 @@ func TestTwoEnginesApplyOneSetAtOnce(t *testing.T) {
 	}
 }
 
-func TestConcurrentSetsDoNotShareAnObject(t *testing.T) {
+func TestConcurrentSetsDoNotShareObject(t *testing.T) {
 	c := newCluster(t)
 	other := newRecorder(t)
 	docs := manyConfigMaps("m", 50)

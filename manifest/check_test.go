@@ -115,7 +115,7 @@ func TestLoadRefusesErrorsAndLetsWarningsPass(t *testing.T) {
 	}
 }
 
-func TestLintFileFindsWhatLiesOutsideTheRepository(t *testing.T) {
+func TestLintFindsPathsOutsideRepository(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "repo", "addons", "demo", "1.0")
 	write(t, filepath.Join(base, "secret"), "TOKEN=hunter2\n")

@@ -25,7 +25,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-func TestFormatKeepsEverythingButTheBlanks(t *testing.T) {
+func TestFormatChangesOnlyBlanks(t *testing.T) {
 	const before = "# why   so\r\n\r\n  \t# indented\t\r\nimage   a\ta:1   no_remote_load  \n\n\n  asset https://example.com/f\napt x"
 	const after = "# why   so\n\n# indented\nimage a a:1 no_remote_load\n\n\nasset https://example.com/f\napt x\n"
 	file, err := manifest.Parse("m", strings.NewReader(before))
@@ -37,7 +37,7 @@ func TestFormatKeepsEverythingButTheBlanks(t *testing.T) {
 	}
 }
 
-func TestSaveReplacesTheFileBehindALinkAndKeepsItsMode(t *testing.T) {
+func TestSaveFollowsLinkAndKeepsMode(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "real", "Manifest"), filepath.Join(dir, "Manifest")
 	write(t, target, "apt   fio")

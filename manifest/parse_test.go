@@ -79,7 +79,7 @@ func TestParseReadsEveryForm(t *testing.T) {
 	}
 }
 
-func TestParseReportsWhatIsWrongWithALine(t *testing.T) {
+func TestParseExplainsInvalidLine(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown directive, near a known one": {"imagee a b:1", `m:1:1: error: unknown directive "imagee" (did you mean "image"?)`},
 		"swapped letters":                     {"\n  atp fio", `m:2:3: error: unknown directive "atp" (did you mean "apt"?)`},
@@ -121,7 +121,7 @@ func TestParseReportsWhatIsWrongWithALine(t *testing.T) {
 	}
 }
 
-func TestParseReportsEveryBadLineAndKeepsTheGoodOnes(t *testing.T) {
+func TestParseReportsInvalidLinesAndKeepsValid(t *testing.T) {
 	file, err := manifest.Parse("m", strings.NewReader("imag a b:1\napt fio\nasset\napt a b\n"))
 	var errs diag.Errors
 	if !errors.As(err, &errs) || len(errs) != 3 {
@@ -133,7 +133,7 @@ func TestParseReportsEveryBadLineAndKeepsTheGoodOnes(t *testing.T) {
 	}
 }
 
-func TestParseSurvives(t *testing.T) {
+func TestParseSurvivesAnyInput(t *testing.T) {
 	tests := map[string]struct {
 		text       string
 		directives int
@@ -161,7 +161,7 @@ func TestParseSurvives(t *testing.T) {
 	}
 }
 
-func TestTypedListsKeepTheFilesOrder(t *testing.T) {
+func TestTypedListsKeepFileOrder(t *testing.T) {
 	file, err := manifest.Parse("m", strings.NewReader("image b b:1\napt x\nimage a a:1\nasset f g\nyum x\ndockerout rhel-9 D 1\n"))
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestIdentityHasTheAddress(t *testing.T) {
+func TestIdentityHasAddress(t *testing.T) {
 	for _, address := range []string{"10.1.2.3", "fd00:1:2:3:4:5:6:7", "fd00::7"} {
 		r := replica{Replicas: Replicas{Namespace: "ns", Pod: "operator-5.x", Address: address}}
 		if got, err := addressOf(r.identity()); err != nil || got != address {

@@ -143,7 +143,7 @@ func TestRunStopsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestThisHostSeesAnOccupiedPort(t *testing.T) {
+func TestHostReportsOccupiedPort(t *testing.T) {
 	for name, address := range map[string]string{"on every address": ":0", "on loopback only": "127.0.0.1:0"} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := net.Listen("tcp", address)
@@ -175,7 +175,7 @@ func TestThisHostSeesAnOccupiedPort(t *testing.T) {
 	}
 }
 
-func TestThisHostMeasuresDirectoriesYetToBeMade(t *testing.T) {
+func TestHostMeasuresMissingDirectories(t *testing.T) {
 	host, err := preflight.ThisHost("debian-12")
 	if err != nil {
 		t.Fatal(err)

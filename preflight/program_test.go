@@ -130,8 +130,8 @@ func collects(t *testing.T, p preflight.Program) {
 	}
 }
 
-// TestProgramThatMisbehaves has shell scripts in the place of the program: the real one does none of this on demand.
-func TestProgramThatMisbehaves(t *testing.T) {
+// TestMisbehavingProgramIsReported has shell scripts in the place of the program: the real one does none of this on demand.
+func TestMisbehavingProgramIsReported(t *testing.T) {
 	tests := map[string]struct {
 		script string
 		set    func(*preflight.Program)

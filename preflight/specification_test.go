@@ -23,7 +23,7 @@ func installer(t testing.TB, text string) *spec.Installer {
 
 const someSpec = "  rook:\n    version: 1.12.8\n    minimumNodeCount: 3\n    blockDeviceFilter: 'sd[b-z]'\n    isBlockStorageEnabled: true\n  kurl:\n    airgap: true\n"
 
-func TestAnAirGapNeedNotBeInTheInstaller(t *testing.T) {
+func TestAirGapMayBeUnset(t *testing.T) {
 	s := preflight.Specification{Name: "kotsadm", Kind: preflight.HostPreflight, Text: []byte("spec: {collectors: [{http: {exclude: '{{kurl .Installer.Spec.Kurl.Airgap }}'}}]}\n")}
 	for airGap, want := range map[bool]string{true: "exclude: 'true'", false: "exclude: 'false'"} {
 		got, err := s.Render(preflight.Node{AirGap: airGap}, installer(t, "  kotsadm: {version: 1.86.0}\n"))
@@ -86,7 +86,7 @@ func hostile() []string {
 	}
 }
 
-func TestValuesOfAnInstallerAreText(t *testing.T) {
+func TestInstallerValuesAreText(t *testing.T) {
 	const text = `
 kind: HostPreflight
 spec:
@@ -125,7 +125,7 @@ spec:
 	}
 }
 
-func TestSpecificationsThatAreNone(t *testing.T) {
+func TestInvalidSpecificationsAreRefused(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a template that does not parse":   {"{{kurl if }}", "missing value for if"},
 		"a field that nodes do not have":   {"{{kurl .Nodes.First }}", "nil"},

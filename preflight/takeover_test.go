@@ -11,9 +11,9 @@ import (
 
 const unit = "etc/systemd/system/containerd.service.d/10-site.conf"
 
-// TestWhatCanTakeANodeOverIsFoundBefore has what other programs leave on hosts: flannel-io/flannel#1437 is a node whose pods had the
+// TestNodeTakeoverRisksAreFound has what other programs leave on hosts: flannel-io/flannel#1437 is a node whose pods had the
 // addresses of 10-containerd-net.conflist. want is the check and its status, or "" if no check complains, then words of the answer.
-func TestWhatCanTakeANodeOverIsFoundBefore(t *testing.T) {
+func TestNodeTakeoverRisksAreFound(t *testing.T) {
 	chains := func(names ...string) func(*preflight.Host) {
 		return func(h *preflight.Host) { h.Chains = func(context.Context) []string { return names } }
 	}
@@ -100,9 +100,9 @@ func expectOne(t *testing.T, host preflight.Host, needs preflight.Needs, want st
 	}
 }
 
-// TestFilesThatSwitchForwardingOffAreNamed follows sysctl.d(5): replicatedhq/kURL#2174 and moby/moby#47966 are hosts whose pods lost DNS
+// TestFilesDisablingForwardingAreNamed follows sysctl.d(5): replicatedhq/kURL#2174 and moby/moby#47966 are hosts whose pods lost DNS
 // with a later boot.
-func TestFilesThatSwitchForwardingOffAreNamed(t *testing.T) {
+func TestFilesDisablingForwardingAreNamed(t *testing.T) {
 	for name, row := range map[string]struct {
 		files map[string]string
 		words []string // of the complaint; none if there is none
@@ -132,7 +132,7 @@ func TestFilesThatSwitchForwardingOffAreNamed(t *testing.T) {
 	}
 }
 
-func TestSettingsThatHoldNowAreWatched(t *testing.T) {
+func TestCurrentSettingsAreReported(t *testing.T) {
 	root := fstest.MapFS{"proc/sys/net/ipv4/ip_forward": file("0\n"), "proc/sys/net/ipv4/conf/all/forwarding": file("1\n")}
 	found, err := preflight.LiveSysctls(root)
 	if err != nil || len(found) != 1 || found[0] != (preflight.Sysctl{Name: "net.ipv4.ip_forward", Is: "0"}) {

@@ -241,9 +241,9 @@ func TestOrderGoesBeforeName(t *testing.T) {
 	}
 }
 
-// TestStartIsRepeatedUntilItIsSeen shows that a caller which was killed after storing the state starts the same target,
+// TestStartIsRepeatedUntilObserved shows that a caller which was killed after storing the state starts the same target,
 // although one whose name sorts before it has joined.
-func TestStartIsRepeatedUntilItIsSeen(t *testing.T) {
+func TestStartIsRepeatedUntilObserved(t *testing.T) {
 	spec := rollout.Spec{Waves: []rollout.Wave{{AtOnce: rollout.Amount{Value: 1}}}, Deadline: new(time.Minute)}
 	got, err := rollout.Decide(spec, parse(t, 0, "b:Waiting"), rollout.State{}, noon)
 	if err != nil || print(got) != "b:Start" {
@@ -269,8 +269,8 @@ func TestStartIsRepeatedUntilItIsSeen(t *testing.T) {
 	}
 }
 
-// TestFirstSightIsRemembered shows that a status without a time counts from when it was first seen.
-func TestFirstSightIsRemembered(t *testing.T) {
+// TestFirstObservationIsRecorded shows that a status without a time counts from when it was first seen.
+func TestFirstObservationIsRecorded(t *testing.T) {
 	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Soak: time.Minute}
 	var state rollout.State
 	for _, look := range []struct {
@@ -285,8 +285,8 @@ func TestFirstSightIsRemembered(t *testing.T) {
 	}
 }
 
-// TestOnlyContactCounts shows that the deadline of a ship runs while it is in port.
-func TestOnlyContactCounts(t *testing.T) {
+// TestDeadlineCountsContactOnly shows that the deadline of a ship runs while it is in port.
+func TestDeadlineCountsContactOnly(t *testing.T) {
 	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Deadline: new(time.Minute)}
 	var state rollout.State
 	look := func(at time.Duration, asleep bool, lastSeen time.Duration, want rollout.Status) {

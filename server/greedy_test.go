@@ -111,8 +111,8 @@ func TestReplacedInstallerIsServedAtOnce(t *testing.T) {
 	}
 }
 
-// TestClientsTakeTurns lets one client ask for a hundred turns before another one asks for one.
-func TestClientsTakeTurns(t *testing.T) {
+// TestClientsAlternate lets one client ask for a hundred turns before another one asks for one.
+func TestClientsAlternate(t *testing.T) {
 	turns := server.NewTurns(server.MaxTexts)
 	first, err := turns.Take(t.Context(), "greedy", server.MaxTexts)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestClientsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestTurnsBoundConcurrentWork(t *testing.T) {
+func TestSlotsBoundConcurrentWork(t *testing.T) {
 	turns := server.NewTurns(server.MaxTexts)
 	var working, most atomic.Int64
 	var group sync.WaitGroup

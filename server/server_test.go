@@ -212,7 +212,7 @@ func endless(line string) string {
 	return text.String()
 }
 
-func TestProblemsNameTheirRemedy(t *testing.T) {
+func TestProblemsNameRemedy(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
 	for name, row := range map[string]struct {
@@ -319,7 +319,7 @@ func TestReleasesSupplementsAndUpdatesAreServed(t *testing.T) {
 	}
 }
 
-func TestScriptStartsServersSealift(t *testing.T) {
+func TestScriptStartsServedSealift(t *testing.T) {
 	short.AsRoot(t, "scripts that change a host")
 	s := folder(t)
 	id := post(t, s.URL, installer(both))

@@ -81,7 +81,7 @@ func TestWebServerIsAReadOnlyStore(t *testing.T) {
 	}
 }
 
-func TestReadingInSequenceTakesFewRequests(t *testing.T) {
+func TestSequentialReadsShareRequests(t *testing.T) {
 	dir := t.TempDir()
 	data := random(16 << 20)
 	writeFile(t, dir, "k", data)
@@ -95,7 +95,7 @@ func TestReadingInSequenceTakesFewRequests(t *testing.T) {
 	}
 }
 
-func TestReadersOfTwoPlacesShareRequests(t *testing.T) {
+func TestConcurrentReadersShareRequests(t *testing.T) {
 	dir := t.TempDir()
 	data := random(4 << 20)
 	writeFile(t, dir, "k", data)

@@ -59,7 +59,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	_ = o.Close()
 }
 
-func TestDrippingStoreIsGivenUp(t *testing.T) {
+func TestDrippingStoreTimesOut(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "k", random(1<<20))
 	location, _ := serveFolder(t, dir, func(next http.Handler) http.Handler {

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestReturningServerIsWaitedFor lets a server die in the middle of an answer and refuse far more requests than are tried
+// TestReturningServerIsAwaited lets a server die in the middle of an answer and refuse far more requests than are tried
 // otherwise, as a server does that restarts.
-func TestReturningServerIsWaitedFor(t *testing.T) {
+func TestReturningServerIsAwaited(t *testing.T) {
 	dir := t.TempDir()
 	data := random(8 << 20)
 	writeFile(t, dir, "k", data)
@@ -58,7 +58,7 @@ func (d dying) Write(p []byte) (int, error) {
 	return d.ResponseWriter.Write(p)
 }
 
-func TestAbsentServerIsGivenUp(t *testing.T) {
+func TestAbsentServerTimesOut(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "k", random(1<<20))
 	var dead atomic.Bool

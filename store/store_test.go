@@ -49,8 +49,8 @@ func TestPutGetList(t *testing.T) {
 	}
 }
 
-// TestMissingFolderIsReportedAndFoundAgain takes the folder of an open store away, as a disk is unmounted, and puts another there.
-func TestMissingFolderIsReportedAndFoundAgain(t *testing.T) {
+// TestMissingFolderIsReportedUntilItReturns takes the folder of an open store away, as a disk is unmounted, and puts another there.
+func TestMissingFolderIsReportedUntilItReturns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "packages")
 	put := func(s store.Store, text string) {
 		t.Helper()
@@ -232,7 +232,7 @@ func TestKeysStayInStore(t *testing.T) {
 	}
 }
 
-func TestUnknownLocationSaysWhatIsKnown(t *testing.T) {
+func TestUnknownLocationListsKnownSchemes(t *testing.T) {
 	for location, want := range map[string]string{
 		"ftp://host/x":         "scheme \"ftp\" is not known",
 		"file://host/x":        "three slashes",

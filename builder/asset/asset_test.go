@@ -94,7 +94,7 @@ func packed(t *testing.T, r asset.Resolved, c *cache.Cache) string {
 	return string(data)
 }
 
-func TestAURLIsAskedThroughItsMirrorAsItIsWritten(t *testing.T) {
+func TestURLIsRequestedFromMirrorUnchanged(t *testing.T) {
 	o, c := newOrigin(t, content("binary")), openCache(t)
 	const source = "https://files.example.com/kustomize%2Fv5.4.3/k.tar.gz?a=%20b"
 	r, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "k", source)
@@ -109,7 +109,7 @@ func TestAURLIsAskedThroughItsMirrorAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestPasswordOfAMirrorIsInNoError(t *testing.T) {
+func TestErrorsOmitMirrorPassword(t *testing.T) {
 	o, c := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/gone" {
 			w.WriteHeader(http.StatusNotFound)
@@ -149,7 +149,7 @@ func TestCompressedContentStaysCompressed(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedURLIsNotTransferredAgain(t *testing.T) {
+func TestUnchangedURLIsNotRefetched(t *testing.T) {
 	c := openCache(t)
 	o := newOrigin(t, tagged("first", `"1"`))
 	resolve := func() asset.Resolved {
@@ -179,7 +179,7 @@ func TestAnUnchangedURLIsNotTransferredAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAURLCannotGive(t *testing.T) {
+func TestUnusableURLIsRefused(t *testing.T) {
 	tests := map[string]struct {
 		answer     http.HandlerFunc
 		want, hint string
@@ -210,7 +210,7 @@ func TestWhatAURLCannotGive(t *testing.T) {
 	}
 }
 
-func TestAServerThatRecoversIsAskedAgain(t *testing.T) {
+func TestRecoveredServerIsRetried(t *testing.T) {
 	first := true
 	o, c := newOrigin(t, nil), openCache(t)
 	o.answer = func(w http.ResponseWriter, _ *http.Request) {

@@ -48,7 +48,7 @@ func assertNothingUnfinished(t *testing.T, dir string) {
 	}
 }
 
-func TestABlobIsFoundByItsDigest(t *testing.T) {
+func TestBlobIsFoundByItsDigest(t *testing.T) {
 	c, dir := open(t)
 	digest, err := put(t, c, "content", "")
 	if err != nil || digest != digestOf("content") {
@@ -64,7 +64,7 @@ func TestABlobIsFoundByItsDigest(t *testing.T) {
 	assertNothingUnfinished(t, dir)
 }
 
-func TestContentOfAnotherDigestIsNotKept(t *testing.T) {
+func TestMismatchedContentIsNotCached(t *testing.T) {
 	c, dir := open(t)
 	if _, err := put(t, c, "content", digestOf("other")); !errors.Is(err, cache.ErrMismatch) {
 		t.Fatalf("Commit = %v, want ErrMismatch", err)
@@ -77,7 +77,7 @@ func TestContentOfAnotherDigestIsNotKept(t *testing.T) {
 	assertNothingUnfinished(t, dir)
 }
 
-func TestADiscardedBlobLeavesNothing(t *testing.T) {
+func TestDiscardedBlobLeavesNoFile(t *testing.T) {
 	c, dir := open(t)
 	w, err := c.Create()
 	if err != nil {
@@ -88,7 +88,7 @@ func TestADiscardedBlobLeavesNothing(t *testing.T) {
 	assertNothingUnfinished(t, dir)
 }
 
-func TestADamagedBlobIsForgotten(t *testing.T) {
+func TestDamagedBlobIsDropped(t *testing.T) {
 	check := map[string]func(*cache.Cache, string) error{
 		"when it is read":     func(c *cache.Cache, d string) error { _, err := c.Read(d, 100); return err },
 		"when it is verified": func(c *cache.Cache, d string) error { return c.Verify(d) },
@@ -116,7 +116,7 @@ func TestADamagedBlobIsForgotten(t *testing.T) {
 	}
 }
 
-func TestReadRefusesMoreThanTheLimit(t *testing.T) {
+func TestReadRefusesMoreThanLimit(t *testing.T) {
 	c, _ := open(t)
 	digest, err := put(t, c, "content", "")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestReadRefusesMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-func TestAFactIsRecalledByItsKey(t *testing.T) {
+func TestFactIsRecalledByItsKey(t *testing.T) {
 	c, dir := open(t)
 	key := "https://example.com/a?b=../../c"
 	var got string
@@ -153,7 +153,7 @@ func TestAFactIsRecalledByItsKey(t *testing.T) {
 	assertNothingUnfinished(t, dir)
 }
 
-func TestABlobIsFreshUntilSomebodyTouchesIt(t *testing.T) {
+func TestTouchedBlobIsNotFresh(t *testing.T) {
 	c, dir := open(t)
 	for name, touch := range map[string]func(path string) error{
 		"another use":    func(string) error { c.Use(digestOf("content")); return nil },
@@ -193,7 +193,7 @@ func TestABlobIsFreshUntilSomebodyTouchesIt(t *testing.T) {
 	}
 }
 
-func TestNothingIsSweptInAFolderThatIsNoCache(t *testing.T) {
+func TestForeignFolderIsNotSwept(t *testing.T) {
 	dir := t.TempDir() // stands for /, whose folder tmp is everybody's
 	theirs := filepath.Join(dir, "tmp", "blob-123")
 	if err := errors.Join(os.Mkdir(filepath.Dir(theirs), 0o777), os.WriteFile(theirs, nil, 0o644)); err != nil {
@@ -211,7 +211,7 @@ func TestNothingIsSweptInAFolderThatIsNoCache(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledProcessLeftInACacheIsSwept(t *testing.T) {
+func TestLeftoversOfKilledProcessAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	c, err := cache.Open(dir)
 	if err != nil {
@@ -231,8 +231,8 @@ func TestWhatAKilledProcessLeftInACacheIsSwept(t *testing.T) {
 	}
 }
 
-// TestServicesOfRootHaveACache looks for the cache where no variable tells of a home, as in a unit of systemd.
-func TestServicesOfRootHaveACache(t *testing.T) {
+// TestServicesOfRootHaveCache looks for the cache where no variable tells of a home, as in a unit of systemd.
+func TestServicesOfRootHaveCache(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")
 	dir, err := cache.DefaultDir()

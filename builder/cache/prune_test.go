@@ -71,7 +71,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-func TestUsingABlobMakesItTheLastToGo(t *testing.T) {
+func TestUsedBlobIsPrunedLast(t *testing.T) {
 	c, _ := open(t)
 	first, second := keep(t, c, "first", ago(3)), keep(t, c, "second", ago(2))
 	if size, ok := c.Use(first); !ok || size != 5 {
@@ -91,7 +91,7 @@ func TestUsingABlobMakesItTheLastToGo(t *testing.T) {
 	}
 }
 
-func TestWhatARunningProcessUsesStays(t *testing.T) {
+func TestBlobsInUseAreNotPruned(t *testing.T) {
 	mine, dir := open(t)
 	used, unused := keep(t, mine, "used", ago(2)), keep(t, mine, "unused", ago(1))
 	// Every open cache counts as a process, so a second one in this process serves.
@@ -125,7 +125,7 @@ func TestWhatARunningProcessUsesStays(t *testing.T) {
 // holding names the variable that makes a child of this test hold a cache open.
 const holding = "CACHE_TEST_HOLD"
 
-func TestHoldingACache(t *testing.T) {
+func TestHelperHoldsCache(t *testing.T) {
 	task := strings.Split(os.Getenv(holding), "\n")
 	if len(task) != 2 {
 		return // TestAKilledProcessProtectsNothing runs this
@@ -144,10 +144,10 @@ func TestHoldingACache(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until killed
 }
 
-func TestAKilledProcessProtectsNothingAndItsPartialIsContinued(t *testing.T) {
+func TestPartialOfKilledProcessIsResumed(t *testing.T) {
 	c, dir := open(t)
 	digest := keep(t, c, "content", ago(1))
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHoldingACache$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperHoldsCache$")
 	cmd.Env = append(os.Environ(), holding+"="+dir+"\n"+digest)
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestAKilledProcessProtectsNothingAndItsPartialIsContinued(t *testing.T) {
 	}
 }
 
-func TestAPartial(t *testing.T) {
+func TestPartialIsResumed(t *testing.T) {
 	c, dir := open(t)
 	begin := func() *cache.Writer {
 		t.Helper()
@@ -235,7 +235,7 @@ func TestAPartial(t *testing.T) {
 	}
 }
 
-func TestListNamesEverythingThatIsPruned(t *testing.T) {
+func TestListNamesAllPrunedBlobs(t *testing.T) {
 	c, _ := open(t)
 	digest := keep(t, c, "content", ago(2))
 	w, err := c.Continue(t.Context(), "key")

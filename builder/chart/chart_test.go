@@ -41,8 +41,8 @@ func FuzzLookUp(f *testing.F) {
 	})
 }
 
-// TestAPasswordGoesOnlyToItsHost has a real server, and the file that docker login writes.
-func TestAPasswordGoesOnlyToItsHost(t *testing.T) {
+// TestPasswordIsSentOnlyToItsHost has a real server, and the file that docker login writes.
+func TestPasswordIsSentOnlyToItsHost(t *testing.T) {
 	var got []string
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
@@ -75,7 +75,7 @@ func TestAPasswordGoesOnlyToItsHost(t *testing.T) {
 	}
 }
 
-func TestImagesOfAChart(t *testing.T) {
+func TestChartImagesAreFound(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, image: app:1, args: [\"--image=helper:2\"]}\n"
 	u := ImagesOf(helm.Rendered{AppVersion: "1.5", Objects: []helm.Object{{YAML: []byte(pod)}, {YAML: []byte(pod)}}, Values: map[string]any{
 		"image":   map[string]any{"repository": "app", "tag": "1"},
@@ -100,7 +100,7 @@ func TestImagesOfAChart(t *testing.T) {
 	}
 }
 
-func TestNotCarried(t *testing.T) {
+func TestUncarriedImagesAreReported(t *testing.T) {
 	tests := []struct {
 		named, carried string
 		want           bool // that it is the same image

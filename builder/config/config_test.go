@@ -95,7 +95,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestUnknownTargetNamesTheNearest(t *testing.T) {
+func TestUnknownTargetNamesNearest(t *testing.T) {
 	_, err := config.Default().Target("debian12")
 	if err == nil || !strings.Contains(err.Error(), `did you mean "debian-12"?`) {
 		t.Errorf("got %v", err)
@@ -106,7 +106,7 @@ func TestUnknownTargetNamesTheNearest(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsNamedWithItsPlace(t *testing.T) {
+func TestMistakesNameTheirPosition(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want []string // beginnings of the findings, in order
@@ -192,7 +192,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestBuiltinTargetsAreWhole(t *testing.T) {
+func TestBuiltinTargetsAreComplete(t *testing.T) {
 	directives := map[string]string{
 		"amazon-2023": "yum yum2023", "debian-12": "apt", "debian-13": "apt", "rhel-10": "yum", "rhel-8": "yum yum8", "rhel-9": "yum yum9",
 		"ubuntu-22.04": "apt", "ubuntu-24.04": "apt apt24", "ubuntu-26.04": "apt apt26",
@@ -216,7 +216,7 @@ func TestBuiltinTargetsAreWhole(t *testing.T) {
 	}
 }
 
-func TestAYumTarget(t *testing.T) {
+func TestYumTargetIsParsed(t *testing.T) {
 	const text = `defaultTargets: [rocky-9]
 targets:
   rocky-9:
@@ -254,7 +254,7 @@ targets:
 }
 
 // preflight names them to hosts for which a bundle has no packages.
-func TestBuiltInTargetsAreThoseOfTheManifest(t *testing.T) {
+func TestBuiltinTargetsMatchManifest(t *testing.T) {
 	var names []string
 	for _, target := range config.Default().Targets {
 		names = append(names, target.Name)

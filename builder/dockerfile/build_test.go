@@ -145,7 +145,7 @@ func withBuildah(t *testing.T) {
 	t.Setenv("BUILDAH_ISOLATION", "chroot")
 }
 
-func TestAnEngineBuildsWhatTheDockerfileWritesToOut(t *testing.T) {
+func TestEngineBuildsDockerfileOutput(t *testing.T) {
 	for _, engine := range []string{"buildah", "podman"} {
 		t.Run(engine, func(t *testing.T) {
 			short.Skip(t, "root for "+engine)
@@ -207,7 +207,7 @@ CMD cp -r /packages/* /out/
 	})
 }
 
-func TestABuildSeesTheFilesOfItsContextAndNoOthers(t *testing.T) {
+func TestBuildSeesOnlyItsContext(t *testing.T) {
 	withBuildah(t)
 	mirrors, base, _ := registryWithBase(t)
 	repository := t.TempDir()
@@ -270,7 +270,7 @@ func TestABuildSeesTheFilesOfItsContextAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoContext(t *testing.T) {
+func TestInvalidContextIsRefused(t *testing.T) {
 	repository := t.TempDir()
 	elsewhere := t.TempDir()
 	if err := errors.Join(
@@ -293,7 +293,7 @@ func TestWhatIsNoContext(t *testing.T) {
 	}
 }
 
-func TestABuildThatFailsSaysWhy(t *testing.T) {
+func TestFailedBuildReportsReason(t *testing.T) {
 	withBuildah(t)
 	mirrors, base, _ := registryWithBase(t)
 	other := base

@@ -19,7 +19,7 @@ func settle(t *testing.T, text string, args map[string]string) (*dockerfile.Plan
 	return f.Settle(args, "linux/arm64")
 }
 
-func TestBasesAreTheImagesThatADockerfileNames(t *testing.T) {
+func TestBasesListsImagesOfDockerfile(t *testing.T) {
 	for name, row := range map[string]struct {
 		text string
 		args map[string]string
@@ -58,7 +58,7 @@ func TestBasesAreTheImagesThatADockerfileNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithADockerfileIsNamedWithItsLine(t *testing.T) {
+func TestDockerfileMistakesNameTheirLine(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"nothing":                         {"# empty\n", "file with no instructions"},
 		"no FROM at first":                {"RUN x\nFROM a\n", "line 1: the first instruction must be FROM"},
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithADockerfileIsNamedWithItsLine(t *testing.T) {
 	}
 }
 
-func TestRenderPinsImagesAndRunsWhatTheImageWould(t *testing.T) {
+func TestRenderPinsImagesAndRunsEntrypoint(t *testing.T) {
 	const end = "USER 0\nRUN [\"mkdir\", \"-p\", \"/out\"]\nRUN %s\nFROM scratch\nCOPY --from=sealift-ran /out/ /\n"
 	for name, row := range map[string]struct{ text, want, run string }{
 		"a CMD for the shell": {

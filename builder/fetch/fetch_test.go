@@ -69,7 +69,7 @@ func cut(w http.ResponseWriter) {
 	send(w, content[:10])
 }
 
-func TestTransientFailuresAreTriedAgain(t *testing.T) {
+func TestTransientFailuresAreRetried(t *testing.T) {
 	tests := map[string]func(w http.ResponseWriter){
 		"500":                   func(w http.ResponseWriter) { w.WriteHeader(500) },
 		"503":                   func(w http.ResponseWriter) { w.WriteHeader(503) },
@@ -101,7 +101,7 @@ func TestTransientFailuresAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestABrokenHTTP2StreamIsTransient(t *testing.T) {
+func TestBrokenHTTP2StreamIsTransient(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		cut(w)
 		w.(http.Flusher).Flush()
@@ -132,7 +132,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-func TestLastingFailuresAreNotTriedAgain(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	flipped := "T" + content[1:]
 	tests := map[string]struct {
 		answer func(w http.ResponseWriter)
@@ -165,7 +165,7 @@ func TestLastingFailuresAreNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatTheCacheHasIsNotTransferred(t *testing.T) {
+func TestCachedBlobIsNotTransferred(t *testing.T) {
 	c := openCache(t)
 	address, requests := serve(t, func(_ int, w http.ResponseWriter) { send(w, content) })
 	for _, cached := range []bool{false, true} {
@@ -179,7 +179,7 @@ func TestWhatTheCacheHasIsNotTransferred(t *testing.T) {
 	}
 }
 
-func TestADigestIsTransferredOnceWhoeverAsks(t *testing.T) {
+func TestConcurrentCallersShareOneTransfer(t *testing.T) {
 	const callers = 8
 	c := openCache(t)
 	var waiting sync.WaitGroup
@@ -207,7 +207,7 @@ func TestADigestIsTransferredOnceWhoeverAsks(t *testing.T) {
 	}
 }
 
-func TestOneWhoGivesUpDoesNotFailTheOthers(t *testing.T) {
+func TestCancelledCallerDoesNotFailOthers(t *testing.T) {
 	c := openCache(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	address, _ := serve(t, func(n int, w http.ResponseWriter) {
@@ -243,7 +243,7 @@ func TestOneWhoGivesUpDoesNotFailTheOthers(t *testing.T) {
 	}
 }
 
-func TestASilentBodyEnds(t *testing.T) {
+func TestSilentBodyTimesOut(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	address, _ := serve(t, func(_ int, w http.ResponseWriter) {

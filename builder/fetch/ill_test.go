@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/transfer"
 )
 
-func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
+func TestRetryAfterIsHonored(t *testing.T) {
 	var refused time.Time
 	address, requests := serve(t, func(n int, w http.ResponseWriter) {
 		if n == 1 {
@@ -31,7 +31,7 @@ func TestServerThatAsksForAPauseGetsIt(t *testing.T) {
 	}
 }
 
-func TestBlobThatDripsIsGivenUp(t *testing.T) {
+func TestDrippingBlobTimesOut(t *testing.T) {
 	address, requests := serve(t, func(_ int, w http.ResponseWriter) {
 		for range 200 {
 			send(w, ".")
@@ -48,7 +48,7 @@ func TestBlobThatDripsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestPlusInAPathIsEscaped(t *testing.T) {
+func TestPlusInPathIsEscaped(t *testing.T) {
 	var asked atomic.Value
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Store(r.RequestURI)

@@ -124,7 +124,7 @@ func interrupted(t *testing.T, c *cache.Cache, o *origin, b fetch.Blob, after in
 
 const size = 300_000
 
-func TestATransferThatWasCutIsContinued(t *testing.T) {
+func TestCutTransferIsResumed(t *testing.T) {
 	tests := map[string]struct {
 		pinned bool
 		change func(o *origin) // before the first request
@@ -162,7 +162,7 @@ func TestATransferThatWasCutIsContinued(t *testing.T) {
 	}
 }
 
-func TestAContinuedTransferNeverMixesVersions(t *testing.T) {
+func TestResumedTransferDoesNotMixVersions(t *testing.T) {
 	tests := map[string]struct {
 		pinned bool
 		first  func(o *origin)
@@ -217,7 +217,7 @@ func damagePartial(t *testing.T, c *cache.Cache, offset int64) {
 	}
 }
 
-func TestAServerThatSendsAnotherRangeIsNotBelieved(t *testing.T) {
+func TestWrongRangeIsRefused(t *testing.T) {
 	c, o := openCache(t), newOrigin(t, size)
 	interrupted(t, c, o, o.blob(true), 100_000)
 	o.set(func() { o.lies = true })
@@ -230,7 +230,7 @@ func TestAServerThatSendsAnotherRangeIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestALargeBlobArrivesOverALineThatNeverHolds(t *testing.T) {
+func TestLargeBlobArrivesOverFailingConnections(t *testing.T) {
 	const large = 12 << 20
 	c, o := openCache(t), newOrigin(t, large)
 	o.cutAfter = 3 << 19 // 1.5 MiB: far more cuts than attempts
@@ -243,7 +243,7 @@ func TestALargeBlobArrivesOverALineThatNeverHolds(t *testing.T) {
 	}
 }
 
-func TestALineThatNeverHoldsToAServerWithoutRangesIsGivenUp(t *testing.T) {
+func TestServerWithoutRangesIsAbandonedOnFailingConnections(t *testing.T) {
 	c, o := openCache(t), newOrigin(t, 12<<20)
 	o.cutAfter, o.noRanges = 3<<19, true
 	_, err := fetch.New(c, quick, nil).Fetch(t.Context(), o.blob(true))
@@ -252,7 +252,7 @@ func TestALineThatNeverHoldsToAServerWithoutRangesIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownOfAURLIsNotTransferred(t *testing.T) {
+func TestKnownURLIsNotTransferred(t *testing.T) {
 	c, o := openCache(t), newOrigin(t, size)
 	o.etag = `"one"`
 	b := o.blob(false)
@@ -270,7 +270,7 @@ func TestWhatIsKnownOfAURLIsNotTransferred(t *testing.T) {
 	}
 }
 
-func TestADigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
+func TestDigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
 	// Each open cache has locks of its own, as a process has.
 	dir := t.TempDir()
 	o := newOrigin(t, 4<<20)
@@ -295,7 +295,7 @@ func TestADigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
 	}
 }
 
-func TestADateOfJustNowIsNotRemembered(t *testing.T) {
+func TestRecentDateIsNotCached(t *testing.T) {
 	c, o := openCache(t), newOrigin(t, size)
 	o.modified = time.Now()
 	stored, err := fetch.Into(c).Fetch(t.Context(), o.blob(false))

@@ -32,7 +32,7 @@ func namedFor(t *testing.T, target string) (names []string) {
 
 // The catalogue's packages resolve where they have the names that Red Hat's family gives them: release 8 has a package iptables,
 // later ones and Amazon Linux have iptables-nft, which provides it.
-func TestTheCataloguesPackagesOfRedHatsFamilyResolve(t *testing.T) {
+func TestCatalogueRPMsResolve(t *testing.T) {
 	const common = "conntrack-tools=1.4.7-3 container-selinux=4:2.235-1 ethtool=2:6.2-1 iproute=6.2.0-6 "
 	for iptables, row := range map[string]struct {
 		build   rpmPackage
@@ -68,7 +68,7 @@ func TestTheCataloguesPackagesOfRedHatsFamilyResolve(t *testing.T) {
 }
 
 // Ubuntu calls them as Debian does.
-func TestTheCataloguesPackagesOfUbuntuResolve(t *testing.T) {
+func TestCatalogueUbuntuPackagesResolve(t *testing.T) {
 	a := newArchive(t)
 	for _, name := range []string{"conntrack", "ethtool", "iproute2", "iptables", "isal", "kmod", "socat"} {
 		a.add(name, "1.0")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAptIsAskedAgainOnlyWhenItsAnswerMayDiffer(t *testing.T) {
+func TestAptResultIsReusedUntilInputsChange(t *testing.T) {
 	a, c := newPublished(t), openCache(t)
 	asked := filepath.Join(t.TempDir(), "asked")
 	tool := filepath.Join(t.TempDir(), "apt-get")
@@ -80,7 +80,7 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-func TestListNamesAreThoseOfApt(t *testing.T) {
+func TestListNamesMatchApt(t *testing.T) {
 	tests := map[string]string{
 		"http://archive.example.com/debian/dists/test/InRelease":          "archive.example.com_debian_dists_test_InRelease",
 		"http://127.0.0.1:8080/dists/test/InRelease":                      "127.0.0.1:8080_dists_test_InRelease",

@@ -117,7 +117,7 @@ func TestFlatRepositoriesAreRead(t *testing.T) {
 	}
 }
 
-func TestLockOutlivesTheDateOfItsIndex(t *testing.T) {
+func TestLockOutlivesDateOfItsIndex(t *testing.T) {
 	a := newPublished(t)
 	resolved, err := a.resolve("tool")
 	if err != nil {
@@ -147,8 +147,8 @@ func TestLockOutlivesTheDateOfItsIndex(t *testing.T) {
 	}
 }
 
-// TestPackagesMayLieElsewhere has a repository whose primary.xml gives an xml:base.
-func TestPackagesMayLieElsewhere(t *testing.T) {
+// TestPackagesMayBeOnAnotherHost has a repository whose primary.xml gives an xml:base.
+func TestPackagesMayBeOnAnotherHost(t *testing.T) {
 	for name, row := range map[string]struct {
 		base, want string // of createrepo_c, and of the package
 	}{

@@ -62,7 +62,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeResolvedIsNamed(t *testing.T) {
+func TestUnresolvablePackagesAreNamed(t *testing.T) {
 	a := newArchive(t)
 	a.add("good", "1.0")
 	a.add("broken", "1.0", "Depends: absent")
@@ -104,7 +104,7 @@ func TestWhatCannotBeResolvedIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnArchiveThatCannotBeTrustedIsRefused(t *testing.T) {
+func TestUntrustedArchiveIsRefused(t *testing.T) {
 	tests := map[string]func(a *archive){
 		"an index signed by a stranger": func(a *archive) {
 			a.write("dists/test/InRelease", mustRead(a.t, filepath.Join(newPublished(a.t).dir, "dists/test/InRelease")))
@@ -164,7 +164,7 @@ func mustRead(t *testing.T, path string) []byte {
 	return data
 }
 
-func TestAPackageFileThatTheIndexDoesNotVouchForIsRefused(t *testing.T) {
+func TestPackageMissingFromIndexIsRefused(t *testing.T) {
 	a, c := newPublished(t), openCache(t)
 	source := a.source(c)
 	resolved, err := source.Resolve(t.Context(), a.target(), "amd64", []string{"tool"})
@@ -180,7 +180,7 @@ func TestAPackageFileThatTheIndexDoesNotVouchForIsRefused(t *testing.T) {
 	}
 }
 
-func TestIndexesAreReadAgainOnlyWhenTheyChanged(t *testing.T) {
+func TestUnchangedIndexesAreNotReread(t *testing.T) {
 	a, c := newPublished(t), openCache(t)
 	const list = "/dists/test/main/binary-amd64/Packages"
 	for range 2 {
@@ -222,7 +222,7 @@ func TestMissingToolsAndKeysAreNamed(t *testing.T) {
 	})
 }
 
-func TestNothingOfTheMachinesAptIsUsed(t *testing.T) {
+func TestMachineAptConfigurationIsIgnored(t *testing.T) {
 	a := newPublished(t)
 	hostile := filepath.Join(t.TempDir(), "apt.conf")
 	if err := os.WriteFile(hostile, []byte("APT::Install-Recommends \"true\";\nDir::State::status \"/nowhere\";\n"), 0o644); err != nil {

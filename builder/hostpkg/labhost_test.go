@@ -42,7 +42,7 @@ func (h labHost) run(args ...string) string {
 // the archive on a disk. The answer is what was resolved for a target that has what the host has; and with only the
 // repository it installs that. For the target as it is built in, which counts on less, nothing more is resolved than what
 // the host has already.
-func TestALabHostWantsWhatWasResolvedAndInstallsItWithoutANetwork(t *testing.T) {
+func TestLabHostInstallsResolvedPackagesOffline(t *testing.T) {
 	short.Root(t, "hosts of the lab")
 	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func put(t *testing.T, c *cache.Cache, data []byte) string {
 	return digest
 }
 
-func TestALockedDebMustBeInASignedIndex(t *testing.T) {
+func TestLockedDebMustBeInSignedIndex(t *testing.T) {
 	a, c := newPublished(t), openCache(t)
 	resolved, err := a.source(c).Resolve(t.Context(), a.target(), "amd64", []string{"tool"})
 	if err != nil {
@@ -93,7 +93,7 @@ func TestALockedDebMustBeInASignedIndex(t *testing.T) {
 	})
 }
 
-func TestALockedRPMMustBeSignedByItsTarget(t *testing.T) {
+func TestLockedRPMMustBeSignedByItsTarget(t *testing.T) {
 	a, c := newYumArchive(t), openCache(t)
 	a.build(pkg("tool", "1.0-1"))
 	a.publish("")
@@ -158,7 +158,7 @@ func behindLogin(t *testing.T, dir string) (address string) {
 
 const secretPassword = "anchor-4711"
 
-func TestTheCacheHasNoPasswords(t *testing.T) {
+func TestCacheContainsNoPasswords(t *testing.T) {
 	apt, yum := newPublished(t), newYumArchive(t)
 	yum.build(pkg("tool", "1.0-1"))
 	yum.publish("")
@@ -199,9 +199,9 @@ func TestTheCacheHasNoPasswords(t *testing.T) {
 	}
 }
 
-// TestLockedNameMustBeThatOfThePackage gives good files other names, versions and architectures, as an edited lock does. The bill of
+// TestLockedNameMustMatchPackage gives good files other names, versions and architectures, as an edited lock does. The bill of
 // materials would repeat them.
-func TestLockedNameMustBeThatOfThePackage(t *testing.T) {
+func TestLockedNameMustMatchPackage(t *testing.T) {
 	apt, yum := newPublished(t), newYumArchive(t)
 	yum.build(pkg("tool", "1.0-1"))
 	yum.publish("")

@@ -93,7 +93,7 @@ func sorted(words string) string {
 	return strings.Join(list, " ")
 }
 
-func TestAptInstallsFromTheRepository(t *testing.T) {
+func TestAptInstallsFromRepository(t *testing.T) {
 	a := newArchive(t)
 	a.add("tool", "1:2.0~rc1+b1", "Depends: libtool++ (>= 3)")
 	a.add("libtool++", "3.1-1")
@@ -115,7 +115,7 @@ func TestAptInstallsFromTheRepository(t *testing.T) {
 	}
 }
 
-func TestTheRepositoryDependsOnNothingButItsPackages(t *testing.T) {
+func TestRepositoryDependsOnlyOnItsPackages(t *testing.T) {
 	a := newPublished(t)
 	c := openCache(t)
 	source := a.source(c)
@@ -134,7 +134,7 @@ func TestTheRepositoryDependsOnNothingButItsPackages(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoPackageIsRefused(t *testing.T) {
+func TestNonPackageFileIsRefused(t *testing.T) {
 	for name, content := range map[string]string{"text": "this is no ar archive, though it is long enough for one", "an empty ar": "!<arch>\n"} {
 		t.Run(name, func(t *testing.T) {
 			c := openCache(t)
@@ -185,7 +185,7 @@ func debianTarget(name, codename string) Target {
 
 // A minimal host of the release that knows only the repository comes to the same solution as one that knows the whole
 // archive: nothing is missing and nothing is too much.
-func TestTheClosureOfRealPackagesIsComplete(t *testing.T) {
+func TestClosureOfRealPackagesIsComplete(t *testing.T) {
 	names := wanted()
 	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestTheClosureOfRealPackagesIsComplete(t *testing.T) {
 // unprivileged is the number of the user that the test below turns into: nobody, on Debian.
 const unprivileged = 65534
 
-func TestNoRootIsNeeded(t *testing.T) {
+func TestResolveNeedsNoRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("already an ordinary user: every other test shows it")
 		return
@@ -249,23 +249,23 @@ func TestNoRootIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestAsOrdinaryUser$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestHelperResolvesAsOrdinaryUser$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, ordinaryArchive+"="+a.server.URL)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestAsOrdinaryUser") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestHelperResolvesAsOrdinaryUser") {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}
 }
 
-// ordinaryArchive names the variable by which TestNoRootIsNeeded tells its child where the archive is.
+// ordinaryArchive names the variable by which TestResolveNeedsNoRoot tells its child where the archive is.
 const ordinaryArchive = "HOSTPKG_TEST_ARCHIVE"
 
-func TestAsOrdinaryUser(t *testing.T) {
+func TestHelperResolvesAsOrdinaryUser(t *testing.T) {
 	address := os.Getenv(ordinaryArchive)
 	if address == "" {
-		return // TestNoRootIsNeeded runs this
+		return // TestResolveNeedsNoRoot runs this
 	}
 	wd, err := os.Getwd()
 	if err != nil {

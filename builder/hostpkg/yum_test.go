@@ -132,7 +132,7 @@ func resolvesYum(t *testing.T, script string) {
 	}
 }
 
-func TestWhatYumCannotResolveIsNamed(t *testing.T) {
+func TestUnresolvableYumPackagesAreNamed(t *testing.T) {
 	a := family(t)
 	tests := map[string]struct {
 		names []string
@@ -168,7 +168,7 @@ func TestWhatYumCannotResolveIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnRPMThatTheDistributionDidNotSignIsRefused(t *testing.T) {
+func TestRPMWithoutDistributionSignatureIsRefused(t *testing.T) {
 	a := newYumArchive(t)
 	a.build(pkg("tool", "1.0-1"))
 	a.publish("")
@@ -265,7 +265,7 @@ func TestKeysAndMirrorListsMayBeURLs(t *testing.T) {
 	})
 }
 
-func TestListsOfYumAreReadAgainWhenTheyChanged(t *testing.T) {
+func TestChangedYumListsAreReread(t *testing.T) {
 	a := newYumArchive(t)
 	a.build(pkg("tool", "1.0-1"))
 	a.publish("")
@@ -282,7 +282,7 @@ func TestListsOfYumAreReadAgainWhenTheyChanged(t *testing.T) {
 	}
 }
 
-func TestOtherToolsThanDNF4AreNamed(t *testing.T) {
+func TestUnsupportedDNFIsNamed(t *testing.T) {
 	a := newYumArchive(t)
 	if exec.Command("python3", "-c", "import libdnf5").Run() == nil {
 		t.Skip("python3 has the module libdnf5")

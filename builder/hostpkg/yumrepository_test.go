@@ -99,7 +99,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-func TestAYumPackageIsWhatDNFWouldDownloadAndInstallsIntoAnEmptyRoot(t *testing.T) {
+func TestYumPackageMatchesDNFAndInstallsIntoEmptyRoot(t *testing.T) {
 	short.Root(t, "dnf install")
 	a := distribution(t)
 	c := openCache(t)

@@ -68,7 +68,7 @@ func TestNodesImageIsBuilt(t *testing.T) {
 	}
 }
 
-func TestVariantThatNoNodeLoadsIsRefused(t *testing.T) {
+func TestUnloadableVariantIsRefused(t *testing.T) {
 	r := newRegistry(t)
 	v2 := newImage(t, "linux", "amd64", 1)
 	r.pushIndex(t, "mirrored/app:1", indexOf(entry{v2, "linux/amd64/v2"}))
@@ -87,7 +87,7 @@ func TestVariantThatNoNodeLoadsIsRefused(t *testing.T) {
 	}
 }
 
-func TestIndexInAnIndexIsCarried(t *testing.T) {
+func TestIndexInIndexIsCarried(t *testing.T) {
 	r := newRegistry(t)
 	amd := newImage(t, "linux", "amd64", 1)
 	inner := indexOf(entry{newImage(t, "linux", "arm64", 1), "linux/arm64"}, entry{amd, "linux/amd64"})
@@ -114,8 +114,8 @@ func TestIndexInAnIndexIsCarried(t *testing.T) {
 	}
 }
 
-// TestBodyTellsItsType covers registries whose Content-Type has parameters, is another one, or is missing (moby/moby#18226).
-func TestBodyTellsItsType(t *testing.T) {
+// TestBodyDeterminesItsMediaType covers registries whose Content-Type has parameters, is another one, or is missing (moby/moby#18226).
+func TestBodyDeterminesItsMediaType(t *testing.T) {
 	amd := newImage(t, "linux", "amd64", 1)
 	docker := mutate.ConfigMediaType(mutate.MediaType(amd, types.DockerManifestSchema2), types.DockerConfigJSON)
 	oci := mutate.ConfigMediaType(mutate.MediaType(amd, types.OCIManifestSchema1), types.OCIConfigJSON)
@@ -216,7 +216,7 @@ func TestTinyBlobsAreCarried(t *testing.T) {
 	b.unpack(t, b.pull(t, "app:1"))
 }
 
-func TestIllRegistryIsGivenUp(t *testing.T) {
+func TestMisbehavingRegistryIsAbandoned(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer func(w http.ResponseWriter, req *http.Request)
 		want   string
@@ -256,7 +256,7 @@ func TestIllRegistryIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestRegistryThatAsksForAPauseGetsIt(t *testing.T) {
+func TestRegistryRetryAfterIsHonored(t *testing.T) {
 	r := newRegistry(t)
 	r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
 	var once atomic.Bool

@@ -39,7 +39,7 @@ func (b bench) archive(t *testing.T, r image.Resolved) (string, bundle.File) {
 	return filepath.Join(dir, "images/app.tar.gz"), f
 }
 
-func TestDockerArchiveIsReadByOthers(t *testing.T) {
+func TestOtherToolsReadDockerArchive(t *testing.T) {
 	for _, mediaType := range []types.MediaType{types.DockerManifestSchema2, types.OCIManifestSchema1} {
 		t.Run(string(mediaType), func(t *testing.T) {
 			r := newRegistry(t)
@@ -82,7 +82,7 @@ func gunzip(t *testing.T, from, to string) {
 	}
 }
 
-func TestDockerArchiveIsTheSameAgain(t *testing.T) {
+func TestDockerArchiveIsReproducible(t *testing.T) {
 	r := newRegistry(t)
 	r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 3)))
 	one, two := newBench(t, r), newBench(t, r)
@@ -158,7 +158,7 @@ func TestDockerArchiveUnpacksZstdAndPlainLayers(t *testing.T) {
 	}
 }
 
-func TestWhatADockerArchiveCannotHold(t *testing.T) {
+func TestUnsupportedDockerArchiveContentIsRefused(t *testing.T) {
 	r := newRegistry(t)
 	digest := r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)))
 	lying := newImage(t, "linux", "amd64", 1)

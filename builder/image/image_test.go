@@ -55,7 +55,7 @@ func TestParseReference(t *testing.T) {
 	}
 }
 
-func TestTheIndexThatATagPointsToIsKept(t *testing.T) {
+func TestTaggedIndexIsKept(t *testing.T) {
 	r := newRegistry(t)
 	amd, arm := newImage(t, "linux", "amd64", 2), newImage(t, "linux", "arm64", 2)
 	want := r.pushIndex(t, "mirrored/app:1", newIndex(t, amd, arm))
@@ -102,7 +102,7 @@ func TestTheIndexThatATagPointsToIsKept(t *testing.T) {
 	}
 }
 
-func TestSkopeoReadsTheLayout(t *testing.T) {
+func TestSkopeoReadsLayout(t *testing.T) {
 	for _, mediaType := range []types.MediaType{types.OCIImageIndex, types.DockerManifestList} {
 		t.Run(string(mediaType), func(t *testing.T) {
 			r := newRegistry(t)
@@ -132,7 +132,7 @@ func TestSeveralPlatforms(t *testing.T) {
 	b.unpack(t, resolved)
 }
 
-func TestSharedLayersAreThereOnce(t *testing.T) {
+func TestSharedLayersAreStoredOnce(t *testing.T) {
 	r := newRegistry(t)
 	base := newImage(t, "linux", "amd64", 3)
 	layer, err := random.Layer(100, types.DockerLayer)
@@ -164,7 +164,7 @@ func TestSharedLayersAreThereOnce(t *testing.T) {
 	}
 }
 
-func TestMediaTypesStayAsTheRegistryServesThem(t *testing.T) {
+func TestMediaTypesMatchRegistry(t *testing.T) {
 	for _, mediaType := range []types.MediaType{types.DockerManifestSchema2, types.OCIManifestSchema1} {
 		t.Run(string(mediaType), func(t *testing.T) {
 			r := newRegistry(t)
@@ -177,7 +177,7 @@ func TestMediaTypesStayAsTheRegistryServesThem(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeResolved(t *testing.T) {
+func TestUnresolvableImagesAreRefused(t *testing.T) {
 	r := newRegistry(t)
 	r.pushIndex(t, "mirrored/multi:1", newIndex(t, newImage(t, "linux", "arm64", 1), newImage(t, "linux", "s390x", 1), newImage(t, "unknown", "unknown", 1)))
 	r.pushImage(t, "mirrored/arm:1", newImage(t, "linux", "arm64", 1))
@@ -215,7 +215,7 @@ func TestWhatCannotBeResolved(t *testing.T) {
 	}
 }
 
-func TestDockerHubGoesThroughItsMirror(t *testing.T) {
+func TestDockerHubUsesItsMirror(t *testing.T) {
 	r := newRegistry(t)
 	want := r.pushImage(t, "hub/library/busybox:1.35.0", newImage(t, "linux", "amd64", 1))
 	resolved, err := newBench(t, r).resolveExactly(t, "busybox:1.35.0")
@@ -224,7 +224,7 @@ func TestDockerHubGoesThroughItsMirror(t *testing.T) {
 	}
 }
 
-func TestAPinnedImageThatTheCacheHasNeedsNoRegistry(t *testing.T) {
+func TestCachedPinnedImageNeedsNoRegistry(t *testing.T) {
 	r := newRegistry(t)
 	digest := r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
 	b := newBench(t, r)
@@ -233,7 +233,7 @@ func TestAPinnedImageThatTheCacheHasNeedsNoRegistry(t *testing.T) {
 	b.pull(t, "app@"+digest)
 }
 
-func TestATagThatHasNotMovedCostsNoBody(t *testing.T) {
+func TestUnmovedTagTransfersNoBody(t *testing.T) {
 	r := newRegistry(t)
 	r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 2)))
 	b := newBench(t, r)
@@ -249,7 +249,7 @@ func TestATagThatHasNotMovedCostsNoBody(t *testing.T) {
 	}
 }
 
-func TestADamagedManifestInTheCacheIsFetchedAgain(t *testing.T) {
+func TestDamagedCachedManifestIsRefetched(t *testing.T) {
 	r := newRegistry(t)
 	img := newImage(t, "linux", "amd64", 1)
 	index := newIndex(t, img)
@@ -303,7 +303,7 @@ func TestDamagedContentIsRefused(t *testing.T) {
 	}
 }
 
-func TestARegistryThatRecoversIsWaitedFor(t *testing.T) {
+func TestBuildWaitsForRecoveringRegistry(t *testing.T) {
 	faults := map[string]func(w http.ResponseWriter, good []byte){
 		"500": func(w http.ResponseWriter, _ []byte) { w.WriteHeader(500) },
 		"a truncated body": func(w http.ResponseWriter, good []byte) {

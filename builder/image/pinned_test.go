@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/builder/image"
 )
 
-func TestAPinnedImage(t *testing.T) {
+func TestPinnedImageIsFetchedByDigest(t *testing.T) {
 	r := newRegistry(t)
 	first := r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)))
 	b := newBench(t, r)

@@ -83,7 +83,7 @@ func open(t *testing.T, made kurl.Made) *bundle.Archive {
 	return a
 }
 
-func TestPackageOfKurlBecomesOneOfSealifts(t *testing.T) {
+func TestKurlPackageIsConverted(t *testing.T) {
 	data := archive(t, addOn("./", "rook", "1.0.4-14.2.21", entry{"a.yaml", "a: 1\n"}, entry{"b.yaml", "->c.yaml"}, entry{"c.yaml", "->a.yaml"},
 		entry{"d.yaml", "=>./addons/rook/1.0.4-14.2.21/a.yaml"}, entry{"ubuntu-22.04/archives/x.deb", "deb"})...)
 	dir := t.TempDir()
@@ -118,7 +118,7 @@ func TestPackageOfKurlBecomesOneOfSealifts(t *testing.T) {
 	}
 }
 
-func TestBundleOfKurlBecomesPackages(t *testing.T) {
+func TestKurlBundleIsSplitIntoPackages(t *testing.T) {
 	entries := slices.Concat([]entry{{"install.sh", "x"}, {"kurl/bin/kurl", "x"}, {"kurl/packages/kubernetes/1.36.3/Manifest", ""}, {"kurl/packages/host/fio/ubuntu-22.04/x.deb", "x"}},
 		addOn("kurl/", "minio", "2025-10-15T17-29-55Z"), addOn("kurl/", "ekco", "0.28.14", entry{"x", "=>kurl/addons/ekco/0.28.14/Manifest"}))
 	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: t.TempDir()})
@@ -133,7 +133,7 @@ func TestBundleOfKurlBecomesPackages(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestImportRefuses(t *testing.T) {
 	good := addOn("", "x", "1")
 	whole := archive(t, good...)
 	for name, row := range map[string]struct {
@@ -181,7 +181,7 @@ func TestStepsBetweenTwoVersionsAreImported(t *testing.T) {
 	}
 }
 
-func TestAddOnThatIsWrongDoesNotStopOthers(t *testing.T) {
+func TestInvalidAddOnDoesNotStopOthers(t *testing.T) {
 	entries := slices.Concat([]entry{{"addons/a/1/install.sh", ""}}, addOn("", "b", "1"), []entry{{"addons/c/1/Manifest", "image a b:1\n"}, {"addons/c/1/install.sh", ""}}, addOn("", "d", "1"))
 	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "addons/a/1: has no Manifest") || !strings.Contains(err.Error(), "addons/c/1: ") {
@@ -192,8 +192,8 @@ func TestAddOnThatIsWrongDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestArchiveUnpacksToNoMoreThanIsAllowed takes in archives that are small and unpack to much, in an add-on or beside one.
-func TestArchiveUnpacksToNoMoreThanIsAllowed(t *testing.T) {
+// TestUnpackedArchiveIsBounded takes in archives that are small and unpack to much, in an add-on or beside one.
+func TestUnpackedArchiveIsBounded(t *testing.T) {
 	much := strings.Repeat("0", 1<<20)
 	for name, row := range map[string]struct {
 		entries []entry
@@ -259,8 +259,8 @@ func TestSparseEntriesCount(t *testing.T) {
 	}
 }
 
-// TestLongChainOfLinksIsRefusedSoon has links that lead from one to the next in the order that takes longest.
-func TestLongChainOfLinksIsRefusedSoon(t *testing.T) {
+// TestLongLinkChainIsRefusedEarly has links that lead from one to the next in the order that takes longest.
+func TestLongLinkChainIsRefusedEarly(t *testing.T) {
 	const links = 50_000
 	var chain []entry
 	for i := range links {
@@ -273,7 +273,7 @@ func TestLongChainOfLinksIsRefusedSoon(t *testing.T) {
 	}
 }
 
-func TestPathsThatLeadOutAreLeftOut(t *testing.T) {
+func TestEscapingPathsAreOmitted(t *testing.T) {
 	root := t.TempDir()
 	entries := addOn("", "x", "1", entry{"../../../../../escaped", "x"})
 	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: filepath.Join(root, "a", "b")})
@@ -291,7 +291,7 @@ func TestPathsThatLeadOutAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestStoreTakesInWhatKurlBuilt(t *testing.T) {
+func TestStoreImportsKurlPackages(t *testing.T) {
 	dir, made := t.TempDir(), t.TempDir()
 	for name, data := range map[string][]byte{"x-1.tar.gz": archive(t, addOn("", "x", "1")...), "y-1.tar.gz": archive(t, addOn("", "x", "1")...), "junk-1.tar.gz": bytes.Repeat([]byte("junk"), 100), "index.json": []byte("{}")} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
@@ -354,7 +354,7 @@ func (c counted) ReadAt(p []byte, off int64) (int, error) {
 	return c.Object.ReadAt(p, off)
 }
 
-func TestWhoeverBuiltAPackageIsFoundOutOnce(t *testing.T) {
+func TestPackageBuilderIsDetectedOnce(t *testing.T) {
 	dir := t.TempDir()
 	inner, err := store.Open(dir)
 	if err != nil {
@@ -410,7 +410,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-func TestWhatAKilledImportLeftIsRemoved(t *testing.T) {
+func TestLeftoversOfKilledImportAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	dead, theirs := filepath.Join(dir, ".kurl-123"), filepath.Join(dir, ".kurl-notes")
 	for _, folder := range []string{filepath.Join(dead, "1"), theirs} {

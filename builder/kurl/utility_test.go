@@ -36,8 +36,8 @@ func saved(t *testing.T, refs ...string) string {
 	return out.String()
 }
 
-// TestImageOfKurlsProgramsBecomesAnAddOn takes in a bundle, and what kURL calls common.tar.gz: it has no add-on.
-func TestImageOfKurlsProgramsBecomesAnAddOn(t *testing.T) {
+// TestKurlUtilityImageBecomesAddOn takes in a bundle, and what kURL calls common.tar.gz: it has no add-on.
+func TestKurlUtilityImageBecomesAddOn(t *testing.T) {
 	const ref = "replicated/kurl-util:v2026.08.07-0"
 	image := saved(t, ref)
 	for name, row := range map[string]struct {
@@ -80,7 +80,7 @@ func TestImageOfKurlsProgramsBecomesAnAddOn(t *testing.T) {
 	}
 }
 
-func TestImagesThatAreNotKurlsProgramsAreRefused(t *testing.T) {
+func TestOtherUtilityImagesAreRefused(t *testing.T) {
 	for name, row := range map[string]struct{ image, want string }{
 		"no tar":          {"no tar", "shared/kurl-util.tar: not what 'docker save' writes"},
 		"a cut one":       {saved(t, "replicated/kurl-util:1")[:700], "not what 'docker save' writes"},

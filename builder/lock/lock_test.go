@@ -88,7 +88,7 @@ hostPackages:
 
 func fill(s string) string { return strings.NewReplacer("<one>", one, "<two>", two).Replace(s) }
 
-func TestALockHasOneForm(t *testing.T) {
+func TestLockFormatIsCanonical(t *testing.T) {
 	got := encoded(t, sample())
 	if diff := cmp.Diff(fill(golden), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -114,7 +114,7 @@ func TestALockHasOneForm(t *testing.T) {
 	}
 }
 
-func TestMistakesHavePlaces(t *testing.T) {
+func TestMistakesHavePositions(t *testing.T) {
 	tests := map[string]struct {
 		edit func(string) string // of the golden file
 		want string

@@ -103,7 +103,7 @@ tool | 1.0 | https://example.org/tool | ? | FILE | SHA256 ee`
 	}
 }
 
-func TestEveryPackageIsReachedFromTheDocument(t *testing.T) {
+func TestDocumentReachesEveryPackage(t *testing.T) {
 	d := read(t, document(t, subject("demo")))
 	known, reached := map[string]bool{"DOCUMENT": true}, map[string]bool{"DOCUMENT": true}
 	for _, p := range d.Packages {
@@ -133,7 +133,7 @@ func TestEveryPackageIsReachedFromTheDocument(t *testing.T) {
 	}
 }
 
-func TestTheSamePackageGivesTheSameDocument(t *testing.T) {
+func TestDocumentIsReproducible(t *testing.T) {
 	first := document(t, subject("demo"))
 	reordered := subject("demo")
 	slices.Reverse(reordered.Images)
@@ -148,7 +148,7 @@ func TestTheSamePackageGivesTheSameDocument(t *testing.T) {
 	}
 }
 
-func TestMergeHasWhatPackagesShareOnce(t *testing.T) {
+func TestMergeListsSharedPackagesOnce(t *testing.T) {
 	one, two := document(t, subject("one")), document(t, subject("two"))
 	merged, err := sbom.Merge("cluster", one, two)
 	if err != nil {

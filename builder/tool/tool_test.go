@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/builder/tool"
 )
 
-func TestRunGivesTheOutput(t *testing.T) {
+func TestRunReturnsOutput(t *testing.T) {
 	var out []byte
 	err := tool.Run(t.Context(), exec.CommandContext(t.Context(), "echo", "hello"), func(r io.Reader) (err error) {
 		out, err = io.ReadAll(r)
@@ -25,7 +25,7 @@ func TestRunGivesTheOutput(t *testing.T) {
 	}
 }
 
-func TestAFailureSaysWhatTheProgramSaid(t *testing.T) {
+func TestFailureQuotesProgramOutput(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "echo this is why >&2; exit 3")
 	err := tool.Run(t.Context(), cmd, func(io.Reader) error { return nil })
 	var failed *tool.Error
@@ -34,7 +34,7 @@ func TestAFailureSaysWhatTheProgramSaid(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEndOfALongComplaintIsKept(t *testing.T) {
+func TestLongErrorOutputIsCutToItsEnd(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "head -c 1000000 /dev/zero >&2; echo end >&2; exit 1")
 	var failed *tool.Error
 	if err := tool.Run(t.Context(), cmd, func(io.Reader) error { return nil }); !errors.As(err, &failed) {
@@ -45,7 +45,7 @@ func TestOnlyTheEndOfALongComplaintIsKept(t *testing.T) {
 	}
 }
 
-func TestReadingMayStopEarly(t *testing.T) {
+func TestReaderMayStopEarly(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "head", "-c", "1000000", "/dev/zero")
 	stop := errors.New("enough")
 	if err := tool.Run(t.Context(), cmd, func(io.Reader) error { return stop }); !errors.Is(err, stop) {
@@ -53,7 +53,7 @@ func TestReadingMayStopEarly(t *testing.T) {
 	}
 }
 
-func TestWhatAProgramStartedEndsWithIt(t *testing.T) {
+func TestChildrenEndWithTheirProgram(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("told to")
 	var child int

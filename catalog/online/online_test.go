@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-func TestBundleLiesBesideItsInstaller(t *testing.T) {
+func TestBundleIsFoundBesideItsInstaller(t *testing.T) {
 	for name, row := range map[string]struct{ from, want string }{
 		"an Installer":                  {"https://host/abc1234", "https://host/bundle/abc1234.tar.gz"},
 		"its script":                    {"https://host/abc1234/install.sh", "https://host/bundle/abc1234.tar.gz"},

@@ -76,7 +76,7 @@ func made(t *testing.T, o options) (image v1.Image, files map[string]string) {
 	}
 }
 
-func TestTheImageOfTestsHasTheirProgram(t *testing.T) {
+func TestTestImageHasTestgrid(t *testing.T) {
 	o := settings(t)
 	o.testgrid = filepath.Join(filepath.Dir(o.binary), "sealift-testgrid")
 	if _, err := o.make(); err == nil || !strings.Contains(err.Error(), "the sealift for tests") {
@@ -90,7 +90,7 @@ func TestTheImageOfTestsHasTheirProgram(t *testing.T) {
 	}
 }
 
-func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
+func TestServerImageHasOnlyServer(t *testing.T) {
 	image, files := made(t, settings(t))
 	for name, want := range map[string]string{"usr/local/bin/sealift": "a program", "usr/local/bin/sealift-node": "a node's", "etc/ssl/certs/ca-certificates.crt": "a certificate"} {
 		if files[name] != want {
@@ -109,7 +109,7 @@ func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
 	}
 }
 
-func TestTheSameBinaryGivesTheSameImage(t *testing.T) {
+func TestImageIsReproducible(t *testing.T) {
 	o := settings(t)
 	var seen []string
 	for range 2 {
@@ -127,7 +127,7 @@ func TestTheSameBinaryGivesTheSameImage(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingFilesAreNamed(t *testing.T) {
 	o := settings(t)
 	o.binary += "-absent"
 	if _, err := o.make(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make build") {

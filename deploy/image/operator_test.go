@@ -28,8 +28,8 @@ function __on_startup() {
 hook::run "$@"
 `
 
-// TestTheOperatorsImageRunsAHook makes the image twice, with packages of Debian's archive, and runs a hook in its files.
-func TestTheOperatorsImageRunsAHook(t *testing.T) {
+// TestOperatorImageRunsHook makes the image twice, with packages of Debian's archive, and runs a hook in its files.
+func TestOperatorImageRunsHook(t *testing.T) {
 	short.Root(t, "chroot")
 	o := operatorOptions{options: settings(t), cache: filepath.Join(t.TempDir(), "packages")}
 	o.binary = o.options.binary
@@ -115,7 +115,7 @@ func TestTheOperatorsImageRunsAHook(t *testing.T) {
 	}
 }
 
-func TestWrongRequestsForTheOperatorsImageAreNamed(t *testing.T) {
+func TestInvalidOperatorImageOptionsAreNamed(t *testing.T) {
 	for want, lock := range map[string]string{
 		"say SHA256 URL":                    "bash http://archive.example/bash.deb\n",
 		"package http://127.0.0.1:1/x.deb:": strings.Repeat("0", 64) + " http://127.0.0.1:1/x.deb\n",

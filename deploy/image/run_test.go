@@ -67,8 +67,8 @@ func unpacked(t *testing.T) (root string, config v1.Config) {
 	return root, file.Config
 }
 
-// TestTheImageServes runs the server of an image, which must find all that it needs in there. Before, it builds a package, as a pod does.
-func TestTheImageServes(t *testing.T) {
+// TestImageServes runs the server of an image, which must find all that it needs in there. Before, it builds a package, as a pod does.
+func TestImageServes(t *testing.T) {
 	root, config := unpacked(t)
 	t.Run("and builds", func(t *testing.T) { buildsInPod(t, root, config) })
 	args := []string{"--mount", "bash", "-c", container, "-", root, config.User}

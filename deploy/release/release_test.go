@@ -64,7 +64,7 @@ func install(t *testing.T, script string, args ...string) (string, error) {
 
 const program = "#!/bin/sh\necho \"$0 $*\"\n"
 
-func TestScriptInstallsAndReplacesARelease(t *testing.T) {
+func TestScriptInstallsAndReplacesRelease(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "with space")
 	for _, version := range []string{"v1.0.0", "v1.1.0"} {
 		script, _ := releaseIn(t, t.TempDir(), version, program)
@@ -93,7 +93,7 @@ func TestChangedArchiveIsNotInstalled(t *testing.T) {
 	}
 }
 
-func TestScriptKeepsTheProgramOfANode(t *testing.T) {
+func TestScriptKeepsNodeProgram(t *testing.T) {
 	script, _ := releaseIn(t, t.TempDir(), "v1.0.0", program)
 	prefix := t.TempDir()
 	if err := os.Mkdir(filepath.Join(prefix, "bin"), 0o755); err != nil {
@@ -169,8 +169,8 @@ func TestSignatureIsChecked(t *testing.T) {
 	}
 }
 
-// TestBillOfMaterialsIsOfTheProgram describes this test.
-func TestBillOfMaterialsIsOfTheProgram(t *testing.T) {
+// TestBillOfMaterialsDescribesProgram describes this test.
+func TestBillOfMaterialsDescribesProgram(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -240,8 +240,8 @@ data: {color: blue}
 	}
 }
 
-// TestOneAddOnStopsNoOther has an add-on whose Lease cannot be read, and another one.
-func TestOneAddOnStopsNoOther(t *testing.T) {
+// TestFailedAddOnDoesNotStopOthers has an add-on whose Lease cannot be read, and another one.
+func TestFailedAddOnDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	bad := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "a"}, Spec: ocm.ManagedClusterAddOnSpec{InstallNamespace: "default"}}

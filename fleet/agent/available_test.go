@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAvailableOfAWork has what upstream's agent says: what is missing comes before what is unknown, and nothing is not available.
-func TestAvailableOfAWork(t *testing.T) {
+// TestWorkAvailability has what upstream's agent says: what is missing comes before what is unknown, and nothing is not available.
+func TestWorkAvailability(t *testing.T) {
 	for want, counts := range map[string]map[string]int{
 		"True ResourcesAvailable All resources are available":                 {"True": 3},
 		"False ResourcesNotAvailable 1 of 3 resources are not available":      {"True": 1, "False": 1, "Unknown": 1},

@@ -30,8 +30,8 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {value: VALUE}}
 `
 
-// TestCompleteManifestsAreLeftAlone has a work with two manifests that become complete, one after the other.
-func TestCompleteManifestsAreLeftAlone(t *testing.T) {
+// TestCompleteManifestsAreNotReapplied has a work with two manifests that become complete, one after the other.
+func TestCompleteManifestsAreNotReapplied(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	complete := func() string {

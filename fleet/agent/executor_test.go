@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestExecutorsRightsAreAsked has a work whose executor may write ConfigMaps, and roles, but grants no more than it has.
-func TestExecutorsRightsAreAsked(t *testing.T) {
+// TestExecutorRightsAreChecked has a work whose executor may write ConfigMaps, and roles, but grants no more than it has.
+func TestExecutorRightsAreChecked(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const rights = `

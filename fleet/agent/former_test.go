@@ -99,8 +99,8 @@ spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name:
 	}
 }
 
-// TestWorkIsTakenOverAfterTheHubMoved has records for the address that the hub had before. One work is deleted before the agent sees it.
-func TestWorkIsTakenOverAfterTheHubMoved(t *testing.T) {
+// TestWorkIsTakenOverAfterHubMoved has records for the address that the hub had before. One work is deleted before the agent sees it.
+func TestWorkIsTakenOverAfterHubMoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.eventually("the kinds of agents are there", func() bool {

@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 )
 
-// TestReportsContinueUnderANewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
+// TestReportsContinueUnderNewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
 // numbers above those that it took before.
-func TestReportsContinueUnderANewKey(t *testing.T) {
+func TestReportsContinueUnderNewKey(t *testing.T) {
 	var keys []signature.PublicKey
 	for range 2 {
 		key, err := signature.Generate()

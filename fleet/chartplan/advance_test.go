@@ -152,8 +152,8 @@ func TestAdvanceReinstalls(t *testing.T) {
 	step("all are ready")
 }
 
-// TestAdvanceWaitsForABlockedCanary has a canary where nothing can be done now.
-func TestAdvanceWaitsForABlockedCanary(t *testing.T) {
+// TestAdvanceWaitsForBlockedCanary has a canary where nothing can be done now.
+func TestAdvanceWaitsForBlockedCanary(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hcp, made, _ := proxy()
 	hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: canaryFirst}

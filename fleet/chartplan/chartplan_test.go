@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestSecretsStayInTheirNamespace(t *testing.T) {
+func TestSecretsAreReadOnlyInTheirNamespace(t *testing.T) {
 	hcp, had, rome := proxy()
 	hcp.Spec.Credentials, hcp.Spec.TLSConfig = &caaph.Credentials{}, &caaph.TLSConfig{}
 	hcp.Spec.TLSConfig.CASecret = &hcp.Spec.Credentials.Secret

@@ -82,9 +82,9 @@ func (f *fleet) has() string {
 	return strings.Join(words, " ")
 }
 
-// TestCrashingAddOnStopsAtTheFirstCluster rolls out a good configuration, then one whose pods crash, then the good one
+// TestCrashingAddOnStopsAtFirstCluster rolls out a good configuration, then one whose pods crash, then the good one
 // again.
-func TestCrashingAddOnStopsAtTheFirstCluster(t *testing.T) {
+func TestCrashingAddOnStopsAtFirstCluster(t *testing.T) {
 	f := &fleet{now: newYear, addons: map[string]*configuration.AddOn{}}
 	for _, name := range []string{"a", "b", "c"} {
 		f.addons[name] = &configuration.AddOn{Cluster: name}

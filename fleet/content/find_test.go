@@ -81,9 +81,9 @@ func (s *shop) find(images ...string) (found content.Found, names []string) {
 	return found, names
 }
 
-// TestOneDamagedPackageStopsNoOther has a package that nobody can read. Who needs none of it gets everything, and who may need it is
+// TestDamagedPackageDoesNotStopOthers has a package that nobody can read. Who needs none of it gets everything, and who may need it is
 // told its name.
-func TestOneDamagedPackageStopsNoOther(t *testing.T) {
+func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.put("first", "1.0", nil, "example.com/first:1")
@@ -113,8 +113,8 @@ func TestOneDamagedPackageStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestUnsignedPackageStopsNoOther has a newer package with the image, which nobody signed.
-func TestUnsignedPackageStopsNoOther(t *testing.T) {
+// TestUnsignedPackageDoesNotStopOthers has a newer package with the image, which nobody signed.
+func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	key, err := signature.Generate()

@@ -9,5 +9,5 @@ import (
 
 func TestHubResumesAfterThirtyKills(t *testing.T) { killHub(t, 30) }
 
-// TestHubsShareAFleetWithTheirOwnLeases is TestHubsShareAFleet with Leases as a hub has them.
-func TestHubsShareAFleetWithTheirOwnLeases(t *testing.T) { shareFleet(t, 15*time.Second) }
+// TestHubsShareFleetWithTheirOwnLeases is TestHubsShareFleet with Leases as a hub has them.
+func TestHubsShareFleetWithTheirOwnLeases(t *testing.T) { shareFleet(t, 15*time.Second) }

@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestHubSharesNoneOfItsRights: the API server lets the hub bind all that it holds, also the right to read its signing key.
-func TestHubSharesNoneOfItsRights(t *testing.T) {
+// TestAgentsGetNoRightsOfHub: the API server lets the hub bind all that it holds, also the right to read its signing key.
+func TestAgentsGetNoRightsOfHub(t *testing.T) {
 	c := &controllers{hub: &hub.Hub{Namespace: "fleet"}, Options: Options{SecretNamespaces: []string{"authorities"}}}
 	for name, tt := range map[string]struct{ namespace, kind, role, want string }{
 		"its role in its namespace":       {"fleet", "Role", "sealift-fleet-hub", "singleNamespace.roleRef names sealift-fleet-hub"},

@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestMessageAloneWaits compares add-ons before and after a look at their works.
-func TestMessageAloneWaits(t *testing.T) {
+// TestChangedMessageAloneIsDelayed compares add-ons before and after a look at their works.
+func TestChangedMessageAloneIsDelayed(t *testing.T) {
 	progressing := func(status, message string, more ...metav1.Condition) *ocm.ManagedClusterAddOn {
 		a := &ocm.ManagedClusterAddOn{}
 		a.Status.Conditions = append(slices.Clone(more), metav1.Condition{Type: "Progressing", Status: metav1.ConditionStatus(status), Message: message})

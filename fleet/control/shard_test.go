@@ -139,10 +139,10 @@ func overlaps(entries []entry) (twice []string, handovers int) {
 	return twice, handovers
 }
 
-// TestHubsShareAFleet has three hubs. The one that decides is killed, then one that only has shards, then the one that decides
+// TestHubsShareFleet has three hubs. The one that decides is killed, then one that only has shards, then the one that decides
 // by then. Each is started again. Nobody ever works on a cluster, or decides, while another one does, and what the dead did is
 // taken over in less than 30 s.
-func TestHubsShareAFleet(t *testing.T) {
+func TestHubsShareFleet(t *testing.T) {
 	t.Parallel()
 	shareFleet(t, 10*time.Second)
 }

@@ -22,7 +22,7 @@ func manifests(t *testing.T, text string) []map[string]any {
 	return list
 }
 
-func TestWorksOfAnAddOn(t *testing.T) {
+func TestAddOnWorks(t *testing.T) {
 	a := deploy.AddOn{Name: "hello", Cluster: "rome", Manifests: manifests(t, `
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: agent, namespace: ns}, spec: {replicas: 1}}
 - {apiVersion: apps/v1, kind: Deployment, metadata: {name: none, namespace: ns}, spec: {replicas: 0}}
@@ -97,8 +97,8 @@ func TestManifestsStayInTheirWorks(t *testing.T) {
 	}
 }
 
-// TestLargeManifestHasAWorkOfItsOwn has one of more bytes than a work should have, and fewer than one may have.
-func TestLargeManifestHasAWorkOfItsOwn(t *testing.T) {
+// TestLargeManifestGetsItsOwnWork has one of more bytes than a work should have, and fewer than one may have.
+func TestLargeManifestGetsItsOwnWork(t *testing.T) {
 	a := deploy.AddOn{Name: "a", Manifests: []map[string]any{configMap("small", 100), configMap("large", 500000), configMap("tiny", 10)}}
 	plan, err := deploy.Works(a)
 	if got := names(plan.Works); err != nil || got != "0:large 1:small,tiny" {

@@ -185,8 +185,8 @@ func TestFailureOfAnotherWorkIsCleared(t *testing.T) {
 	}
 }
 
-// TestFailureOfAHostedAddOn says on both conditions that its manifests cannot be made.
-func TestFailureOfAHostedAddOn(t *testing.T) {
+// TestFailureOfHostedAddOn says on both conditions that its manifests cannot be made.
+func TestFailureOfHostedAddOn(t *testing.T) {
 	s := hosted(t)
 	s.Failed = errors.New("no template")
 	for _, kind := range []string{deploy.ManifestApplied, deploy.HostingManifestApplied} {

@@ -80,9 +80,9 @@ func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	<-over
 }
 
-// TestWorkEndsGracefullyWhenAHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
+// TestWorkEndsGracefullyWhenHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
 // lets the work there end by itself, and ends it only after a time.
-func TestWorkEndsGracefullyWhenAHubJoins(t *testing.T) {
+func TestWorkEndsGracefullyWhenHubJoins(t *testing.T) {
 	t.Parallel()
 	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))
 	if err != nil {

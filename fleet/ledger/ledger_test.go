@@ -104,9 +104,9 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	}
 }
 
-// TestNumbersAreTakenAhead has a hub expect that clusters start together. They share one write, also if another hub takes numbers
+// TestNumbersAreReservedInAdvance has a hub expect that clusters start together. They share one write, also if another hub takes numbers
 // meanwhile, and no number is used twice or after a greater one.
-func TestNumbersAreTakenAhead(t *testing.T) {
+func TestNumbersAreReservedInAdvance(t *testing.T) {
 	cfg := controlplane.ForTest(t)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

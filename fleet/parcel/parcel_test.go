@@ -31,7 +31,7 @@ func newKey(t testing.TB) (*signature.Key, signature.PublicKey) {
 	return key, public
 }
 
-func TestParcelMustBeTheNextOfItsCluster(t *testing.T) {
+func TestParcelMustBeNextOfItsCluster(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		p    parcel.Parcel

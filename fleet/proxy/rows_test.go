@@ -172,8 +172,8 @@ func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
 	}
 }
 
-// TestRemovalReportsTheRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
-func TestRemovalReportsTheRelease(t *testing.T) {
+// TestRemovalReportsRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
+func TestRemovalReportsRelease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says answers
 		want string

@@ -120,7 +120,7 @@ func TestOriginRefusesSealsOfOtherWorks(t *testing.T) {
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestSignedDeletionMustMatch(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		for _, deleted := range []bool{true, false} {
 			err := seal.Seal{Statement: seal.Statement{Deleted: signed}}.Life(deleted)

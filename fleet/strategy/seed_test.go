@@ -133,8 +133,8 @@ func TestSeedStrategy(t *testing.T) {
 	}
 }
 
-// TestWhereUpstreamDiffers has the four cases of X-10, in which OCM breaks its own rule.
-func TestWhereUpstreamDiffers(t *testing.T) {
+// TestDifferencesFromUpstream has the four cases of X-10, in which OCM breaks its own rule.
+func TestDifferencesFromUpstream(t *testing.T) {
 	minute := newYear.Add(-time.Minute)
 	for _, tt := range []struct {
 		name     string

@@ -30,7 +30,7 @@ func progress(t *testing.T, paused bool, known ...rollout.Target) configuration.
 	return configuration.Progress{Plan: plan}
 }
 
-func TestPlanOfARollout(t *testing.T) {
+func TestRolloutPlan(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	done := rollout.Target{Name: "e", Status: rollout.Succeeded, Since: now.Add(-time.Hour)}
 	got := simulate(progress(t, false, done), now)

@@ -125,8 +125,8 @@ func TestAddOnStatusNeedsNoPlacements(t *testing.T) {
 	}
 }
 
-// TestReportedStatusIsThatOfTheConditions has the states that condition Progressing tells.
-func TestReportedStatusIsThatOfTheConditions(t *testing.T) {
+// TestReportedStatusMatchesConditions has the states that condition Progressing tells.
+func TestReportedStatusMatchesConditions(t *testing.T) {
 	for _, row := range []struct {
 		condition []metav1.Condition
 		want      rollout.Status

@@ -11,8 +11,8 @@ import (
 	kuberender "github.com/sealift/sealift/kube/render"
 )
 
-// TestListsAreTakenApart takes lists as Helm does. kube-prometheus-stack has one without metadata (zarf-dev/zarf#5375).
-func TestListsAreTakenApart(t *testing.T) {
+// TestListsAreSplit takes lists as Helm does. kube-prometheus-stack has one without metadata (zarf-dev/zarf#5375).
+func TestListsAreSplit(t *testing.T) {
 	crd := "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: alls.example.org}, spec: {group: example.org, scope: Cluster, names: {kind: All}}}"
 	for name, row := range map[string]struct {
 		template string
@@ -72,7 +72,7 @@ func decoded(t *testing.T, r helm.Rendered) {
 	}
 }
 
-func TestListOfHookIsTakenApart(t *testing.T) {
+func TestHookListIsSplit(t *testing.T) {
 	list := func(event string) string {
 		return "apiVersion: v1\nkind: List\nmetadata: {annotations: {helm.sh/hook: " + event + "}}\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: " + event + "}}]\n"
 	}
@@ -89,7 +89,7 @@ func TestListOfHookIsTakenApart(t *testing.T) {
 	}
 }
 
-func TestListInCRDsIsTakenApart(t *testing.T) {
+func TestCRDListIsSplit(t *testing.T) {
 	crd := func(kind string) string {
 		return "- {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " + kind + "}, spec: {group: example.org, scope: Cluster, names: {kind: " + kind + "}}}\n"
 	}

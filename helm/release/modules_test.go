@@ -192,9 +192,9 @@ func TestLinksInModulesAreFollowed(t *testing.T) {
 	}
 }
 
-// TestReleasesOfHelmAndAddonOperatorAreTakenOver installs with Helm 3 itself: without a checksum, with addon-operator's label,
+// TestHelmAndAddonOperatorReleasesAreAdopted installs with Helm 3 itself: without a checksum, with addon-operator's label,
 // and with the value that it had before.
-func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
+func TestHelmAndAddonOperatorReleasesAreAdopted(t *testing.T) {
 	w := newWorld(t)
 	helm3 := w.helm3()
 	dir := moduleDir(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: any\nversion: 0.0.1\n"})

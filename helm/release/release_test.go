@@ -103,7 +103,7 @@ func TestNamespaceIsCreatedOnRequest(t *testing.T) {
 	w.must(w.objects.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), "sh.helm.release.v1.web.v1", metav1.GetOptions{}))
 }
 
-func TestObjectsOfOthersAreTakenOverOnlyOnRequest(t *testing.T) {
+func TestForeignObjectsAreAdoptedOnlyOnRequest(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.objects.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"text": "theirs"},

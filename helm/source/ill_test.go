@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-func TestMisbehavingRegistryIsGivenUp(t *testing.T) {
+func TestMisbehavingRegistryIsAbandoned(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer http.HandlerFunc
 		want   string

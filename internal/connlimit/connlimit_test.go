@@ -63,7 +63,7 @@ func TestClientBeyondItsShareIsRefused(t *testing.T) {
 	}
 }
 
-func TestIdleHoldGivesWayToItsOwnClient(t *testing.T) {
+func TestIdleConnectionYieldsToSameClient(t *testing.T) {
 	l := newLedger(2, 100)
 	l.idle = time.Minute
 	stale, _ := l.hold(t, "a")
@@ -77,7 +77,7 @@ func TestIdleHoldGivesWayToItsOwnClient(t *testing.T) {
 	}
 }
 
-func TestClientThatHoldsMostGivesWay(t *testing.T) {
+func TestLargestClientYields(t *testing.T) {
 	l := newLedger(8, 10)
 	var stalest *hold
 	for range 8 {
@@ -104,7 +104,7 @@ func TestClientThatHoldsMostGivesWay(t *testing.T) {
 	}
 }
 
-func TestIdleHoldGivesWayToAnyClient(t *testing.T) {
+func TestIdleConnectionYieldsToAnyClient(t *testing.T) {
 	l := newLedger(8, 10)
 	l.idle = time.Minute
 	for n := range 10 {

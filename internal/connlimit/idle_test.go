@@ -95,8 +95,8 @@ func TestIdleConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestEndedConnectionHoldsNothing has connections that could be idle for an hour, and end in the middle of a request.
-func TestEndedConnectionHoldsNothing(t *testing.T) {
+// TestClosedConnectionHoldsNothing has connections that could be idle for an hour, and end in the middle of a request.
+func TestClosedConnectionHoldsNothing(t *testing.T) {
 	const connections = 10
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		_, s, gone := resting(t, time.Hour)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommandsForPeopleHaveAPathWhereSudoNeedsIt has the settings of RHEL, Debian and Ubuntu, and of sites.
-func TestCommandsForPeopleHaveAPathWhereSudoNeedsIt(t *testing.T) {
+// TestPrintedCommandsIncludePathForSudo has the settings of RHEL, Debian and Ubuntu, and of sites.
+func TestPrintedCommandsIncludePathForSudo(t *testing.T) {
 	const rhel = "Defaults    env_reset\nDefaults    secure_path = /sbin:/bin:/usr/sbin:/usr/bin\nroot ALL=(ALL) ALL\n"
 	for name, row := range map[string]struct {
 		files map[string]string
@@ -44,8 +44,8 @@ func TestCommandsForPeopleHaveAPathWhereSudoNeedsIt(t *testing.T) {
 	}
 }
 
-// TestPathIsPrintedOnlyForAProgramThatIsThere: before an install, nobody has sealift in /usr/local/bin.
-func TestPathIsPrintedOnlyForAProgramThatIsThere(t *testing.T) {
+// TestPathIsPrintedOnlyForExistingProgram: before an install, nobody has sealift in /usr/local/bin.
+func TestPathIsPrintedOnlyForExistingProgram(t *testing.T) {
 	etc, folder := t.TempDir(), t.TempDir()
 	program := filepath.Join(folder, "sealift")
 	if err := os.WriteFile(filepath.Join(etc, "sudoers"), []byte("Defaults secure_path=/usr/bin:/bin\n"), 0o600); err != nil {

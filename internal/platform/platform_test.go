@@ -206,7 +206,7 @@ func TestPlatformNames(t *testing.T) {
 	}
 }
 
-func TestConfigurationRuns(t *testing.T) {
+func TestPlatformRunsImageConfiguration(t *testing.T) {
 	for _, row := range []struct {
 		wanted, config string
 		want           bool

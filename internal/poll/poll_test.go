@@ -79,7 +79,7 @@ func TestEndOfContextHidesNoError(t *testing.T) {
 	})
 }
 
-func TestCanceledWaitTellsBothReasons(t *testing.T) {
+func TestCanceledWaitReportsBothReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		interrupted := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -114,9 +114,9 @@ func together(ctx context.Context, t *testing.T, server string, each int, client
 	return took
 }
 
-// TestFourAPIServersHaveTheirReviewsAnswered has a hundred reviews of each of four API servers at once. Those behind one address, such as
+// TestFourAPIServersGetReviewsAnswered has a hundred reviews of each of four API servers at once. Those behind one address, such as
 // that of konnectivity, have a connection each before.
-func TestFourAPIServersHaveTheirReviewsAnswered(t *testing.T) {
+func TestFourAPIServersGetReviewsAnswered(t *testing.T) {
 	for name, distinct := range map[string]byte{"an address each": 1, "one address": 0} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t)

@@ -120,7 +120,7 @@ func TestPauseOfReaderDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestDocumentWithoutEndIsCutOff(t *testing.T) {
+func TestEndlessDocumentIsTruncated(t *testing.T) {
 	const most = 4 << 20
 	for name, size := range map[string]int64{"announced": 300 << 20, "not announced": -1} {
 		t.Run(name, func(t *testing.T) {

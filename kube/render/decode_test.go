@@ -100,8 +100,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestAppliedManifestsAreReadAsTheAPIServerReadThem has what Decode refuses and Helm applies.
-func TestAppliedManifestsAreReadAsTheAPIServerReadThem(t *testing.T) {
+// TestAppliedManifestsAreReadLikeAPIServer has what Decode refuses and Helm applies.
+func TestAppliedManifestsAreReadLikeAPIServer(t *testing.T) {
 	const manifest = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: first, name: last}

@@ -72,7 +72,7 @@ func read(t *testing.T, addOn, name string) (string, error) {
 	return string(data), err
 }
 
-func TestFilesOfTheRepositoryAreRead(t *testing.T) {
+func TestFilesOfRepositoryAreRead(t *testing.T) {
 	for _, versioned := range []bool{true, false} {
 		_, addOn := tree(t, versioned)
 		link(t, "../shared", filepath.Join(addOn, "link"))
@@ -85,7 +85,7 @@ func TestFilesOfTheRepositoryAreRead(t *testing.T) {
 	}
 }
 
-func TestNothingElseIsRead(t *testing.T) {
+func TestFilesOutsideRepositoryAreRefused(t *testing.T) {
 	base, addOn := tree(t, true)
 	link(t, filepath.Join(base, "secret"), filepath.Join(addOn, "absolute"))
 	link(t, "../../../../secret", filepath.Join(addOn, "relative"))
@@ -126,7 +126,7 @@ func TestHardLinkDoesNotLeadOut(t *testing.T) {
 	}
 }
 
-func TestALinkIsNeverTakenForTheRepository(t *testing.T) {
+func TestLinkIsNotARepository(t *testing.T) {
 	base, _ := tree(t, true)
 	link(t, filepath.Join(base, "other", "demo"), filepath.Join(base, "repo", "addons", "linked"))
 	link(t, filepath.Join(base, "other"), filepath.Join(base, "repo", "packages"))
@@ -137,7 +137,7 @@ func TestALinkIsNeverTakenForTheRepository(t *testing.T) {
 	}
 }
 
-func TestAPipeIsNotWaitedFor(t *testing.T) {
+func TestPipeDoesNotBlock(t *testing.T) {
 	_, addOn := tree(t, false)
 	if err := unix.Mkfifo(filepath.Join(addOn, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsNotThereIsNamedWhole has no version control: the repository is a folder that the person may not think of.
-func TestAFileThatIsNotThereIsNamedWhole(t *testing.T) {
+// TestMissingFileIsNamedByFullPath has no version control: the repository is a folder that the person may not think of.
+func TestMissingFileIsNamedByFullPath(t *testing.T) {
 	_, addOn := tree(t, false)
 	_, err := read(t, addOn, "none")
 	var failed *fs.PathError

@@ -72,8 +72,8 @@ func webhookWith(list string) string {
 		lists["apiGroups"], lists["apiVersions"], lists["operations"], lists["resources"])
 }
 
-// TestRuleTheServerAcceptsIsAccepted has lists that look alike those that it refuses.
-func TestRuleTheServerAcceptsIsAccepted(t *testing.T) {
+// TestRuleServerAcceptsIsAccepted has lists that look alike those that it refuses.
+func TestRuleServerAcceptsIsAccepted(t *testing.T) {
 	for _, list := range []string{`operations: ["*"]`, `operations: [CREATE, CREATE]`, `apiGroups: ["*"]`, `apiGroups: ["", apps]`, `resources: ["*"]`, `resources: ["*/*"]`, `resources: [pods, "*"]`,
 		`resources: ["*", pods/status]`, `resources: [pods, pods/status, "deployments/*", "*/scale"]`} {
 		if _, err := binding.Parse("hook.sh", []byte(webhookWith(list)), binding.Shell); err != nil {
@@ -100,7 +100,7 @@ func TestDuplicateKeyIsAWarning(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
+func TestDefaultsAreSet(t *testing.T) {
 	c, err := binding.Parse("hook.sh", []byte(`
 configVersion: v1
 settings: {executionMinInterval: 3s, executionBurst: 2}
@@ -136,7 +136,7 @@ kubernetes:
 	}
 }
 
-func TestContextsHaveNoKeyMoreOrLess(t *testing.T) {
+func TestContextsHaveExactKeys(t *testing.T) {
 	review := json.RawMessage(`{"request":{"uid":"<1>"}}`)
 	for _, c := range []struct {
 		name    string

@@ -180,7 +180,7 @@ func normalized(c *binding.Config) map[string]any {
 	return out
 }
 
-func TestSamplesOfTheSeed(t *testing.T) {
+func TestSamplesOfSeed(t *testing.T) {
 	// The configuration of the seed's section "Synchronization for global hooks".
 	const config = `
 configVersion: v1

@@ -116,7 +116,7 @@ func TestFailedHookKeepsItsAnswers(t *testing.T) {
 	}
 }
 
-func TestAnswerMustBeARegularFile(t *testing.T) {
+func TestAnswerMustBeRegularFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"a link out":   "ln -sf /etc/hostname $METRICS_PATH",
@@ -226,7 +226,7 @@ func TestFullDiskFailsOneRun(t *testing.T) {
 	}
 }
 
-func TestLinesOfAHook(t *testing.T) {
+func TestHookLinesAreLogged(t *testing.T) {
 	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo '{"level":"Warning","msg":"mine","time":"1999","zone":"a","count":{"n":2}}'

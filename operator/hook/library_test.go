@@ -25,7 +25,7 @@ func withLibrary(t *testing.T, script, contexts string) (string, error) {
 	return string(result.Out["METRICS_PATH"]), err
 }
 
-func TestShellLibraryCallsTheBestFunction(t *testing.T) {
+func TestShellLibraryCallsBestFunction(t *testing.T) {
 	const every = `[{"binding":"onStartup"},{"binding":"pods","type":"Synchronization","objects":[]},
 		{"binding":"pods","type":"Event","watchEvent":"Added"},{"binding":"pods","type":"Event","watchEvent":"Modified"},{"binding":"pods","type":"Event","watchEvent":"Deleted"},
 		{"binding":"every","type":"Schedule"},{"binding":"pods","type":"Group","groupName":"g","snapshots":{}},
@@ -60,9 +60,9 @@ func TestShellLibraryCallsTheBestFunction(t *testing.T) {
 	}
 }
 
-// TestFailingCommandEndsAHandler covers what upstream's shell_lib.sh sets: set -Eeuo pipefail, inherit_errexit, failglob, and a trace. Without
+// TestFailingCommandEndsHandler covers what upstream's shell_lib.sh sets: set -Eeuo pipefail, inherit_errexit, failglob, and a trace. Without
 // them a kubectl that fails in the middle of a handler counts as success, and the event is lost.
-func TestFailingCommandEndsAHandler(t *testing.T) {
+func TestFailingCommandEndsHandler(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"a command", "false", "line 4, in __main__\n    false"},
 		{"a command of a function of its own", "step", "in step\n    step() { echo step; kubectl-absent get pods; echo lost >> $METRICS_PATH; }"},

@@ -43,7 +43,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestMistakesNameTheFilter(t *testing.T) {
+func TestMistakesNameFilter(t *testing.T) {
 	if _, err := jq.Compile(".["); err == nil || !strings.Contains(err.Error(), `".["`) {
 		t.Errorf("a filter that is no jq: %v", err)
 	}

@@ -116,7 +116,7 @@ func TestHEADRowsWithoutGroup(t *testing.T) {
 	}
 }
 
-func TestMistakesRefuseTheWholeStream(t *testing.T) {
+func TestMistakesRefuseWholeStream(t *testing.T) {
 	for stream, want := range map[string]string{
 		`{"name":"m","add":1} {"nme":"m","add":1}`:                            "operation 2: 'name' is required",
 		`{"name":"m","action":"set","set":1,"add":1}`:                         "exclude each other",
@@ -159,8 +159,8 @@ func TestShellOperatorFormsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheSeed follows the seed's example of two hooks through four runs.
-func TestExampleOfTheSeed(t *testing.T) {
+// TestSeedExampleIsAccepted follows the seed's example of two hooks through four runs.
+func TestSeedExampleIsAccepted(t *testing.T) {
 	var store metric.Store
 	run := func(hook, stream string) {
 		t.Helper()

@@ -248,7 +248,7 @@ func testConflict(s *site) {
 	}
 }
 
-func TestMistakesRefuseTheWholeStream(t *testing.T) {
+func TestMistakesRefuseWholeStream(t *testing.T) {
 	for stream, want := range map[string]string{
 		"{operation: Create, object: {}}\n---\n{operation: create}": `object patch 2: operation: "create" is unknown; did you mean "Create"?`,
 		"- a":                             "must be an object, not an array",

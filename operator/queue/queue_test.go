@@ -78,7 +78,7 @@ func TestQueuesRunConcurrentlyAndTasksInOrder(t *testing.T) {
 	})
 }
 
-func TestFailingTaskStaysAtTheHead(t *testing.T) {
+func TestFailingTaskStaysAtHead(t *testing.T) {
 	set := &queue.Set{Delay: func(failed int) time.Duration { return time.Duration(10*(failed+1)) * time.Second }}
 	bubble(t, set, func(d *diary) {
 		left := 2

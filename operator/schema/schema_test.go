@@ -94,8 +94,8 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 	t.Logf("%d rows of openapi.json, %d checks", len(file.Cases), checked)
 }
 
-// TestExamplesOfTheSeed: the schemas of addon-operator's documentation and what it says of them.
-func TestExamplesOfTheSeed(t *testing.T) {
+// TestSeedExamplesAreAccepted: the schemas of addon-operator's documentation and what it says of them.
+func TestSeedExamplesAreAccepted(t *testing.T) {
 	const config = "type: object\nadditionalProperties: false\nrequired: [project, clusterName]\nminProperties: 2\nproperties:\n  project: {type: string}\n  clusterName: {type: string}\n  clusterHostname: {type: string}\n  discovery: {type: object}\n"
 	set, err := load(t, map[string]string{"config-values.yaml": config, "values.yaml": `
 x-extend: {schema: config-values.yaml}

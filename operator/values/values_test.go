@@ -219,7 +219,7 @@ func TestSamplesOfModuleConfigs(t *testing.T) {
 	}
 }
 
-func TestMistakesInAConfigMapNameTheKey(t *testing.T) {
+func TestMistakesInConfigMapNameKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		data map[string]string
 		want string

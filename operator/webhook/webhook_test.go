@@ -25,7 +25,7 @@ import (
 	"github.com/sealift/sealift/operator/binding"
 )
 
-func TestPathIsTheShortest(t *testing.T) {
+func TestPathIsShortest(t *testing.T) {
 	all := []binding.Step{
 		{From: "v1alpha1", To: "v1alpha2"}, {From: "v1alpha2", To: "g/v1beta1"}, {From: "g/v1beta1", To: "v1"},
 		{From: "v1alpha1", To: "v1beta1"}, {From: "g/v1alpha1", To: "v1beta1"}, {From: "v1", To: "v1beta1"},

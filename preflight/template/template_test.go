@@ -77,8 +77,8 @@ var templates = []string{
 	"{{kurl break}}", "{{kurl continue}}", "{{kurl first .None}}", "{{kurl join `,` .PrimaryHosts | quote}}", "{{kurl slice .PrimaryHosts 1}}", "{{kurl if .Rows}}{{kurl len .Rows}}{{kurl end}}", "{{kurl print nil}}", "{{kurl print}}", "{{kurl quote .Missing 1}}",
 }
 
-// TestTemplatesAreThoseOfGo holds this package against text/template: the same output, or an error from both.
-func TestTemplatesAreThoseOfGo(t *testing.T) {
+// TestTemplatesMatchGo holds this package against text/template: the same output, or an error from both.
+func TestTemplatesMatchGo(t *testing.T) {
 	for _, text := range templates {
 		ours, theirs, ourErr, theirErr := both(text)
 		if (ourErr == nil) != (theirErr == nil) || ourErr == nil && ours != theirs {
@@ -87,8 +87,8 @@ func TestTemplatesAreThoseOfGo(t *testing.T) {
 	}
 }
 
-// TestWhatTemplatesDoNotHave lists what text/template would execute.
-func TestWhatTemplatesDoNotHave(t *testing.T) {
+// TestUnsupportedTemplateActionsAreRefused lists what text/template would execute.
+func TestUnsupportedTemplateActionsAreRefused(t *testing.T) {
 	with := functions()
 	maps.Copy(with, map[string]any{"semver": sprig.TxtFuncMap()["semver"], "counter": func() any { return struct{ N int }{1} }, "same": func() any { return strings.ToUpper }})
 	for text, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestWhatTemplatesDoNotHave(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhere(t *testing.T) {
+func TestErrorsNamePosition(t *testing.T) {
 	err := template.Execute(new(strings.Builder), "rook", "a\n{{kurl if true}}{{kurl .Missing.Field}}{{kurl end}}", template.Options{Left: left}, data())
 	if err == nil || !strings.Contains(err.Error(), "rook:2:") || !strings.Contains(err.Error(), "<.Missing.Field>") || strings.Count(err.Error(), "executing") != 1 {
 		t.Error(err)

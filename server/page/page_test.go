@@ -153,7 +153,7 @@ func TestPagesDescribePackages(t *testing.T) {
 	}
 }
 
-func TestPagesLoadNothingFromElsewhere(t *testing.T) {
+func TestPagesLoadOnlyOwnResources(t *testing.T) {
 	response, _ := get(t, serve(t).URL+"/compose")
 	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("policy %q", policy)

@@ -37,7 +37,7 @@ func (c *counting) Swap(ctx context.Context, key string, data []byte, old string
 	return c.Store.Swap(ctx, key, data, old)
 }
 
-func TestIndexIsNotWrittenForEachPackage(t *testing.T) {
+func TestIndexIsWrittenOncePerPublish(t *testing.T) {
 	c := &counting{Store: open(t, t.TempDir())}
 	start := time.Now()
 	publish(t, release.In(c, ""), many(300)...)

@@ -212,7 +212,7 @@ func (o overtaken) Swap(ctx context.Context, key string, data []byte, old string
 	return o.Store.Swap(ctx, key, data, old)
 }
 
-func TestLoserOfPublishRaceIsTold(t *testing.T) {
+func TestLoserOfPublishRaceIsReported(t *testing.T) {
 	r := release.In(overtaken{open(t, t.TempDir()), new(sync.Once)}, "")
 	if _, err := r.Publish(t.Context(), []release.Candidate{candidate("a", "1", "of one")}); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("got %v", err)

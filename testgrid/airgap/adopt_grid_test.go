@@ -144,9 +144,9 @@ const (
 	daemons  = "systemctl show --property=Id,MainPID,ExecMainStartTimestamp kubelet containerd"
 )
 
-// TestClusterOfKurlIsAdopted has a control plane and a worker in kURL's shape. They are adopted, once killed on the way, and no pod
+// TestKurlClusterIsAdopted has a control plane and a worker in kURL's shape. They are adopted, once killed on the way, and no pod
 // restarts; then upgraded by one minor version; then a host joins; then the worker is reset.
-func TestClusterOfKurlIsAdopted(t *testing.T) {
+func TestKurlClusterIsAdopted(t *testing.T) {
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh && tar xzf cluster.tar.gz bin/sealift")
 	usb := []string{older.usb, newer.usb}

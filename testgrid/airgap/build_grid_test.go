@@ -23,9 +23,9 @@ const farmed = 40
 // farmImage is the name of the image that its pods run.
 const farmImage = "example.org/sealift:1"
 
-// TestAClusterOfTwoNodesBuildsPackages builds packages in pods of a cluster without a network. What their Manifests name is on a web
+// TestTwoNodeClusterBuildsPackages builds packages in pods of a cluster without a network. What their Manifests name is on a web
 // server of the first node, and so is the bucket. One pod is killed in the middle. The packages are those of this machine.
-func TestAClusterOfTwoNodesBuildsPackages(t *testing.T) {
+func TestTwoNodeClusterBuildsPackages(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	dir, local := r.farm(t)
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb, dir}}), t}

@@ -36,8 +36,8 @@ func (n node) certificates() map[string]certificate {
 	return byFile
 }
 
-// TestCertificatesAreRenewedOnARunningNode kills a renewal in its middle, and runs it again.
-func TestCertificatesAreRenewedOnARunningNode(t *testing.T) {
+// TestRunningNodeRenewsCertificates kills a renewal in its middle, and runs it again.
+func TestRunningNodeRenewsCertificates(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)

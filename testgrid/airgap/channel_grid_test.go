@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// TestChannelKeepsTheAddOnsOfACluster lets a channel adopt add-ons of the demo's cluster, and a reset remove all of it in the end.
-func TestChannelKeepsTheAddOnsOfACluster(t *testing.T) {
+// TestChannelUpdatesAddOns lets a channel adopt add-ons of the demo's cluster, and a reset remove all of it in the end.
+func TestChannelUpdatesAddOns(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()

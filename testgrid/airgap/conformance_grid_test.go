@@ -21,9 +21,9 @@ const conformanceFocus = `\[sig-node\] (ConfigMap|Secrets|Downward API|Pods|Vari
 	`|\[sig-network\] (DNS|Services|EndpointSlice|Proxy)|\[sig-auth\]` +
 	`|\[sig-api-machinery\] (ResourceQuota|Garbage|Watchers|Namespaces|Discovery|server version)`
 
-// TestTheDemosClusterIsConformant runs conformance tests of Kubernetes on the demo's cluster, on a host without a route out. The
+// TestDemoClusterIsConformant runs conformance tests of Kubernetes on the demo's cluster, on a host without a route out. The
 // images of the tests come as a package.
-func TestTheDemosClusterIsConformant(t *testing.T) {
+func TestDemoClusterIsConformant(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()

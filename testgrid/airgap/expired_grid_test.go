@@ -123,8 +123,8 @@ func (n node) servesVerified(ca *x509.Certificate, address string) {
 	n.t.Fatalf("the kubelet at %s: %v\n%s", address, err, n.must(kubectl+"get csr; journalctl -u sealift-agent | tail"))
 }
 
-// TestNodesThatWereOffForTooLongComeBack ends all certificates of a worker and of a control plane.
-func TestNodesThatWereOffForTooLongComeBack(t *testing.T) {
+// TestNodesOfflineTooLongRecover ends all certificates of a worker and of a control plane.
+func TestNodesOfflineTooLongRecover(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)

@@ -153,10 +153,10 @@ func (n node) has(version string) string {
 	return kubectl + "rollout status deployment/hello --timeout=1s && " + kubectl + "logs deployment/hello | grep -q '^" + version + " on '"
 }
 
-// TestFleetWithoutARoute has a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
+// TestFleetWorksWithoutRoute has a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
 // template, whose image has its digest there, and one with a chart come to the canary first. One host has no power in the middle of a
 // change.
-func TestFleetWithoutARoute(t *testing.T) {
+func TestFleetWorksWithoutRoute(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-controller")
 	usb := []string{r.watched(t, "1.0", fleetImage), r.dir(), t.TempDir()}

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestClusterWithIPv6Alone makes a cluster of two hosts that have IPv6 addresses alone, and no route out. Pods on both nodes reach a
+// TestIPv6OnlyCluster makes a cluster of two hosts that have IPv6 addresses alone, and no route out. Pods on both nodes reach a
 // Service, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
-func TestClusterWithIPv6Alone(t *testing.T) {
+func TestIPv6OnlyCluster(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, IPv6: true}), t}
 	worker := node{lab.Host(t, host.Spec{IPv6: true}), t}

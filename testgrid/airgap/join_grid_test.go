@@ -12,10 +12,10 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestClusterOutlivesAControlPlane makes a cluster of three control planes and two workers. One host has the bundle, each other
+// TestClusterSurvivesLostControlPlane makes a cluster of three control planes and two workers. One host has the bundle, each other
 // one has a command. The test takes the host with the bundle off the network and out of the cluster, lets another take its place,
 // and lets a control plane leave and come back.
-func TestClusterOutlivesAControlPlane(t *testing.T) {
+func TestClusterSurvivesLostControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)
@@ -63,8 +63,8 @@ func TestClusterOutlivesAControlPlane(t *testing.T) {
 	third.pulled()
 }
 
-// TestKilledJoinOfAControlPlaneGoesOn joins a control plane with a command that is killed again and again.
-func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
+// TestKilledControlPlaneJoinResumes joins a control plane with a command that is killed again and again.
+func TestKilledControlPlaneJoinResumes(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
@@ -103,9 +103,9 @@ func killedJoin(n node, command string) {
 // controlPlane is what makes the command for one more.
 const controlPlane = "--control-plane"
 
-// TestJoinOutlivesALostNetwork takes a host off the network while it fetches images, and while kubeadm talks to the cluster. Each
+// TestJoinSurvivesLostNetwork takes a host off the network while it fetches images, and while kubeadm talks to the cluster. Each
 // time the join ends by itself, and the same command goes on.
-func TestJoinOutlivesALostNetwork(t *testing.T) {
+func TestJoinSurvivesLostNetwork(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)

@@ -16,8 +16,8 @@ func (n node) joinCommand(flags string) string {
 	return strings.TrimSpace(n.must("sealift token create " + flags))
 }
 
-// TestHostJoinsWithAPrintedCommand adds a worker that has nothing but the command.
-func TestHostJoinsWithAPrintedCommand(t *testing.T) {
+// TestHostJoinsWithPrintedCommand adds a worker that has nothing but the command.
+func TestHostJoinsWithPrintedCommand(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

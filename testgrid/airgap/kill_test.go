@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// TestInterruptedInstallEndsAsAnUndisturbedOne takes one host from an undisturbed install through resets to installs that are
+// TestInterruptedInstallMatchesUninterrupted takes one host from an undisturbed install through resets to installs that are
 // killed and that run out of disk, and compares where they end.
-func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
+func TestInterruptedInstallMatchesUninterrupted(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()

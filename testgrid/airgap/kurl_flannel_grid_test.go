@@ -62,9 +62,9 @@ END_OF_HOOK`)
 	return to
 }
 
-// TestKurlsFlannelOfEachFormMakesACluster installs a cluster with each form of kURL's pre-init hooks of flannel. The host with the second
+// TestEveryKurlFlannelMakesCluster installs a cluster with each form of kURL's pre-init hooks of flannel. The host with the second
 // form has a kubectl of its own already, which has no cluster to ask. The first form finds no interface on a host without a default route.
-func TestKurlsFlannelOfEachFormMakesACluster(t *testing.T) {
+func TestEveryKurlFlannelMakesCluster(t *testing.T) {
 	short.Skip(t, "a host of the lab")
 	var r road
 	r = roads.once(t, "kurl-flannel", func(made road) {

@@ -73,10 +73,10 @@ func (r road) kurlPackages(t *testing.T, addOns []string, releases ...string) {
 	})
 }
 
-// TestKurlsOwnAddOnsMakeACluster installs kURL's own add-ons, with kURL's own containerd, on two hosts that call themselves Ubuntu
+// TestKurlAddOnsMakeCluster installs kURL's own add-ons, with kURL's own containerd, on two hosts that call themselves Ubuntu
 // 24.04 and have curl and openssl, as a server of Ubuntu has. The second one has nothing else but the command to join. All pods that
 // the add-ons make can run here; for those whose image is a stand-in of the lab, the log says why.
-func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
+func TestKurlAddOnsMakeCluster(t *testing.T) {
 	t.Parallel()
 	r := kurl(t)
 	first, worker := ubuntuHost(t, r.usb, r.debs()), ubuntuHost(t, r.debs())

@@ -46,9 +46,9 @@ func secondVersions(t *testing.T, addOns []string, dir string) (folders []string
 	return folders
 }
 
-// TestKurlsAddOnsGoToOtherVersions upgrades a cluster of kURL's own add-ons, a control plane and a worker: Kubernetes by one minor
+// TestKurlAddOnsAreUpgraded upgrades a cluster of kURL's own add-ons, a control plane and a worker: Kubernetes by one minor
 // version, and three add-ons to a second version. A witness among the add-ons notes what hooks see.
-func TestKurlsAddOnsGoToOtherVersions(t *testing.T) {
+func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	short.Skip(t, "a host of the lab")
 	before := strings.ReplaceAll(kurlInstaller, "kubernetes: {version: 1.36.3}", "kubernetes: {version: 1.35.4}\n  witness: {version: 1.0.0}")
 	after := strings.NewReplacer("1.35.4", "1.36.3", "witness: {version: 1.0.0}", "witness: {version: 1.0.1}",

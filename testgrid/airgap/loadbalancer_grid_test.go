@@ -24,10 +24,10 @@ func (n node) endpoints() string {
 	return n.must("grep -hoE 'https://[0-9.:]+' /etc/kubernetes/*.conf | sort -u; grep -s loadBalancerAddress /var/lib/sealift/state/installer.yaml || true")
 }
 
-// TestTheLoadBalancerGetsAnotherAddress moves a cluster of two control planes and two workers from one load balancer to another. One
+// TestLoadBalancerAddressIsChanged moves a cluster of two control planes and two workers from one load balancer to another. One
 // worker is off meanwhile. The change fails on a node, is killed, and goes on from the other control plane; the old load balancer ends
 // before the worker comes back.
-func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
+func TestLoadBalancerAddressIsChanged(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	front := node{lab.Host(t, host.Spec{}), t}
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

@@ -131,9 +131,9 @@ const (
 		`get pods --selector app=greeter --sort-by=.metadata.creationTimestamp -o jsonpath='{.items[-1:].metadata.name}'):8080/proxy/ 2>&1`
 )
 
-// TestAnInstallerBringsModules installs a cluster with modules on a host without a route out, changes their values, lets a control
+// TestInstallerInstallsModules installs a cluster with modules on a host without a route out, changes their values, lets a control
 // plane join, brings a newer module and a second operator, and takes all of it back.
-func TestAnInstallerBringsModules(t *testing.T) {
+func TestInstallerInstallsModules(t *testing.T) {
 	r, newer := modulesRoad(t)
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, newer}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")

@@ -12,10 +12,10 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// TestHostsInstallThemselvesFromAServer has a host with a bucket and a server before it, and two hosts that have nothing but
+// TestHostsInstallThemselvesFromServer has a host with a bucket and a server before it, and two hosts that have nothing but
 // the addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
 // that the page shows.
-func TestHostsInstallThemselvesFromAServer(t *testing.T) {
+func TestHostsInstallThemselvesFromServer(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)

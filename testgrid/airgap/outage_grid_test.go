@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestInstallBringsAnAPIBackThatWasAway kills an install, and keeps etcd from starting until the kubelet tries only every few minutes.
+// TestInstallRestartsStoppedAPI kills an install, and keeps etcd from starting until the kubelet tries only every few minutes.
 // When the cause is gone, the next install does not wait for that.
-func TestInstallBringsAnAPIBackThatWasAway(t *testing.T) {
+func TestInstallRestartsStoppedAPI(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.interrupt(interruption{command: fromUSB, signal: "KILL", step: "flannel/install", record: "finished"})

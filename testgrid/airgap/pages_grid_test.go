@@ -35,8 +35,8 @@ func follow(t *testing.T, page string, prepare func(command string) (node, strin
 	}
 }
 
-// TestThePagesOnCertificatesAndHardeningAreFollowed has a cluster of two nodes.
-func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
+// TestCertificatesAndHardeningPagesAreFollowed has a cluster of two nodes.
+func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
@@ -59,9 +59,9 @@ func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
 	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
 }
 
-// TestThePageOnSnapshotsIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
+// TestSnapshotsPageIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
 // takes its place.
-func TestThePageOnSnapshotsIsFollowed(t *testing.T) {
+func TestSnapshotsPageIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	bare := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
@@ -121,8 +121,8 @@ func (n node) handsSnapshot(to node) {
 	to.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/usr/local/bin/sealift; chmod +x /usr/local/bin/sealift")
 }
 
-// TestThePageOnAddressesIsFollowed gives the only node of a cluster another address beside the old one.
-func TestThePageOnAddressesIsFollowed(t *testing.T) {
+// TestAddressesPageIsFollowed gives the only node of a cluster another address beside the old one.
+func TestAddressesPageIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)

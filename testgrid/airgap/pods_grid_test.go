@@ -27,9 +27,9 @@ const podTests = `
   installerSpec: INSTALLER
 `
 
-// TestAPrivilegedPodIsAMachine installs a cluster in a pod of a cluster. Flannel enforces no NetworkPolicies, so a test that must have no way
+// TestPrivilegedPodWorksAsMachine installs a cluster in a pod of a cluster. Flannel enforces no NetworkPolicies, so a test that must have no way
 // out does not run, and the report says why.
-func TestAPrivilegedPodIsAMachine(t *testing.T) {
+func TestPrivilegedPodWorksAsMachine(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()

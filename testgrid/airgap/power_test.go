@@ -13,9 +13,9 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// TestInstallOutlivesTheLossOfPower takes the power from a host again and again while it installs: what no program synced to the
+// TestInstallSurvivesPowerLoss takes the power from a host again and again while it installs: what no program synced to the
 // disk is gone, and the host boots with the rest.
-func TestInstallOutlivesTheLossOfPower(t *testing.T) {
+func TestInstallSurvivesPowerLoss(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	d := isolation.NewDisk(t, 24<<30)
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}, Disk: d.Path()}), t}

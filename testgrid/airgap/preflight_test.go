@@ -45,7 +45,7 @@ const (
 		"systemctl list-unit-files --no-legend; ip link; cat /proc/mounts | sort"
 )
 
-func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
+func TestPreflightNamesFaultAndRemedy(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

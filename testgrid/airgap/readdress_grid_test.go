@@ -60,9 +60,9 @@ func (n node) names(address string) string {
 	return n.must("grep -lwF " + address + " -r /etc/kubernetes/manifests /etc/kubernetes/*.conf /var/lib/kubelet/kubeadm-flags.env /etc/hosts /var/lib/sealift/state/api-servers || true")
 }
 
-// TestTheOnlyNodeGetsAnotherAddress gives a single node other addresses: one that it has beside the old one, one with which it has
+// TestOnlyNodeChangesAddress gives a single node other addresses: one that it has beside the old one, one with which it has
 // booted, and one at which nothing works. A change is killed in each of its steps.
-func TestTheOnlyNodeGetsAnotherAddress(t *testing.T) {
+func TestOnlyNodeChangesAddress(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
@@ -187,9 +187,9 @@ func killedReaddress(n node, was string) {
 	n.knows(n, address)
 }
 
-// TestNodesOfAClusterGetOtherAddresses moves the only control plane of a cluster with a worker, then a worker, and then two of three
+// TestClusterNodesChangeAddresses moves the only control plane of a cluster with a worker, then a worker, and then two of three
 // control planes: one while it still has the old address, one after it has lost it.
-func TestNodesOfAClusterGetOtherAddresses(t *testing.T) {
+func TestClusterNodesChangeAddresses(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	second, third, worker := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}

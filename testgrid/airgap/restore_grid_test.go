@@ -173,9 +173,9 @@ func (n node) movesTo(to node, objects string) {
 	to.pulled()
 }
 
-// TestLastControlPlaneGoesOn takes the majority from clusters of two and of three control planes, and lets the last one go on with
+// TestLastControlPlaneContinues takes the majority from clusters of two and of three control planes, and lets the last one go on with
 // its own data. Others join it then.
-func TestLastControlPlaneGoesOn(t *testing.T) {
+func TestLastControlPlaneContinues(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	last := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	second, third := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}

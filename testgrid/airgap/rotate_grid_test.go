@@ -26,9 +26,9 @@ while ! test -e /tmp/stop; do
 done
 `
 
-// TestCAsAreRotatedWhileAClientWrites replaces all CAs and the service-account key of a cluster of three nodes. A client writes every
+// TestCAsAreRotatedDuringWrites replaces all CAs and the service-account key of a cluster of three nodes. A client writes every
 // second meanwhile. Both parts of the rotation are killed and resumed.
-func TestCAsAreRotatedWhileAClientWrites(t *testing.T) {
+func TestCAsAreRotatedDuringWrites(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)

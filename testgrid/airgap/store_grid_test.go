@@ -11,9 +11,9 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// TestClusterIsInstalledFromAStore makes a cluster out of the packages on a USB disk, without a bundle. The first install is killed.
+// TestClusterIsInstalledFromStore makes a cluster out of the packages on a USB disk, without a bundle. The first install is killed.
 // Another host joins, which has nothing but the printed command.
-func TestClusterIsInstalledFromAStore(t *testing.T) {
+func TestClusterIsInstalledFromStore(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.dir()}}), t}
 	worker := node{lab.Host(t, host.Spec{}), t}

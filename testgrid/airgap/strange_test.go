@@ -64,11 +64,11 @@ EOF`
 // unchanged is inventory without the folders of the service that is asked for the clock, which systemd makes.
 const unchanged = "{ " + inventory + "; } | grep -v -e /systemd-private- -e '^/tmp 1777 '"
 
-// TestStrangeHostBecomesANode has the peculiarities of real hosts, all at once: a short PATH (replicatedhq/kURL#2951, k3s-io/k3s#10175), an
+// TestUnusualHostBecomesNode has the peculiarities of real hosts, all at once: a short PATH (replicatedhq/kURL#2951, k3s-io/k3s#10175), an
 // uplink that is called br-ex beside a second network (k0sproject/k0s#4775), umask 077, a /tmp without programs, a hostname in capitals,
 // dead proxies, an nftables policy of drop, leftovers of two distributions (flannel-io/flannel#1437), and files that switch forwarding off (replicatedhq/kURL#2174).
 // What cannot stay is named before the first change, with the way out, which the test goes.
-func TestStrangeHostBecomesANode(t *testing.T) {
+func TestUnusualHostBecomesNode(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.tools(t)}}), t}

@@ -159,9 +159,9 @@ func strangers() []stranger {
 	}
 }
 
-// TestStrangersAreAnsweredBeforeTheFirstChange looks at each of the strangers, lets an install refuse what cannot work, and wants the host to be as
+// TestUnsupportedHostsAreRefusedBeforeFirstChange looks at each of the strangers, lets an install refuse what cannot work, and wants the host to be as
 // it was.
-func TestStrangersAreAnsweredBeforeTheFirstChange(t *testing.T) {
+func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

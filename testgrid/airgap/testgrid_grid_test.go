@@ -23,8 +23,8 @@ func gridRoad(t *testing.T) road {
 // demoTests is the file of tests that a stranger is shown.
 const demoTests = "testgrid/demo/tests.yaml"
 
-// TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
-func TestTheGridRunsTheDemosTests(t *testing.T) {
+// TestGridRunsDemoTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
+func TestGridRunsDemoTests(t *testing.T) {
 	r := gridRoad(t)
 	hosts, out := filepath.Join(r.dir(), "hosts.yaml"), filepath.Join(t.TempDir(), "report")
 	place(t, hosts, []byte("systems: {debian-12: {lab: debian-12}}\n"))

@@ -20,9 +20,9 @@ import (
 // sshHost is the name of the host that is reached by ssh only.
 const sshHost = "demo-ssh"
 
-// TestTheGridReachesHostsBySSHAndThroughAProgram runs a test of the demo on a host that is reached by ssh, and on one that a program
+// TestGridReachesHostsBySSHAndProgram runs a test of the demo on a host that is reached by ssh, and on one that a program
 // makes. What makes the first one bare is a program that boots it again.
-func TestTheGridReachesHostsBySSHAndThroughAProgram(t *testing.T) {
+func TestGridReachesHostsBySSHAndProgram(t *testing.T) {
 	r := gridRoad(t)
 	r.programs(t, "debian-12", "openssh-server")
 	hosts := filepath.Join(r.dir(), "hosts.yaml")

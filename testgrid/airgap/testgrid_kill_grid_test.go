@@ -17,9 +17,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestAKilledGridGoesOn kills the program that runs a test at five moments, with SIGKILL, and starts it again. In the end the report
+// TestKilledGridResumes kills the program that runs a test at five moments, with SIGKILL, and starts it again. In the end the report
 // is that of a run that nobody disturbed, and this machine has nothing left of the hosts.
-func TestAKilledGridGoesOn(t *testing.T) {
+func TestKilledGridResumes(t *testing.T) {
 	r := gridRoad(t)
 	state, err := scratch.NewIn("/var/tmp")
 	if err != nil {

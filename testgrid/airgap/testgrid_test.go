@@ -66,9 +66,9 @@ const twoWays = `
   expect: [{nodesReady: 2}, {podsRunning: all}, {bytesFetched: {node: 2, most: 1Gi}}]
 `
 
-// TestASpecInstallsFromABundleAndFromAServer runs two tests from the command line, side by side. The server is before a bucket, and
+// TestSpecInstallsFromBundleAndServer runs two tests from the command line, side by side. The server is before a bucket, and
 // this machine does not reach it.
-func TestASpecInstallsFromABundleAndFromAServer(t *testing.T) {
+func TestSpecInstallsFromBundleAndServer(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")

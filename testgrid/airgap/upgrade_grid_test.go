@@ -191,10 +191,10 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	n.pulled()
 }
 
-// TestUpgradeThatCannotGoOnIsStopped has a budget that lets no pod leave, a full disk, and a node without power: each is refused
+// TestBlockedUpgradeIsStopped has a budget that lets no pod leave, a full disk, and a node without power: each is refused
 // before the first change or ends the run with what to do, the cluster serves meanwhile, and the same command finishes after the
 // repair.
-func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
+func TestBlockedUpgradeIsStopped(t *testing.T) {
 	first, worker := outdated(t, host.Spec{}, host.Spec{})
 	first.apply(asked)
 	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
@@ -266,9 +266,9 @@ spec:
 	return filepath.Join(dir, "usb")
 }
 
-// TestDaemonSetRollsWhereItsImagesAre changes the image of a DaemonSet on three nodes. Nothing is carried to two of them, each node
+// TestDaemonSetRollsOutWhereImagesExist changes the image of a DaemonSet on three nodes. Nothing is carried to two of them, each node
 // has the image before its pod restarts, and no other pod leaves its node.
-func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
+func TestDaemonSetRollsOutWhereImagesExist(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	const image = "registry.k8s.io/kube-proxy:v1.35.4" // that nothing else of this cluster has
 	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", image)}
@@ -300,9 +300,9 @@ func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
 	}
 }
 
-// TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments. It takes the power of
+// TestKilledUpgradeResumes kills the command that leads an upgrade, and the agent of a worker, at random moments. It takes the power of
 // the control plane that leads, and of the worker in its own upgrade: the same command finishes.
-func TestKilledUpgradeGoesOn(t *testing.T) {
+func TestKilledUpgradeResumes(t *testing.T) {
 	disks := []*isolation.Disk{isolation.NewDisk(t, 24<<30), isolation.NewDisk(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
 	seed := uint64(time.Now().UnixNano())

@@ -13,9 +13,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestUpgradeFromAServerCarriesWhatChanged upgrades two nodes from a server before a bucket. The command is killed twice on the way.
+// TestUpgradeFromServerTransfersOnlyChanges upgrades two nodes from a server before a bucket. The command is killed twice on the way.
 // The server sends what the cluster lacks, once for all nodes.
-func TestUpgradeFromAServerCarriesWhatChanged(t *testing.T) {
+func TestUpgradeFromServerTransfersOnlyChanges(t *testing.T) {
 	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)
 	shell(t, r.dir(), "ln -f "+filepath.Join(older.packages, "kubernetes-1.35.4*.tar.gz")+" packages/")

@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestThePageOnUpgradesIsFollowed runs what docs/upgrade.md shows, in its order: as root on a control plane, and where bundles are made.
+// TestUpgradesPageIsFollowed runs what docs/upgrade.md shows, in its order: as root on a control plane, and where bundles are made.
 // It carries the record and the bundle between the two.
-func TestThePageOnUpgradesIsFollowed(t *testing.T) {
+func TestUpgradesPageIsFollowed(t *testing.T) {
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	desk, disk := t.TempDir(), t.TempDir()
 	shell(t, desk, "ln -s "+quoted(newer.packages)+" dist && ln -f "+quoted(older.packages)+"/kubernetes-1.35.4* dist/")

@@ -54,9 +54,9 @@ func (n node) volumeOf() string {
 	return strings.TrimSpace(n.must(kubectl + `get pv --output jsonpath='{range .items[*]}{.spec.local.path}{.spec.hostPath.path}{"\n"}{end}' | head -n 1`))
 }
 
-// TestVolumesOfASnapshotComeBack saves a volume whose pod is quiesced, kills such a save, and restores the volume: alone, and on a new
+// TestSnapshotVolumesAreRestored saves a volume whose pod is quiesced, kills such a save, and restores the volume: alone, and on a new
 // host with another name.
-func TestVolumesOfASnapshotComeBack(t *testing.T) {
+func TestSnapshotVolumesAreRestored(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)

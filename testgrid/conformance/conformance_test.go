@@ -80,7 +80,7 @@ func page(t *testing.T, o conformance.Options) string {
 	return string(text)
 }
 
-func TestEachTestHasAVerdictAndAReason(t *testing.T) {
+func TestEachTestHasVerdictAndReason(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Skip = regexp.MustCompile("hang")
@@ -119,7 +119,7 @@ func TestEachTestHasAVerdictAndAReason(t *testing.T) {
 	}
 }
 
-func TestATestThatHangsFails(t *testing.T) {
+func TestHangingTestFails(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Focus, o.Timeout = regexp.MustCompile("hang"), time.Second
@@ -129,7 +129,7 @@ func TestATestThatHangsFails(t *testing.T) {
 	}
 }
 
-func TestASuiteThatDoesNotBeginFailsItsTests(t *testing.T) {
+func TestSuiteThatDoesNotStartFailsItsTests(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Focus, o.Suite.Arguments = regexp.MustCompile(regexp.QuoteMeta(conformance.Quick)), []string{"--broken"}
@@ -139,8 +139,8 @@ func TestASuiteThatDoesNotBeginFailsItsTests(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedRunGoesOn ends a run while a test hangs. What has not ended waits in the report, and the next run does it.
-func TestAnInterruptedRunGoesOn(t *testing.T) {
+// TestInterruptedRunResumes ends a run while a test hangs. What has not ended waits in the report, and the next run does it.
+func TestInterruptedRunResumes(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Focus = regexp.MustCompile("submitted|hang")
@@ -188,7 +188,7 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 	}
 }
 
-func TestAReportKeepsTestsThatALaterRunLeavesOut(t *testing.T) {
+func TestReportKeepsResultsOfEarlierRun(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	for _, focus := range []string{"submitted", "be two"} {
@@ -203,7 +203,7 @@ func TestAReportKeepsTestsThatALaterRunLeavesOut(t *testing.T) {
 	}
 }
 
-func TestWhatCannotRunIsRefused(t *testing.T) {
+func TestUnrunnableSuiteIsRefused(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	for behaviour, row := range map[string]struct {
@@ -226,7 +226,7 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 	}
 }
 
-func TestASuiteListsTestsAndImages(t *testing.T) {
+func TestSuiteListsTestsAndImages(t *testing.T) {
 	t.Parallel()
 	s := options(t).Suite
 	names, err := s.Tests(t.Context())

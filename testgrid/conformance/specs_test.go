@@ -11,7 +11,7 @@ const oneReport = `[{"SuitePath": "/tmp", "PreRunStats": {"TotalSpecs": 1}, "Spe
 "Failure": {"Message": "no", "Location": {"FileName": "a.go", "LineNumber": 3}}},
 {"ContainerHierarchyTexts": null, "LeafNodeType": "AfterSuite", "LeafNodeText": "", "State": "passed"}]}]`
 
-func TestAReportIsReadTestByTest(t *testing.T) {
+func TestReportIsParsedPerTest(t *testing.T) {
 	t.Parallel()
 	var all []spec
 	if err := readReport(strings.NewReader(oneReport), func(s spec) { all = append(all, s) }); err != nil || len(all) != 2 {
@@ -25,7 +25,7 @@ func TestAReportIsReadTestByTest(t *testing.T) {
 	}
 }
 
-func TestADamagedReportIsAnError(t *testing.T) {
+func TestDamagedReportIsError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{}", "[", "[1]", oneReport[:len(oneReport)/2], strings.TrimSuffix(oneReport, "]"), `[{"SpecReports": {}}]`, `[{"SpecReports": [1]}]`, `[{"SpecReports": [}]`} {
 		if err := readReport(strings.NewReader(text), func(spec) {}); err == nil {
@@ -37,7 +37,7 @@ func TestADamagedReportIsAnError(t *testing.T) {
 	}
 }
 
-func TestIDsAreNamesOfFoldersAndDiffer(t *testing.T) {
+func TestIDsAreUniqueFolderNames(t *testing.T) {
 	t.Parallel()
 	long := "[sig-network] " + strings.Repeat("Services should have names / of any length ", 9)
 	seen := map[string]bool{}

@@ -32,7 +32,7 @@ func stores(t *testing.T) map[string]store.Store {
 	return all
 }
 
-func TestAnAttemptIsLoadedWithItsFiles(t *testing.T) {
+func TestAttemptIsLoadedWithFiles(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			h := history.History{Store: s}
@@ -77,7 +77,7 @@ func TestAnAttemptIsLoadedWithItsFiles(t *testing.T) {
 	}
 }
 
-func TestAnArchiveThatLeavesItsFolderIsRefused(t *testing.T) {
+func TestEscapingArchiveIsRefused(t *testing.T) {
 	s, err := store.Opener{Write: true}.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +106,9 @@ func TestAnArchiveThatLeavesItsFolderIsRefused(t *testing.T) {
 	}
 }
 
-// TestARunIsComparedWithThoseBefore has a test that breaks with a package, and stays broken when others change.
-// TestAResultInTheWrongPlaceIsRefused has an attempt of one test under the name of another.
-func TestAResultInTheWrongPlaceIsRefused(t *testing.T) {
+// TestRunIsComparedWithEarlierRuns has a test that breaks with a package, and stays broken when others change.
+// TestMisplacedResultIsRefused has an attempt of one test under the name of another.
+func TestMisplacedResultIsRefused(t *testing.T) {
 	s, err := store.Opener{Write: true}.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestAResultInTheWrongPlaceIsRefused(t *testing.T) {
 	}
 }
 
-func TestARunIsComparedWithThoseBefore(t *testing.T) {
+func TestRunIsComparedWithEarlierRuns(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 3, 4, 5, 0, time.UTC) }
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {

@@ -60,8 +60,8 @@ egress) echo '[{"address": "203.0.113.7", "protocol": "tcp", "port": 443, "packe
 esac
 `
 
-// TestEveryKindKeepsTheContractOfAMachine runs the same expectations on all kinds.
-func TestEveryKindKeepsTheContractOfAMachine(t *testing.T) {
+// TestProvidersKeepMachineContract runs the same expectations on all kinds.
+func TestProvidersKeepMachineContract(t *testing.T) {
 	kinds := map[string]func(t *testing.T) machine.Provider{
 		"ssh": func(t *testing.T) machine.Provider {
 			hosts, err := load(t, sshHosts(startSSHD(t), 1, ""))
@@ -134,7 +134,7 @@ func contract(t *testing.T, m machine.Machine) {
 	}
 }
 
-func TestAMachineWithAnotherHostKeyIsNotUsed(t *testing.T) {
+func TestMachineWithUnknownHostKeyIsRefused(t *testing.T) {
 	s := startSSHD(t)
 	stranger := startSSHD(t)
 	s.hostKey = stranger.hostKey
@@ -151,8 +151,8 @@ func TestAMachineWithAnotherHostKeyIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestAMachineThatFallsSilentEndsTheWait has a machine that dies when somebody has logged in. A wait for it ends with its time.
-func TestAMachineThatFallsSilentEndsTheWait(t *testing.T) {
+// TestSilentMachineEndsWait has a machine that dies when somebody has logged in. A wait for it ends with its time.
+func TestSilentMachineEndsWait(t *testing.T) {
 	t.Parallel()
 	hosts, err := load(t, sshHosts(startServer(t, silent), 1, ""))
 	k := kind(t, hosts, err)
@@ -173,8 +173,8 @@ func TestAMachineThatFallsSilentEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestTestsWaitForMachines lends two machines to three tests. One gets none that was kept.
-func TestTestsWaitForMachines(t *testing.T) {
+// TestTestsQueueForMachines lends two machines to three tests. One gets none that was kept.
+func TestTestsQueueForMachines(t *testing.T) {
 	hosts, err := load(t, sshHosts(startSSHD(t), 2, ""))
 	k := kind(t, hosts, err)
 	first, err := k.Make(t.Context(), machine.Request{Count: 1})
@@ -206,7 +206,7 @@ func TestTestsWaitForMachines(t *testing.T) {
 	}
 }
 
-func TestAnAirgapTestNeedsMachinesThatAreCounted(t *testing.T) {
+func TestAirgapTestNeedsTrafficCounters(t *testing.T) {
 	hosts, err := load(t, sshHosts(startSSHD(t), 1, ""))
 	if _, err := kind(t, hosts, err).Make(t.Context(), machine.Request{Count: 1, Airgap: true}); !errors.Is(err, machine.ErrUnable) {
 		t.Errorf("machines that nobody counts for: %v", err)
@@ -226,7 +226,7 @@ func TestAnAirgapTestNeedsMachinesThatAreCounted(t *testing.T) {
 	}
 }
 
-func TestAProgramThatMakesNoMachinesIsNamed(t *testing.T) {
+func TestFailingProviderProgramIsNamed(t *testing.T) {
 	for behaviour, row := range map[string]struct{ answer, want string }{
 		"no JSON":           {"ready", "did not print a JSON list"},
 		"too few":           {"[]", "printed 0 machines, not 1"},
@@ -267,7 +267,7 @@ func TestMachinesArePrepared(t *testing.T) {
 	}
 }
 
-func TestMistakesInHostsHaveAPlace(t *testing.T) {
+func TestHostsMistakesHavePositions(t *testing.T) {
 	_, err := load(t, `lab: {cpu: none, memory: 5}
 systems:
   a/b: {lab: debian-12}

@@ -18,8 +18,8 @@ import (
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
-// TestPodsThatCannotBootAreRemoved has an image without systemd: its pods end at once. Pods that boot are for testgrid/airgap to show.
-func TestPodsThatCannotBootAreRemoved(t *testing.T) {
+// TestUnbootablePodsAreRemoved has an image without systemd: its pods end at once. Pods that boot are for testgrid/airgap to show.
+func TestUnbootablePodsAreRemoved(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	plane := controlplane.StartForTest(t, controlplane.Options{Jobs: true})
 	client, err := kubernetes.NewForConfig(plane.Config())

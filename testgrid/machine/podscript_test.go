@@ -168,8 +168,8 @@ func TestScriptsForPodsAreNotInURLs(t *testing.T) {
 	}
 }
 
-// TestAnOutageDoesNotEndTheWaitForPods has an API server that answers with failures before each answer.
-func TestAnOutageDoesNotEndTheWaitForPods(t *testing.T) {
+// TestPodWaitSurvivesOutage has an API server that answers with failures before each answer.
+func TestPodWaitSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	failures := map[string][]int{}
 	var mu sync.Mutex
@@ -209,8 +209,8 @@ func TestAnOutageDoesNotEndTheWaitForPods(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsGoneEndsTheWait has a pod that somebody has removed.
-func TestAPodThatIsGoneEndsTheWait(t *testing.T) {
+// TestMissingPodEndsWait has a pod that somebody has removed.
+func TestMissingPodEndsWait(t *testing.T) {
 	t.Parallel()
 	_, k := newPodAPI(t, func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {

@@ -29,8 +29,8 @@ func TestMachinesBelongToOneRun(t *testing.T) {
 	}
 }
 
-// TestAResultOfTheStoreReachesNothingHere has results that somebody else has written into the store.
-func TestAResultOfTheStoreReachesNothingHere(t *testing.T) {
+// TestStoredResultCannotEscapeFolder has results that somebody else has written into the store.
+func TestStoredResultCannotEscapeFolder(t *testing.T) {
 	t.Parallel()
 	a := runner.Attempt{Test: "one", System: "plain", Number: 1}
 	from := func(r report.Result) report.Result {

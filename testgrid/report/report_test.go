@@ -61,7 +61,7 @@ func written(t *testing.T) report.Folder {
 	return f
 }
 
-func TestAResultIsReadBackAsItWasSaved(t *testing.T) {
+func TestResultRoundTrips(t *testing.T) {
 	f := written(t)
 	got, err := f.Load("one", "debian-13", 1)
 	if err != nil || got == nil {
@@ -97,7 +97,7 @@ func TestCellsJudgeAllAttempts(t *testing.T) {
 	}
 }
 
-func TestPagesEscapeWhatTestsAndLogsSay(t *testing.T) {
+func TestPagesEscapeTestOutput(t *testing.T) {
 	f := written(t)
 	index, cell := read(t, f.Path, "index.html"), read(t, f.Path, "results/one/debian-13/index.html")
 	for name, page := range map[string]string{"index": index, "cell": cell} {
@@ -126,7 +126,7 @@ func TestPagesEscapeWhatTestsAndLogsSay(t *testing.T) {
 	}
 }
 
-func TestProgramsReadTheReport(t *testing.T) {
+func TestReportIsMachineReadable(t *testing.T) {
 	f := written(t)
 	var suites struct {
 		Suites []struct {
@@ -162,8 +162,8 @@ func TestProgramsReadTheReport(t *testing.T) {
 	}
 }
 
-// TestAReportShowsWhatAKilledRunHasLeft has a test that waits. Programs must not take it for one that passed.
-func TestAReportShowsWhatAKilledRunHasLeft(t *testing.T) {
+// TestReportShowsResultsOfKilledRun has a test that waits. Programs must not take it for one that passed.
+func TestReportShowsResultsOfKilledRun(t *testing.T) {
 	f := report.Folder{Path: t.TempDir()}
 	if err := f.SaveSummary("1 of 2 tests ran " + hostile); err != nil {
 		t.Fatal(err)

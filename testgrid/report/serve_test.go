@@ -96,8 +96,8 @@ func TestLivePagesNeedNoScript(t *testing.T) {
 	}
 }
 
-// TestATestOfADeadRunIsWaiting reads a folder that no run works on any more.
-func TestATestOfADeadRunIsWaiting(t *testing.T) {
+// TestTestOfDeadRunIsWaiting reads a folder that no run works on any more.
+func TestTestOfDeadRunIsWaiting(t *testing.T) {
 	t.Parallel()
 	f := report.Folder{Path: t.TempDir()}
 	r := report.Result{Test: "now", Name: "now", System: "a", Attempt: 1}
@@ -119,8 +119,8 @@ func TestATestOfADeadRunIsWaiting(t *testing.T) {
 	}
 }
 
-// TestALivePageFollowsTheRun has a browser open while tests end. What the person has chosen stays.
-func TestALivePageFollowsTheRun(t *testing.T) {
+// TestLivePageFollowsRun has a browser open while tests end. What the person has chosen stays.
+func TestLivePageFollowsRun(t *testing.T) {
 	ctx := browser.ForTest(t)
 	f, server, all := watched(t)
 	save := func(r report.Result) chromedp.Action {

@@ -23,7 +23,7 @@ func called(t *testing.T, script string, variables ...string) (string, error) {
 	return string(out), err
 }
 
-func TestScriptsUseAnObjectStore(t *testing.T) {
+func TestScriptsUseObjectStore(t *testing.T) {
 	s := objects.Start(t)
 	store := []string{
 		"OBJECT_STORE_CLUSTER_IP=" + strings.TrimPrefix(s.Endpoint, "http://"),

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// TestAnotherMachineTakesOverWhatHasFinished has two machines with the same tests and one store of results. The second one runs what
+// TestFinishedTestsAreReusedOnAnotherMachine has two machines with the same tests and one store of results. The second one runs what
 // has another input, and its report says since when a test is broken, and by which package.
-func TestAnotherMachineTakesOverWhatHasFinished(t *testing.T) {
+func TestFinishedTestsAreReusedOnAnotherMachine(t *testing.T) {
 	t.Parallel()
 	s, err := store.Opener{Write: true}.Open(t.TempDir())
 	if err != nil {

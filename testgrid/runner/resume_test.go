@@ -26,9 +26,9 @@ const resumable = `
   - command: {node: 2, run: "echo expect >>$SHARED/ran"}
 `
 
-// TestAFailedTestIsResumedBehindItsLastGoodStep keeps machines twice, mends the script, and goes on. A step whose input has changed
+// TestFailedTestResumesAfterLastGoodStep keeps machines twice, mends the script, and goes on. A step whose input has changed
 // runs again, and all steps behind it.
-func TestAFailedTestIsResumedBehindItsLastGoodStep(t *testing.T) {
+func TestFailedTestResumesAfterLastGoodStep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "")
 	ran := filepath.Join(b.dir, "shared", "ran")

@@ -225,7 +225,7 @@ func TestOnlyChangedTestsRunAgain(t *testing.T) {
 	}
 }
 
-func TestATestThatPassesAndFailsIsFlaky(t *testing.T) {
+func TestTestWithMixedResultsIsFlaky(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: sometimes\n  installerSpec: KUBERNETES\n  postInstallScript: mkdir $SHARED/one || mkdir $SHARED/two\n")
 	c := b.must(t, runner.Options{Repeat: 3})["sometimes/plain"]
@@ -234,7 +234,7 @@ func TestATestThatPassesAndFailsIsFlaky(t *testing.T) {
 	}
 }
 
-func TestMachinesOfAFailedTestAreKept(t *testing.T) {
+func TestMachinesOfFailedTestAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n- name: bad\n  installerSpec: KUBERNETES\n  postInstallScript: touch /root/evidence; false\n")
 	c := b.must(t, runner.Options{KeepFailed: true})["bad/plain"]
@@ -247,8 +247,8 @@ func TestMachinesOfAFailedTestAreKept(t *testing.T) {
 	}
 }
 
-// TestAKillThatComesTooLateFails has an install that succeeds before it is killed. Its systemd is a small one.
-func TestAKillThatComesTooLateFails(t *testing.T) {
+// TestLateKillFails has an install that succeeds before it is killed. Its systemd is a small one.
+func TestLateKillFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `
 - name: late
@@ -270,8 +270,8 @@ func TestAKillThatComesTooLateFails(t *testing.T) {
 	}
 }
 
-// TestTheStoreIsReachedAndNotGivenAway has a store with a password and a CA of its own.
-func TestTheStoreIsReachedAndNotGivenAway(t *testing.T) {
+// TestStoreCredentialsStayOnMachine has a store with a password and a CA of its own.
+func TestStoreCredentialsStayOnMachine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n")
 	file := filepath.Join(b.dir, "ca.pem")
@@ -291,8 +291,8 @@ func TestTheStoreIsReachedAndNotGivenAway(t *testing.T) {
 	}
 }
 
-// TestARunThatIsKilledGoesOn kills the runner at five moments and wants the report of a run that nobody disturbed.
-func TestARunThatIsKilledGoesOn(t *testing.T) {
+// TestKilledRunResumes kills the runner at five moments and wants the report of a run that nobody disturbed.
+func TestKilledRunResumes(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
 	for i := range 6 {

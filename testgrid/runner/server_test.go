@@ -42,8 +42,8 @@ func online(t *testing.T) *httptest.Server {
 	return server
 }
 
-// TestATestWithANetworkInstallsFromAServer has a server, and a test that may not use it.
-func TestATestWithANetworkInstallsFromAServer(t *testing.T) {
+// TestOnlineTestInstallsFromServer has a server, and a test that may not use it.
+func TestOnlineTestInstallsFromServer(t *testing.T) {
 	t.Parallel()
 	server := online(t)
 	b := newBench(t, strings.ReplaceAll(`

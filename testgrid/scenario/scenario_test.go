@@ -65,7 +65,7 @@ func TestAwaitSeesNewRecordsOnly(t *testing.T) {
 	}
 }
 
-func TestLooksDescribeThisMachine(t *testing.T) {
+func TestObservationsDescribeMachine(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir() // instead of folders that may have gigabytes, or the caches of a home
 	small := strings.NewReplacer("/usr/local", empty, " /root ", " "+empty+" ").Replace(scenario.Looks)
@@ -78,7 +78,7 @@ func TestLooksDescribeThisMachine(t *testing.T) {
 	}
 }
 
-func TestDifferencesNameWhatIsNotExplained(t *testing.T) {
+func TestUnexplainedDifferencesAreNamed(t *testing.T) {
 	t.Parallel()
 	got := scenario.Differences([]string{"a", "b"}, []string{"b", "c", "x /var/log/dpkg.log"}, scenario.Kept()...)
 	if strings.Join(got, ",") != "+ c,- a" {

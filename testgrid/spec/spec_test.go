@@ -74,7 +74,7 @@ func TestSpecFilesOfKurlLoadUnchanged(t *testing.T) {
 	}
 }
 
-func TestAFieldOfKurlMeansTheSameHere(t *testing.T) {
+func TestKurlFieldsKeepTheirMeaning(t *testing.T) {
 	f := parse(t, `#file: noinspection YAMLSchemaValidation
 - name: "Upgrade, HA"
   numPrimaryNodes: 3
@@ -162,7 +162,7 @@ const ours = `
   reset: clean
 `
 
-func TestAFieldOfOursIsRead(t *testing.T) {
+func TestSealiftFieldsAreRead(t *testing.T) {
 	got := parse(t, ours).Tests[0]
 	if diff := cmp.Diff([]spec.Fault{{Node: 1, Step: "containerd/install", After: 300 * time.Millisecond, Signal: "KILL"}, {Node: 3, Step: "kubernetes/join", Signal: "TERM"}}, got.Kills); diff != "" {
 		t.Errorf("kill (-want +got)\n%s", diff)
@@ -186,8 +186,8 @@ func TestAFieldOfOursIsRead(t *testing.T) {
 	}
 }
 
-// TestEveryMistakeIsNamedWithItsPlace has five mistakes in one file, and wants five places.
-func TestEveryMistakeIsNamedWithItsPlace(t *testing.T) {
+// TestMistakesNameTheirPosition has five mistakes in one file, and wants five places.
+func TestMistakesNameTheirPosition(t *testing.T) {
 	const text = `- name: five mistakes
   installerSpec:
     kubernetes:
@@ -219,8 +219,8 @@ func TestEveryMistakeIsNamedWithItsPlace(t *testing.T) {
 	}
 }
 
-// TestNothingIsExpectedInVain has tests that would pass, and nobody would have looked.
-func TestNothingIsExpectedInVain(t *testing.T) {
+// TestUnusedExpectationsAreRefused has tests that would pass, and nobody would have looked.
+func TestUnusedExpectationsAreRefused(t *testing.T) {
 	const head = "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  "
 	for text, want := range map[string]string{
 		`expect: [{podsRunning: ""}]`:                 `4:26: error: podsRunning is empty`,
@@ -245,7 +245,7 @@ func TestNothingIsExpectedInVain(t *testing.T) {
 	}
 }
 
-func TestAWrongFileIsRefused(t *testing.T) {
+func TestInvalidFileIsRefused(t *testing.T) {
 	const head = "- installerSpec: {kubernetes: {version: 1}}\n  "
 	compiled := schema(t)
 	for behaviour, row := range map[string]struct{ text, want string }{
@@ -360,7 +360,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // kURL's full.yaml has 74 tests. One of them has a key that its runner never knew.
-func TestMistakeInATestLeavesTheOthers(t *testing.T) {
+func TestInvalidTestDoesNotStopOthers(t *testing.T) {
 	const good = "- name: same\n  installerSpec: {kubernetes: {version: 1.36.3}}\n"
 	for name, row := range map[string]struct {
 		text         string

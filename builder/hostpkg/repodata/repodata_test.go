@@ -124,7 +124,7 @@ func normalized(t *testing.T, data []byte) element {
 	return root
 }
 
-func TestListsSayWhatCreaterepoSays(t *testing.T) {
+func TestListsMatchCreaterepo(t *testing.T) {
 	dir := build(t, "")
 	if out, err := exec.Command("createrepo_c", "--quiet", "--no-database", "--simple-md-filenames", dir).CombinedOutput(); err != nil {
 		t.Fatalf("createrepo_c: %v: %s; apt-get install createrepo-c", err, out)
@@ -168,7 +168,7 @@ func TestListsSayWhatCreaterepoSays(t *testing.T) {
 	}
 }
 
-func TestModulesAreDescribedFromWhatHeadersSay(t *testing.T) {
+func TestModulesAreDescribedFromHeaders(t *testing.T) {
 	dir := build(t, "web:1:1001:aaaa")
 	var w repodata.Writer
 	for _, name := range []string{"alpha", "beta"} {
@@ -212,7 +212,7 @@ data:
 	}
 }
 
-func TestWhatIsNoRPMIsRefused(t *testing.T) {
+func TestNonRPMIsRefused(t *testing.T) {
 	whole, err := os.ReadFile(filepath.Join(build(t, ""), "alpha.rpm"))
 	if err != nil {
 		t.Fatal(err)

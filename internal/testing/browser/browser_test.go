@@ -14,7 +14,7 @@ import (
 // init keeps the first thread, which never ends, from running a test's goroutine.
 func init() { runtime.LockOSThread() }
 
-func TestABrowserOutlivesTheThreadThatAskedForIt(t *testing.T) {
+func TestBrowserOutlivesRequestingThread(t *testing.T) {
 	t.Parallel()
 	contexts := make(chan context.Context)
 	go func() {

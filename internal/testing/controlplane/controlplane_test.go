@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-func TestStoresObjectsAndSaysItsVersion(t *testing.T) {
+func TestServerStoresObjectsAndReportsVersion(t *testing.T) {
 	client := clientFor(t, controlplane.ForTest(t))
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
@@ -44,7 +44,7 @@ func TestPodsAreAdmittedWithoutControllers(t *testing.T) {
 	}
 }
 
-func TestAnonymousMayChangeNothing(t *testing.T) {
+func TestAnonymousUserCannotWrite(t *testing.T) {
 	config := rest.AnonymousClientConfig(controlplane.ForTest(t))
 	_, err := clientFor(t, config).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{})
 	if err == nil {
@@ -52,7 +52,7 @@ func TestAnonymousMayChangeNothing(t *testing.T) {
 	}
 }
 
-func TestStopEndsTheServerAndMayBeRepeated(t *testing.T) {
+func TestStopIsRepeatable(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	c, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestAnIndexedJobRunsToItsEnd has a node with room for two pods, and a Job of five indexes. The test plays the kubelet.
-func TestAnIndexedJobRunsToItsEnd(t *testing.T) {
+// TestIndexedJobCompletes has a node with room for two pods, and a Job of five indexes. The test plays the kubelet.
+func TestIndexedJobCompletes(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")
 	c := controlplane.StartForTest(t, controlplane.Options{Jobs: true})

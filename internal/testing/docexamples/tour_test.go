@@ -2,7 +2,7 @@ package docexamples
 
 import "testing"
 
-func TestTheStepsOfAPageAreThoseOfBothPrompts(t *testing.T) {
+func TestPageStepsIncludeBothPrompts(t *testing.T) {
 	t.Parallel()
 	desk, node := 0, 0
 	for _, step := range Steps(t, "../../../docs/upgrade.md") {
@@ -20,7 +20,7 @@ func TestTheStepsOfAPageAreThoseOfBothPrompts(t *testing.T) {
 	}
 }
 
-func TestAnOutputLooksAsThePageHasIt(t *testing.T) {
+func TestOutputMatchesPage(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		want, output string

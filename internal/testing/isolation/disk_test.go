@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
-func TestPowerLossKeepsWhatWasSyncedAlone(t *testing.T) {
+func TestPowerLossKeepsOnlySyncedData(t *testing.T) {
 	d := isolation.NewDisk(t, 32<<20)
 	write := func(name string, sync bool) {
 		file, err := os.Create(filepath.Join(d.Path(), name))
@@ -38,7 +38,7 @@ func TestPowerLossKeepsWhatWasSyncedAlone(t *testing.T) {
 	}
 }
 
-func TestFullDiskTakesNothing(t *testing.T) {
+func TestFullDiskRefusesWrites(t *testing.T) {
 	d := isolation.NewDisk(t, 32<<20)
 	name := filepath.Join(d.Path(), "file")
 	free := d.Fill()

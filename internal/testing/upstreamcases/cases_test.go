@@ -53,7 +53,7 @@ func TestEnvironmentNamesCases(t *testing.T) {
 	}
 }
 
-func TestDefaultLiesBesideTheCheckout(t *testing.T) {
+func TestDefaultCasesLieBesideCheckout(t *testing.T) {
 	t.Setenv(folder, "")
 	checkout := t.TempDir()
 	below := filepath.Join(checkout, "a", "b")

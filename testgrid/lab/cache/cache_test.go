@@ -28,7 +28,7 @@ func write(_ context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o644)
 }
 
-func TestManyBuildersMakeAThingOnce(t *testing.T) {
+func TestConcurrentBuildersBuildOnce(t *testing.T) {
 	d := open(t)
 	var builds atomic.Int32
 	var group sync.WaitGroup
@@ -53,7 +53,7 @@ func TestManyBuildersMakeAThingOnce(t *testing.T) {
 	}
 }
 
-func TestAFailedBuildLeavesNothingAndMayBeRepeated(t *testing.T) {
+func TestFailedBuildLeavesNothing(t *testing.T) {
 	d := open(t)
 	broken := errors.New("no compiler")
 	_, err := d.Ensure(t.Context(), "thing-1", func(ctx context.Context, dir string) error {
@@ -70,7 +70,7 @@ func TestAFailedBuildLeavesNothingAndMayBeRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledBuildLeftIsNotPartOfTheNext(t *testing.T) {
+func TestLeftoversOfKilledBuildAreDiscarded(t *testing.T) {
 	short.AsRoot(t, "writing below a folder that forbids it")
 	d := open(t)
 	partial := d.Path(".partial-thing-1")
@@ -86,7 +86,7 @@ func TestWhatAKilledBuildLeftIsNotPartOfTheNext(t *testing.T) {
 	}
 }
 
-func TestWaitingForALockEndsWithItsContext(t *testing.T) {
+func TestWaitingForLockEndsWithItsContext(t *testing.T) {
 	d := open(t)
 	unlock, err := d.Lock(t.Context(), "compile")
 	if err != nil {
@@ -105,7 +105,7 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 	again()
 }
 
-func TestKeysStayInsideTheCache(t *testing.T) {
+func TestKeysStayInsideCache(t *testing.T) {
 	d := open(t)
 	for _, key := range []string{"", ".", "..", "../thing", "a/b", "/etc"} {
 		if path, err := d.Ensure(t.Context(), key, write); err == nil {
@@ -114,7 +114,7 @@ func TestKeysStayInsideTheCache(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentMovesTheCache(t *testing.T) {
+func TestEnvironmentSetsCacheFolder(t *testing.T) {
 	t.Setenv(cache.Env, "/somewhere/else")
 	if path, err := cache.DefaultPath(); err != nil || path != "/somewhere/else" {
 		t.Errorf("got %s, %v", path, err)

@@ -45,7 +45,7 @@ func fileExists(path string) func(context.Context) error {
 	}
 }
 
-func TestReadyMeansTheCheckPasses(t *testing.T) {
+func TestReadyRequiresPassingCheck(t *testing.T) {
 	dir := t.TempDir()
 	d, err := daemon.Start(shell(dir, "touch ready; exec sleep 1000"))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestReadyMeansTheCheckPasses(t *testing.T) {
 	}
 }
 
-func TestAnEarlyEndIsReportedWithTheLog(t *testing.T) {
+func TestEarlyExitIsReportedWithLog(t *testing.T) {
 	dir := t.TempDir()
 	d, err := daemon.Start(shell(dir, "echo port is taken >&2; exit 3"))
 	if err != nil {
@@ -83,14 +83,14 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAMissingBinaryIsAnError(t *testing.T) {
+func TestMissingBinaryIsError(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := daemon.Start(daemon.Command{Path: filepath.Join(dir, "nothing"), Log: filepath.Join(dir, "log")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error is %v", err)
 	}
 }
 
-func TestStopEndsItAndMayBeRepeated(t *testing.T) {
+func TestStopIsRepeatable(t *testing.T) {
 	dir := t.TempDir()
 	d, err := daemon.Start(shell(dir, "exec sleep 1000"))
 	if err != nil {
@@ -103,7 +103,7 @@ func TestStopEndsItAndMayBeRepeated(t *testing.T) {
 	}
 }
 
-func TestTheLogsTailIsShort(t *testing.T) {
+func TestLogTailIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	d, err := daemon.Start(shell(dir, "i=0; while [ $i -lt 1000 ]; do echo line number $i; i=$((i+1)); done"))
 	if err != nil {
@@ -116,7 +116,7 @@ func TestTheLogsTailIsShort(t *testing.T) {
 	}
 }
 
-func TestItDiesWithAKilledParent(t *testing.T) {
+func TestDaemonDiesWithParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
 	if _, err := parent.StdinPipe(); err != nil { // what it waits on

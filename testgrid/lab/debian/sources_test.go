@@ -65,7 +65,7 @@ func TestStanzaSources(t *testing.T) {
 	}
 }
 
-func TestBrokenSourcesNameTheLine(t *testing.T) {
+func TestBrokenSourcesNameLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"\ndeb http://mirror.example\n":         "line 2: a source needs a URI and a suite",
 		"deb [arch=amd64 http://a.example x":    "line 1: the options have no closing bracket",
@@ -115,7 +115,7 @@ func TestAllSourceFilesAreRead(t *testing.T) {
 	}
 }
 
-func TestDebiansArchivesAmongThirdParties(t *testing.T) {
+func TestDebianArchivesAreFoundAmongThirdParties(t *testing.T) {
 	source := func(uri, suite string, components ...string) debian.Source {
 		return debian.Source{URI: uri, Suites: []string{suite}, Components: components}
 	}

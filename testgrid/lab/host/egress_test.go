@@ -15,7 +15,7 @@ import (
 // dialScript opens a connection with nothing but bash.
 const dialScript = "timeout 5 bash -c 'exec 3<>/dev/tcp/203.0.113.7/443'; true"
 
-func TestWhatAHostSendsOutIsDroppedAndCounted(t *testing.T) {
+func TestOutgoingPacketsAreDroppedAndCounted(t *testing.T) {
 	h := lab.Host(t, host.Spec{Exit: true})
 	before, err := h.Egress(t.Context())
 	if err != nil || len(before) != 0 {
@@ -48,8 +48,8 @@ func TestWhatAHostSendsOutIsDroppedAndCounted(t *testing.T) {
 	}
 }
 
-// TestHostsWithAnExitReachEachOther cuts the network of one of two hosts and mends it, and counts nothing.
-func TestHostsWithAnExitReachEachOther(t *testing.T) {
+// TestHostsWithEgressReachEachOther cuts the network of one of two hosts and mends it, and counts nothing.
+func TestHostsWithEgressReachEachOther(t *testing.T) {
 	a, b := lab.Host(t, host.Spec{Exit: true}), lab.Host(t, host.Spec{Exit: true})
 	knock := func() error {
 		_, err := a.Output(t.Context(), "timeout", "2", "bash", "-c", "exec 3<>/dev/tcp/"+b.Address().String()+"/9")
@@ -81,7 +81,7 @@ func TestHostsWithAnExitReachEachOther(t *testing.T) {
 	}
 }
 
-func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
+func TestIPv6OnlyHostsReachEachOther(t *testing.T) {
 	a, b := lab.Host(t, host.Spec{Exit: true, IPv6: true}), lab.Host(t, host.Spec{Exit: true, IPv6: true})
 	if out, err := a.Output(t.Context(), "ip", "-4", "-brief", "address", "show", "scope", "global"); err != nil || out != "" {
 		t.Errorf("IPv4 addresses: %s, %v", out, err)
@@ -102,7 +102,7 @@ func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
 	}
 }
 
-func TestARemovedHostLeavesNoRules(t *testing.T) {
+func TestRemovedHostLeavesNoRules(t *testing.T) {
 	short.Root(t, "rules of the firewall")
 	const name = "no-rules-left" // other tests may take the name of a removed host at once
 	t.Run("host", func(t *testing.T) { lab.Host(t, host.Spec{Name: name, Exit: true}) })

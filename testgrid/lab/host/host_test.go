@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
+func TestHostIsIsolatedLinuxSystem(t *testing.T) {
 	for _, system := range host.Systems() {
 		t.Run(system, func(t *testing.T) {
 			h := lab.Host(t, host.Spec{OS: system})
@@ -67,7 +67,7 @@ func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAHostHasNoWayOut(t *testing.T) {
+func TestHostHasNoEgress(t *testing.T) {
 	h := lab.Host(t, host.Spec{})
 	for _, destination := range []string{"1.1.1.1", "2606:4700:4700::1111", "10.91.0.1"} {
 		if out, err := h.Output(t.Context(), "ip", "route", "get", destination); err == nil {
@@ -87,7 +87,7 @@ func TestAHostHasNoWayOut(t *testing.T) {
 	}
 }
 
-func TestHostsOfARackReachEachOther(t *testing.T) {
+func TestHostsOfRackReachEachOther(t *testing.T) {
 	first := lab.Host(t, host.Spec{})
 	second := lab.Host(t, host.Spec{})
 	if first.Address() == second.Address() {
@@ -113,7 +113,7 @@ func TestHostsOfARackReachEachOther(t *testing.T) {
 	}
 }
 
-func TestThisMachineConnectsThroughAHost(t *testing.T) {
+func TestMachineConnectsThroughHost(t *testing.T) {
 	h := lab.Host(t, host.Spec{})
 	const server = `$| = 1; my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7778, Listen => 1) or die; print "listening\n"; $s->accept->print("hello")`
 	out, listening := io.Pipe()
@@ -158,7 +158,7 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 	}
 }
 
-func TestAHostThatLosesPowerBootsWithWhatWasSynced(t *testing.T) {
+func TestHostBootsWithSyncedDataAfterPowerLoss(t *testing.T) {
 	d := isolation.NewDisk(t, 256<<20)
 	h := lab.Host(t, host.Spec{Disk: d.Path()})
 	output := func(script string) string {
@@ -179,7 +179,7 @@ func TestAHostThatLosesPowerBootsWithWhatWasSynced(t *testing.T) {
 	}
 }
 
-func TestExecGivesStreamsAndExitCodes(t *testing.T) {
+func TestExecReturnsStreamsAndExitCodes(t *testing.T) {
 	h := lab.Host(t, host.Spec{})
 	t.Run("standard input and both outputs are apart", func(t *testing.T) {
 		var stdout, stderr strings.Builder

@@ -87,7 +87,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAHostOfAKilledProcessGoesWithTheNextCall(t *testing.T) {
+func TestHostOfKilledProcessIsReaped(t *testing.T) {
 	state := stateDir(t)
 	killOwner(t, state)
 	if len(traces(t, state)) == 0 {
@@ -99,7 +99,7 @@ func TestAHostOfAKilledProcessGoesWithTheNextCall(t *testing.T) {
 	}
 }
 
-func TestAProcessKilledWhileItBootsLeavesNothing(t *testing.T) {
+func TestProcessKilledDuringBootLeavesNothing(t *testing.T) {
 	state := stateDir(t)
 	// Killed at the first moment at which something of the host exists.
 	owner := startOwner(t, state)
@@ -128,7 +128,7 @@ func TestAProcessKilledWhileItBootsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAKeptHostOutlivesItsOwner(t *testing.T) {
+func TestKeptHostOutlivesOwner(t *testing.T) {
 	state := stateDir(t)
 	rack := openRack(t, state)
 	if _, err := rack.Boot(t.Context(), host.Spec{Name: "kept", Keep: true}); err != nil {
@@ -151,7 +151,7 @@ func TestAKeptHostOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-func TestABootThatIsCancelledLeavesNothing(t *testing.T) {
+func TestCancelledBootLeavesNothing(t *testing.T) {
 	state := stateDir(t)
 	rack := openRack(t, state)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,8 +164,8 @@ func TestABootThatIsCancelledLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestARebootedHostIsEnteredAgain also proves that a reboot takes control groups away, as on a machine, and keeps files.
-func TestARebootedHostIsEnteredAgain(t *testing.T) {
+// TestRebootedHostIsReentered also proves that a reboot takes control groups away, as on a machine, and keeps files.
+func TestRebootedHostIsReentered(t *testing.T) {
 	state := stateDir(t)
 	rack := openRack(t, state)
 	h, err := rack.Boot(t.Context(), host.Spec{Name: "again"})
@@ -250,8 +250,8 @@ func killOwner(t *testing.T, state string) {
 	_ = owner.Wait()
 }
 
-// TestAnInterfaceThatStayedIsReplaced boots a host whose interface on the bridge is still there from the one before.
-func TestAnInterfaceThatStayedIsReplaced(t *testing.T) {
+// TestStaleInterfaceIsReplaced boots a host whose interface on the bridge is still there from the one before.
+func TestStaleInterfaceIsReplaced(t *testing.T) {
 	rack := openRack(t, stateDir(t))
 	h, err := rack.Boot(t.Context(), host.Spec{Name: "again"})
 	if err != nil {

@@ -97,7 +97,7 @@ func TestImagesArePulledByTheirUpstreamNames(t *testing.T) {
 	}
 }
 
-func TestWhatTheRegistryHasIsNotPushedAgain(t *testing.T) {
+func TestExistingImagesAreNotPushed(t *testing.T) {
 	o := few(t)
 	serve(t, o)
 	var pushed []string
@@ -131,7 +131,7 @@ func get(t *testing.T, url string, header http.Header) (*http.Response, string) 
 	return resp, string(body)
 }
 
-func TestFilesAreServedAsACacheNeedsThem(t *testing.T) {
+func TestFilesAreServedForCaching(t *testing.T) {
 	o := few(t)
 	o.Images = []upstream.Image{}
 	m := serve(t, o)
@@ -172,7 +172,7 @@ func TestChecksumsMatchTheirFiles(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationMapsUpstreamsToTheMirror(t *testing.T) {
+func TestConfigurationMapsUpstreamsToMirror(t *testing.T) {
 	m := serve(t, few(t))
 	path := filepath.Join(t.TempDir(), "sealift.yaml")
 	if err := m.WriteConfig(path); err != nil {
@@ -205,7 +205,7 @@ func TestTheConfigurationMapsUpstreamsToTheMirror(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesConfigurationStays(t *testing.T) {
+func TestForeignConfigurationIsKept(t *testing.T) {
 	o := few(t)
 	o.Images = []upstream.Image{}
 	m := serve(t, o)
@@ -222,7 +222,7 @@ func TestSomebodyElsesConfigurationStays(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsAnErrorAtOnce(t *testing.T) {
+func TestPortInUseFailsAtOnce(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestATakenPortIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
-func TestCloseEndsBothServersAndMayBeRepeated(t *testing.T) {
+func TestCloseIsRepeatable(t *testing.T) {
 	o := few(t)
 	o.Images = []upstream.Image{}
 	m := serve(t, o)

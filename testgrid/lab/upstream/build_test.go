@@ -72,7 +72,7 @@ func meet(ctx context.Context, mine, theirs chan struct{}) error {
 	}
 }
 
-func TestDownloadsOverlapWithACompile(t *testing.T) {
+func TestDownloadsOverlapWithCompile(t *testing.T) {
 	compiling, downloading := make(chan struct{}), make(chan struct{})
 	w, _ := shop(t, map[string]Recipe{
 		"a-1": compiled{made{Do: func(ctx context.Context) error { return meet(ctx, compiling, downloading) }}},
@@ -84,7 +84,7 @@ func TestDownloadsOverlapWithACompile(t *testing.T) {
 	}
 }
 
-func TestOneComponentIsCompiledAtATime(t *testing.T) {
+func TestComponentsAreCompiledOneAtATime(t *testing.T) {
 	var compiles sync.Mutex
 	alone := func(context.Context) error {
 		if !compiles.TryLock() {
@@ -105,7 +105,7 @@ func TestOneComponentIsCompiledAtATime(t *testing.T) {
 	}
 }
 
-func TestWhatAComponentNeedsIsMadeBeforeIt(t *testing.T) {
+func TestDependenciesAreBuiltFirst(t *testing.T) {
 	var order []string
 	var mu sync.Mutex
 	note := func(id string) func(context.Context) error {
@@ -135,8 +135,8 @@ func TestWhatAComponentNeedsIsMadeBeforeIt(t *testing.T) {
 	}
 }
 
-// TestAFailureIsToldAndNotItsEffects has three components that wait for one that fails: they end at the same moment.
-func TestAFailureIsToldAndNotItsEffects(t *testing.T) {
+// TestOnlyRootCauseIsReported has three components that wait for one that fails: they end at the same moment.
+func TestOnlyRootCauseIsReported(t *testing.T) {
 	recipes := map[string]Recipe{"bad-1": made{Do: func(context.Context) error { return errors.New("undefined: x") }}}
 	for _, id := range []string{"a-1", "b-1", "c-1"} {
 		recipes[id] = made{After: []string{"bad-1"}}
@@ -149,7 +149,7 @@ func TestAFailureIsToldAndNotItsEffects(t *testing.T) {
 	}
 }
 
-func TestAFailureEndsTheBuildAndSaysItsLines(t *testing.T) {
+func TestFailureEndsBuildWithOutput(t *testing.T) {
 	w, lines := shop(t, map[string]Recipe{
 		"bad-1":  compiled{made{Do: func(context.Context) error { return errors.New("run go build: exit status 1\nmain.go:3: undefined: x") }}},
 		"slow-1": made{Do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
@@ -163,7 +163,7 @@ func TestAFailureEndsTheBuildAndSaysItsLines(t *testing.T) {
 	}
 }
 
-func TestProgressSaysWhatTakesLong(t *testing.T) {
+func TestProgressNamesSlowComponents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
 		p := newProgress(func(line string) { said = append(said, line) })

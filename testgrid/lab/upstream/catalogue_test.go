@@ -22,7 +22,7 @@ func workshop(t *testing.T) *Workshop {
 	return w
 }
 
-func TestEveryComponentHasItsOwnNameAndWhatItNeeds(t *testing.T) {
+func TestComponentsAreUniqueAndComplete(t *testing.T) {
 	w := workshop(t)
 	seen := map[string]bool{}
 	for _, c := range Components() {
@@ -36,7 +36,7 @@ func TestEveryComponentHasItsOwnNameAndWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestEveryOfferIsMadeOfKnownComponents(t *testing.T) {
+func TestOffersUseKnownComponents(t *testing.T) {
 	w := workshop(t)
 	for _, image := range Images() {
 		if _, err := name.NewTag(image.Ref, name.StrictValidation); err != nil {
@@ -55,7 +55,7 @@ func TestEveryOfferIsMadeOfKnownComponents(t *testing.T) {
 	}
 }
 
-func TestOneReleaseNeedsNothingOfAnother(t *testing.T) {
+func TestReleasesAreIndependent(t *testing.T) {
 	if diff := cmp.Diff([]string{"v1.35.4", "v1.36.3", "v1.34.4"}, Releases()); diff != "" {
 		t.Error(diff)
 	}
@@ -79,7 +79,7 @@ func TestOneReleaseNeedsNothingOfAnother(t *testing.T) {
 	}
 }
 
-func TestHostsHaveATree(t *testing.T) {
+func TestHostTreesExist(t *testing.T) {
 	w := workshop(t)
 	for _, id := range []string{HostDebian12, HostDebian13} {
 		if _, ok := w.components[id].Recipe.(SystemTree); !ok {
@@ -88,7 +88,7 @@ func TestHostsHaveATree(t *testing.T) {
 	}
 }
 
-func TestKubeadmFindsEveryImageItAsksFor(t *testing.T) {
+func TestKubeadmImagesAreServed(t *testing.T) {
 	w := workshop(t)
 	var offered []string
 	for _, image := range Images() {
@@ -111,7 +111,7 @@ func TestKubeadmFindsEveryImageItAsksFor(t *testing.T) {
 	}
 }
 
-func TestBinariesSayTheVersionTheyAreServedAs(t *testing.T) {
+func TestBinariesReportServedVersion(t *testing.T) {
 	w := workshop(t)
 	tests := []struct {
 		file FileOf
@@ -149,7 +149,7 @@ func TestBinariesSayTheVersionTheyAreServedAs(t *testing.T) {
 	}
 }
 
-func TestAKeyChangesWithTheRecipeAndWithWhatItNeeds(t *testing.T) {
+func TestKeyChangesWithRecipeAndDependencies(t *testing.T) {
 	base := Component{Name: "base", Version: "1", Recipe: CProgram{Name: "p", Source: FileOf{"source-1", "p.c"}}}
 	source := Component{Name: "source", Version: "1", Recipe: GoModule{Path: "example.com/m", Version: "v1.0.0"}}
 	key := func(change func(base, source *Component)) string {

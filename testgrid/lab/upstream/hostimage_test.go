@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// TestTheImageOfAHostHasItsSystem reads the file as engines do. That it boots is for testgrid/airgap to show.
-func TestTheImageOfAHostHasItsSystem(t *testing.T) {
+// TestHostImageHasItsSystem reads the file as engines do. That it boots is for testgrid/airgap to show.
+func TestHostImageHasItsSystem(t *testing.T) {
 	w := workshop(t)
 	file := filepath.Join(t.TempDir(), "host.tar")
 	digest, err := w.WriteHostImage(t.Context(), HostDebian12, "example.org/host:1", file)

@@ -28,7 +28,7 @@ func image(t *testing.T, ref string) Image {
 	return Image{}
 }
 
-func TestImagesAreWholeAndTheSameEveryTime(t *testing.T) {
+func TestImagesAreCompleteAndReproducible(t *testing.T) {
 	w := workshop(t)
 	for _, ref := range []string{"registry.k8s.io/pause:3.10.2", "docker.io/library/busybox:1.35.0", "ghcr.io/flannel-io/flannel:v0.26.7"} {
 		t.Run(ref, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestImagesAreWholeAndTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestATagIsAnIndexOfTheDialectThatUpstreamSpeaks(t *testing.T) {
+func TestTagIndexHasUpstreamMediaType(t *testing.T) {
 	w := workshop(t)
 	for ref, want := range map[string]types.MediaType{
 		"registry.k8s.io/pause:3.10.2":     types.DockerManifestList,
@@ -74,7 +74,7 @@ func TestATagIsAnIndexOfTheDialectThatUpstreamSpeaks(t *testing.T) {
 	}
 }
 
-func TestImagesOnTheSameBaseShareItsLayer(t *testing.T) {
+func TestImagesShareBaseLayer(t *testing.T) {
 	w := workshop(t)
 	lowest := map[string]bool{}
 	for _, ref := range []string{"ghcr.io/flannel-io/flannel-cni-plugin:v1.6.2-flannel1", "docker.io/library/busybox:1.35.0"} {
@@ -105,7 +105,7 @@ func TestImagesOnTheSameBaseShareItsLayer(t *testing.T) {
 	}
 }
 
-func TestATarballIsReproducibleAndHoldsExecutables(t *testing.T) {
+func TestTarballIsReproducibleWithExecutables(t *testing.T) {
 	w := workshop(t)
 	recipe := Tarball{File: "a.tar.gz", Files: filesOf("pause-3.10.2", "opt/bin", "pause")}
 	var packed [2][]byte
@@ -147,7 +147,7 @@ func entries(t *testing.T, packed []byte) []string {
 	}
 }
 
-func TestATreeIsPackedWithoutTimesAndOwnersNames(t *testing.T) {
+func TestTreeIsPackedWithoutTimesAndOwnerNames(t *testing.T) {
 	tree := t.TempDir()
 	if err := errors.Join(
 		os.MkdirAll(filepath.Join(tree, "etc/b"), 0o755),

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-func TestTheWholeLabOffersWhatKurlsAddOnsName(t *testing.T) {
+func TestLabServesKurlAddOns(t *testing.T) {
 	found, err := filepath.Glob(filepath.Join(upstreamcases.KurlAddOns(t), "addons/*/*/"+manifest.FileName))
 	if err != nil || len(found) != 11 {
 		t.Fatalf("found %q: %v", found, err)

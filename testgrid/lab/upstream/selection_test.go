@@ -63,7 +63,7 @@ func catalogue(t *testing.T) (list []string) {
 }
 
 // A machine whose cache has every release builds what one without them cannot: each selection is to be whole by itself.
-func TestEveryReleaseByItselfOffersWhatManifestsName(t *testing.T) {
+func TestEachReleaseServesItsManifests(t *testing.T) {
 	for _, version := range Releases() {
 		addOns := slices.DeleteFunc(catalogue(t), func(addOn string) bool {
 			return strings.HasPrefix(addOn, "addons/kubernetes/") && addOn != "addons/kubernetes/"+strings.TrimPrefix(version, "v")
@@ -77,7 +77,7 @@ func TestEveryReleaseByItselfOffersWhatManifestsName(t *testing.T) {
 	}
 }
 
-func TestTheDemoIsOfferedWhatItBuilds(t *testing.T) {
+func TestLabServesDemo(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/demo.sh"))
 	if err != nil {
 		t.Fatal(err)
