@@ -3,11 +3,14 @@
 package exclusion
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/operation/record"
 )
 
 // Operation is a change of a cluster, or of a node as a part of it.
@@ -34,6 +37,37 @@ const (
 // which something stays half done.
 func Operations() []Operation {
 	return []Operation{Upgrade, Undo, CAs, Keys, LoadBalancer, Images, Readdress, FollowAddress, JoinControlPlane, Restore, Renew}
+}
+
+// kinds are the operations of records. A kind that is not here is called as in its record, and excludes every operation: see Excludes.
+var kinds = map[string]Operation{record.Upgrade: Upgrade, record.CAs: CAs, record.Keys: Keys, record.LoadBalancer: LoadBalancer, record.Images: Images}
+
+// OfKind returns the operation of a record.
+func OfKind(kind string) Operation { return cmp.Or(kinds[kind], Operation(kind)) }
+
+// Excludes reports whether an operation must not begin while another one is half done. Operations that are not listed run one at a time:
+// they exclude all others, and the others exclude them, but for those that repair a host.
+func Excludes(halfDone, begins Operation) bool {
+	known := Operations()
+	switch {
+	case halfDone == begins:
+		return false
+	case !slices.Contains(known, halfDone):
+		return !slices.Contains([]Operation{Renew, Restore, FollowAddress}, begins)
+	case !slices.Contains(known, begins):
+		return len(excludes(halfDone)) > 0
+	}
+	return slices.Contains(excludes(halfDone), begins)
+}
+
+// UnderWay are the operations of records that are half done. One that waits for a person is not.
+func UnderWay(all record.All) (halfDone []HalfDone) {
+	for _, r := range all.Sorted() {
+		if !r.Waits {
+			halfDone = append(halfDone, HalfDone{OfKind(r.Kind), r.About, r.Next})
+		}
+	}
+	return halfDone
 }
 
 // excludes lists what must not begin while an operation is half done. That operation itself is not in its own list: its command
@@ -84,7 +118,7 @@ func (e *Error) Error() string {
 // Refuse returns an *Error if an operation must not begin while others are half done.
 func Refuse(begins Operation, halfDone []HalfDone) error {
 	for _, h := range halfDone {
-		if slices.Contains(excludes(h.Operation), begins) {
+		if Excludes(h.Operation, begins) {
 			return &Error{begins, h}
 		}
 	}
@@ -100,7 +134,7 @@ type Host struct {
 // Check refuses an operation while another one is half done that it would harm. client has the rights of an administrator; it is nil on
 // a worker, and while the API is away: only what this host knows is asked then. A refusal is an *Error.
 func (h Host) Check(ctx context.Context, client kubernetes.Interface, begins Operation) error {
-	if !slices.ContainsFunc(Operations(), func(o Operation) bool { return slices.Contains(excludes(o), begins) }) {
+	if begins == Renew {
 		return nil // without a look: damaged records shall not stop it
 	}
 	all, err := h.Find(ctx, client)

@@ -1,0 +1,74 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The kinds of operations.
+const (
+	Images       = "images"
+	Upgrade      = "upgrade"
+	CAs          = "rotate-ca"
+	Keys         = "encryption"
+	LoadBalancer = "load-balancer"
+)
+
+// UpgradeConfigMap has the state of the newest upgrade: package upgrade writes it. It stays when the upgrade has ended.
+const UpgradeConfigMap = "sealift-upgrade"
+
+// earlier are the ConfigMaps that each kind has by itself: that of upgrades, and those of a sealift from before this ConfigMap. The
+// latter are read for one release, so that an operation goes on that is under way while Sealift is replaced.
+var earlier = map[string]struct {
+	name    string
+	convert func(data map[string]string) (r Record, known bool, err error)
+}{
+	Upgrade:      {UpgradeConfigMap, upgrading},
+	CAs:          {"sealift-rotation", rotating},
+	Keys:         {"sealift-encryption", encrypting},
+	LoadBalancer: {"sealift-load-balancer", moving},
+}
+
+// upgrading reads the state of the newest upgrade. One that has changed no node yet is not under way.
+func upgrading(data map[string]string) (r Record, known bool, err error) {
+	var s struct{ Upgrade, From, To, Phase, Leader, Snapshot string }
+	if err := json.Unmarshal([]byte(data["state.json"]), &s); err != nil {
+		return r, false, fmt.Errorf("%w; remove it to begin with a new upgrade", err)
+	}
+	r = Record{ID: s.Upgrade, Leader: s.Leader, Stage: s.Phase, About: fmt.Sprintf("an upgrade from Kubernetes %s to %s is not finished (at %s)", s.From, s.To, s.Phase),
+		Next: "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on " + cmp.Or(s.Leader, "a control plane")}
+	return r, s.Phase != "finished" && (s.Phase != "preparing" || s.Snapshot != ""), nil
+}
+
+func rotating(data map[string]string) (Record, bool, error) {
+	return Record{ID: data["id"], Leader: data["leader"], About: RotatingCAs(data["id"]), Next: "run 'sealift certs rotate-ca' on " + data["leader"]}, true, nil
+}
+
+// RotatingCAs says that a rotation of CAs is under way.
+func RotatingCAs(id string) string {
+	return fmt.Sprintf("the cluster's CAs are being rotated (since %s)", id)
+}
+
+func encrypting(data map[string]string) (Record, bool, error) {
+	params, err := json.Marshal(map[string]string{"key": data["key"]})
+	return Record{ID: data["key"], Leader: data["leader"], Params: params, About: fmt.Sprintf("the cluster gets the new key %s for Secrets (begun by %s)", data["key"], data["leader"]),
+		Next: "run 'sealift certs rotate-encryption' on a control plane"}, true, err
+}
+
+func moving(data map[string]string) (r Record, known bool, err error) {
+	params := json.RawMessage(data["change"])
+	var c struct {
+		ID, From, To string
+		Moved        bool
+	}
+	if err = json.Unmarshal(params, &c); err == nil && (c.ID == "" || c.From == "" || c.To == "") {
+		err = errors.New("a field is missing")
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("it is no record of a change of the load balancer: %w; delete it, and run the command again", err)
+	}
+	return Record{ID: c.ID, Params: params, Waits: c.Moved, About: fmt.Sprintf("the API is moving from the load balancer %s to %s", c.From, c.To),
+		Next: fmt.Sprintf("run 'sealift node load-balancer %s' on a control plane, or 'sealift node load-balancer %s' to take it back", c.To, c.From)}, true, nil
+}

@@ -1,0 +1,85 @@
+// Package record keeps what is under way in a cluster: one Record for each operation on all nodes that has begun and not ended. All of
+// them are in one ConfigMap, so that any control plane can resume an operation, and nobody begins one that another excludes. Records
+// have no secrets.
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Record is one operation on all nodes of a cluster.
+type Record struct {
+	// ID names this run of the operation. A later one of the same kind has another.
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	// Leader is the node whose command began the operation, or resumed it last.
+	Leader string `json:"leader"`
+	// Attempt counts the leaders: it tells an earlier one that it does not lead any more.
+	Attempt int       `json:"attempt"`
+	Began   time.Time `json:"began"`
+	// Params are what the kind has to know to resume.
+	Params json.RawMessage `json:"params,omitempty"`
+	// Stage is the one that nodes are brought to now. The stages before it are done.
+	Stage string `json:"stage,omitempty"`
+	// Nodes tells how far nodes are with Stage. One that is not there has not begun.
+	Nodes map[string]Node `json:"nodes,omitempty"`
+	// Waits says that every node is done, and the end waits for a person. It excludes nothing then.
+	Waits bool `json:"waits,omitempty"`
+	// About is a sentence without its end for people, Next the command that goes on, and where it has to run.
+	About string `json:"about"`
+	Next  string `json:"next"`
+}
+
+// State is how far a node is with the stage of a Record.
+type State string
+
+// The states of a node. Waiting is that of one that has not begun.
+const (
+	Waiting State = ""
+	Working State = "working" // it was asked, or is about to be
+	Done    State = "done"
+	Failed  State = "failed"
+)
+
+// Node is one node in a stage.
+type Node struct {
+	State State  `json:"state,omitempty"`
+	Error string `json:"error,omitempty"` // of a failure
+}
+
+// All are the Records of a cluster by their kinds: at most one of each.
+type All map[string]Record
+
+// Sorted are the Records in the order of their kinds.
+func (a All) Sorted() []Record {
+	return slices.SortedFunc(maps.Values(a), func(x, y Record) int { return cmp.Compare(x.Kind, y.Kind) })
+}
+
+// Decode reads the params of a Record into a value.
+func (r Record) Decode(into any) error {
+	if err := json.Unmarshal(r.Params, into); err != nil {
+		return fmt.Errorf("the record of %s: %w", r.Kind, err)
+	}
+	return nil
+}
+
+// In returns the Record at the beginning of a stage.
+func (r Record) In(stage string) Record {
+	r.Stage, r.Nodes = stage, nil
+	return r
+}
+
+// With returns the Record with the state of a node.
+func (r Record) With(name string, n Node) Record {
+	r.Nodes = maps.Clone(r.Nodes)
+	if r.Nodes == nil {
+		r.Nodes = map[string]Node{}
+	}
+	r.Nodes[name] = n
+	return r
+}

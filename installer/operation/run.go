@@ -1,0 +1,269 @@
+package operation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/operation/record"
+)
+
+// Records are those of a cluster: see record.Store.
+type Records interface {
+	Change(ctx context.Context, change func(record.All) error) error
+}
+
+// Nodes are those of a cluster.
+type Nodes interface {
+	List(ctx context.Context) ([]cluster.Node, error)
+	// Apply brings a node to a stage, and returns when it is there. The error names the node.
+	Apply(ctx context.Context, name string, r Request) error
+}
+
+// Request asks a node for its part in a stage.
+type Request struct {
+	ID     string // of the record
+	Stage  string
+	Params json.RawMessage
+}
+
+// Run is one operation, led by this process. Everything that it does may be repeated, by this node or by another control plane: how far
+// the nodes are is in the record.
+type Run struct {
+	// Record is what the cluster knows of the operation, once it has begun.
+	Record record.Record
+	// Stages are all of this run. A run that ends with a decision of a person keeps the record, which waits for another run.
+	Stages []Stage
+	Keeps  bool
+
+	Own     string // the node that leads
+	Records Records
+	Nodes   Nodes
+	// Refuse is asked before the operation begins, with the records of now; nil refuses nothing.
+	Refuse func(record.All) error
+
+	// Known is the record of the same kind that the cluster had when this run was planned; nil if there was none. A run that has another
+	// ID takes its place.
+	Known *record.Record
+}
+
+// ErrTaken ends a run whose record another process has changed.
+var ErrTaken = errors.New("another control plane leads this operation by now; see 'sealift status', and run the command again to go on from here")
+
+// Resume plans to go on with what the cluster knows. What waits for a person begins with the first of Stages.
+func (r *Run) Resume(known record.Record) {
+	r.Known, r.Record = &known, known
+	if known.Waits {
+		r.Record.Stage, r.Record.Nodes = "", nil
+	}
+}
+
+// Begin writes the record of an operation that begins, or takes over that of one that is resumed.
+func (r *Run) Begin(ctx context.Context) error {
+	return r.Records.Change(ctx, func(all record.All) error {
+		if r.Refuse != nil {
+			if err := r.Refuse(all); err != nil {
+				return err
+			}
+		}
+		now, there := all[r.Record.Kind]
+		if there != (r.Known != nil) || there && (now.ID != r.Known.ID || now.Waits != r.Known.Waits) {
+			return ErrTaken
+		}
+		if there && now.ID == r.Record.ID && !now.Waits { // it may have come further since
+			r.Record.Stage, r.Record.Nodes, r.Record.Params = now.Stage, rested(now.Nodes), now.Params
+		}
+		if r.Record.Stage == "" { // a leader that is killed now leaves a record that tells which part has begun
+			r.Record.Stage = r.Stages[0].ID
+		}
+		r.Record.Leader, r.Record.Attempt, r.Record.Waits = r.Own, now.Attempt+1, false
+		all[r.Record.Kind] = r.Record
+		return nil
+	})
+}
+
+// rested forgets failures: the nodes begin again.
+func rested(nodes map[string]record.Node) map[string]record.Node {
+	out := map[string]record.Node{}
+	for name, n := range nodes {
+		if n.State != record.Failed {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+// Reach brings all nodes that take part to a stage, unless another control plane has done so.
+func (r *Run) Reach(ctx context.Context, s Stage) error {
+	if past(r.Stages, r.Record, s.ID) {
+		return nil
+	}
+	if r.Record.Stage != s.ID {
+		if err := r.change(ctx, func(now record.Record) record.Record { return now.In(s.ID) }); err != nil {
+			return err
+		}
+	}
+	if s.Before != nil {
+		if err := s.Before(ctx); err != nil {
+			return err
+		}
+	}
+	if s.Nodes != nil {
+		if err := r.spread(ctx, s); err != nil {
+			if s.Failed != nil {
+				err = fmt.Errorf("%w%s", err, s.Failed(r.Record))
+			}
+			return err
+		}
+	}
+	if s.After != nil {
+		if err := s.After(ctx); err != nil {
+			return err
+		}
+	}
+	return r.leave(ctx, s)
+}
+
+// leave goes to the next stage. At the end it removes the record, or lets it wait.
+func (r *Run) leave(ctx context.Context, s Stage) error {
+	next := index(r.Stages, s.ID) + 1
+	if next < len(r.Stages) {
+		return r.change(ctx, func(now record.Record) record.Record { return now.In(r.Stages[next].ID) })
+	}
+	if r.Keeps {
+		return r.change(ctx, func(now record.Record) record.Record {
+			now.Waits, now.Nodes = true, nil
+			return now
+		})
+	}
+	return r.Records.Change(ctx, func(all record.All) error {
+		if err := r.leads(all); err != nil {
+			return err
+		}
+		delete(all, r.Record.Kind)
+		return nil
+	})
+}
+
+// Save gives the record other params.
+func (r *Run) Save(ctx context.Context, params any) error {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, func(now record.Record) record.Record {
+		now.Params = text
+		return now
+	})
+}
+
+func (r *Run) change(ctx context.Context, edit func(record.Record) record.Record) error {
+	next := edit(r.Record)
+	err := r.Records.Change(ctx, func(all record.All) error {
+		if err := r.leads(all); err != nil {
+			return err
+		}
+		all[r.Record.Kind] = next
+		return nil
+	})
+	if err == nil {
+		r.Record = next
+	}
+	return err
+}
+
+func (r *Run) leads(all record.All) error {
+	if now, there := all[r.Record.Kind]; !there || now.ID != r.Record.ID || now.Attempt != r.Record.Attempt {
+		return ErrTaken
+	}
+	return nil
+}
+
+// end is the end of the work on a node.
+type end struct {
+	name string
+	err  error
+}
+
+// spread asks the nodes of a stage, as many at a time as it allows: also those that join meanwhile. The record has a node as working before
+// it is asked, so that a leader that resumes knows who may be at work.
+func (r *Run) spread(ctx context.Context, s Stage) error {
+	ends, asked := make(chan end), map[string]bool{}
+	var errs []error
+	stopped := false // those at work end by themselves
+	for {
+		var ask []string
+		if !stopped {
+			var err error
+			if ask, err = r.next(ctx, s, asked); err != nil {
+				errs, stopped = append(errs, err), true
+			}
+		}
+		for _, name := range ask {
+			asked[name] = true
+			request := Request{r.Record.ID, s.ID, r.Record.Params}
+			go func() { ends <- end{name, r.Nodes.Apply(ctx, name, request)} }()
+		}
+		if len(asked) == 0 {
+			return errors.Join(errs...)
+		}
+		e := <-ends
+		delete(asked, e.name)
+		state := record.Node{State: record.Done}
+		if e.err != nil {
+			errs = append(errs, e.err)
+			stopped = stopped || !s.Tolerant || ctx.Err() != nil
+			state = record.Node{State: record.Failed, Error: e.err.Error()}
+		}
+		if ctx.Err() != nil && e.err != nil { // it may still be at work
+			continue
+		}
+		if err := r.note(ctx, state, e.name); err != nil {
+			errs, stopped = append(errs, err), true
+		}
+	}
+}
+
+// next finds the nodes that are asked now, and notes that they are at work.
+func (r *Run) next(ctx context.Context, s Stage, asked map[string]bool) (ask []string, err error) {
+	nodes, err := r.Nodes.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ask, err = decide(s, nodes, r.Record, r.Own, asked); err != nil {
+		return nil, err
+	}
+	if err := r.note(ctx, record.Node{State: record.Working}, ask...); err != nil {
+		return nil, err
+	}
+	return ask, nil
+}
+
+// note writes the state of nodes.
+func (r *Run) note(ctx context.Context, n record.Node, names ...string) error {
+	if !slices.ContainsFunc(names, func(name string) bool { return r.Record.Nodes[name] != n }) {
+		return nil
+	}
+	return r.change(ctx, func(now record.Record) record.Record {
+		for _, name := range names {
+			now = now.With(name, n)
+		}
+		return now
+	})
+}
+
+// reached lists the nodes that are done with the stage of a record, for people.
+func reached(r record.Record) string {
+	var names []string
+	for name, n := range r.Nodes {
+		if n.State == record.Done {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
