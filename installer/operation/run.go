@@ -1,3 +1,13 @@
+// Package operation leads a change of all nodes of a cluster from one of its control planes.
+//
+// A change is a list of stages. No node begins with a stage before all have ended the one before, and in each stage only so many nodes
+// are at work as it allows: package rollout decides. How far the nodes are is in a record of the cluster (package record), written
+// before a node is asked, so that whatever ends the leader, any control plane goes on. Which changes exclude each other is decided by
+// package exclusion, with the same write of the records with which a change begins.
+//
+// A kind of change is a file with its stages and what a node does in each, and a line in a table. Changes of one node by itself are no
+// stages: a renewal of certificates and a change of an address take the lock of the cluster and ask package exclusion, and that is all
+// that they share with a change of all nodes. Either would be one stage with Nodes for one node, if a control plane led it.
 package operation
 
 import (
@@ -6,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/operation/record"
@@ -254,16 +263,4 @@ func (r *Run) note(ctx context.Context, n record.Node, names ...string) error {
 		}
 		return now
 	})
-}
-
-// reached lists the nodes that are done with the stage of a record, for people.
-func reached(r record.Record) string {
-	var names []string
-	for name, n := range r.Nodes {
-		if n.State == record.Done {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

@@ -223,3 +223,21 @@ func TestDamagedRecordsAreReported(t *testing.T) {
 		}
 	}
 }
+
+// TestUnlistedOperationsRunOneAtATime asks for each pair of an operation that the table does not have.
+func TestUnlistedOperationsRunOneAtATime(t *testing.T) {
+	const clock, disks = exclusion.Operation("clock"), exclusion.Operation("disks")
+	for _, other := range append(exclusion.Operations(), disks) {
+		repairs := slices.Contains([]exclusion.Operation{exclusion.Renew, exclusion.Restore, exclusion.FollowAddress}, other)
+		if got := exclusion.Excludes(clock, other); got == repairs {
+			t.Errorf("%s begins while clock is half done: refused %v", other, got)
+		}
+		leavesNothing := slices.Contains([]exclusion.Operation{exclusion.Renew, exclusion.FollowAddress, exclusion.JoinControlPlane, exclusion.Images}, other)
+		if got := exclusion.Excludes(other, clock); got == leavesNothing {
+			t.Errorf("clock begins while %s is half done: refused %v", other, got)
+		}
+		if exclusion.Excludes(other, other) {
+			t.Errorf("%s excludes the command that resumes it", other)
+		}
+	}
+}
