@@ -24,6 +24,8 @@ type Needs struct {
 	// Firewall and SELinux follow the Installer's firewalldConfig, ufwConfig and selinuxConfig (kURL §2.1).
 	Firewall Handling
 	SELinux  Handling
+	// Written is when the bundle's file was written, which is before now. Zero if that is not known.
+	Written time.Time
 	// Resumed says that this host has an unfinished or finished install of the same cluster. The cluster's own ports and
 	// files are then no obstacle.
 	Resumed bool
@@ -181,11 +183,26 @@ const (
 	lastYear  = 2099
 )
 
+// The clock may be behind the bundle's file by the first time, because FAT stores local times, and ahead by the second, since a release of
+// Kubernetes is supported for 14 months. A host without a battery begins with the time at which its systemd was built.
+const (
+	behindBundle = 24 * time.Hour
+	aheadBundle  = 2 * 365 * 24 * time.Hour
+)
+
 func (p probes) clock(_ context.Context, r *Reporter) {
-	now := p.host.Now().UTC()
-	if now.Year() < firstYear || now.Year() > lastYear {
-		r.Warnf("set the clock, for instance with timedatectl set-time", "the clock says %s; other machines would reject certificates made now",
-			now.Format(time.DateOnly))
+	const hint = "set the clock, for instance with timedatectl set-time"
+	now, written := p.host.Now().UTC(), p.needs.Written.UTC()
+	switch {
+	case now.Year() < firstYear || now.Year() > lastYear:
+		r.Warnf(hint, "the clock says %s; other machines would reject certificates made now", now.Format(time.DateOnly))
+		return
+	case !written.IsZero() && now.Before(written.Add(-behindBundle)):
+		r.Warnf(hint, "the clock says %s, and the bundle was written on %s; other machines would reject certificates made now", now.Format(time.DateOnly), written.Format(time.DateOnly))
+		return
+	case !written.IsZero() && now.After(written.Add(aheadBundle)):
+		r.Warnf(hint+", or use a newer bundle", "the clock says %s, and the bundle was written on %s; if the clock is wrong, other machines would reject certificates made now",
+			now.Format(time.DateOnly), written.Format(time.DateOnly))
 		return
 	}
 	r.Passf("%s", now.Format(time.RFC3339))

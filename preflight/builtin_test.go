@@ -179,6 +179,18 @@ func TestBuiltin(t *testing.T) {
 		"a clock that lost its battery": {func(h *preflight.Host, _ *preflight.Needs) { h.Now = func() time.Time { return time.Unix(0, 0) } },
 			[]preflight.Result{warn("clock", "the clock says 1970-01-01; other machines would reject certificates made now", "set the clock, for instance with timedatectl set-time")}},
 
+		"a clock that began when systemd was built": {func(_ *preflight.Host, n *preflight.Needs) {
+			n.Written = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+		},
+			[]preflight.Result{warn("clock", "the clock says 2026-11-20, and the bundle was written on 2026-11-21; other machines would reject certificates made now", "set the clock, for instance with timedatectl set-time")}},
+		"a bundle on a disk with local times": {func(_ *preflight.Host, n *preflight.Needs) { n.Written = time.Date(2026, 11, 21, 2, 0, 0, 0, time.UTC) },
+			[]preflight.Result{pass("clock", "2026-11-20T12:00:00Z")}},
+		"a clock that is years ahead of the bundle": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Written = h.Now()
+			h.Now = func() time.Time { return time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC) }
+		}, []preflight.Result{warn("clock", "the clock says 2031-05-01, and the bundle was written on 2026-11-20; if the clock is wrong, other machines would reject certificates made now",
+			"set the clock, for instance with timedatectl set-time, or use a newer bundle")}},
+
 		"a disk that nobody writes to": {func(h *preflight.Host, n *preflight.Needs) {
 			h.Disk = func(path string) (preflight.Filesystem, error) {
 				return preflight.Filesystem{ID: uint64(len(path)), Free: 30e9, ReadOnly: path != "/c"}, nil

@@ -2,9 +2,11 @@ package install
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -102,6 +104,31 @@ func TestAddOnsWithoutChecksAreReported(t *testing.T) {
 		said := slices.Contains(r.Results, preflight.Result{Check: "add-ons", Status: preflight.Pass, Message: "none of them has checks of its own"})
 		if err != nil || said == o.ExcludeBuiltin {
 			t.Errorf("%+v: %+v, %v", o, r.Results, err)
+		}
+	}
+}
+
+// TestClockIsComparedWithTheBundle has a bundle that somebody wrote long after what the host's clock says.
+func TestClockIsComparedWithTheBundle(t *testing.T) {
+	short.AsRoot(t, "an install")
+	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
+	i, err := prepare(t, kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n")).Files), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	i.options.Bundle = filepath.Join(t.TempDir(), "cluster.tar.gz")
+	if err := os.WriteFile(i.options.Bundle, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for written, want := range map[time.Time]preflight.Status{time.Now(): preflight.Pass, time.Now().AddDate(0, 7, 0): preflight.Warn} {
+		if err := os.Chtimes(i.options.Bundle, written, written); err != nil {
+			t.Fatal(err)
+		}
+		r, err := i.Preflight(t.Context(), PreflightOptions{Runs: RunNothing})
+		got := slices.IndexFunc(r.Results, func(r preflight.Result) bool { return r.Check == "clock" && r.Status == want })
+		if err != nil || got < 0 {
+			t.Errorf("a bundle of %s: %+v, %v", written, r.Results, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -84,6 +85,9 @@ func (i *Install) needs() (preflight.Needs, error) {
 	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
+	}
+	if file, err := os.Stat(i.options.Bundle); err == nil { // a bundle that a server streams has no file
+		n.Written = file.ModTime()
 	}
 	for _, a := range i.addOns {
 		n.AddOns = append(n.AddOns, a.name())
