@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -147,7 +148,7 @@ func testNoLostChange(c *cluster) {
 	var noted, adopted error
 	wait.Go(func() {
 		for i := range 20 {
-			if _, noted = c.SetApplied(c.Context(), "busy", addon.Installer(), addon.Applied{Version: fmt.Sprint(i)}); noted != nil {
+			if _, noted = c.SetApplied(c.Context(), "busy", addon.Installer(), addon.Applied{Version: strconv.Itoa(i)}); noted != nil {
 				return
 			}
 		}

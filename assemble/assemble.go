@@ -148,7 +148,7 @@ func PrepareSupplement(ctx context.Context, from packages.Source, platform strin
 			p.objects, p.places = append(p.objects, object), append(p.places, at)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &packages.UnknownError{Message: fmt.Sprintf("the store has no package %s", name)}
+			return nil, &packages.UnknownError{Message: "the store has no package " + name}
 		}
 		if err != nil {
 			return nil, err

@@ -52,8 +52,7 @@ func TestScriptsOfBundleWorkOffline(t *testing.T) {
 				_ = os.Unsetenv(key)
 			}
 			code := 0
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 				code = exit.ExitCode()
 			}
 			if want := strings.ReplaceAll(row.want, "BUNDLE", bundle); code != row.code || !strings.Contains(out, want) || strings.Contains(out, "0123456789abcdef") {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,7 +130,7 @@ func TestBatchStaysWithinItsLimits(t *testing.T) {
 		close(release)
 	}()
 	for i, outcome := range s.run(numbers(4), o) {
-		if string(outcome.Output) != fmt.Sprint(i*i) {
+		if string(outcome.Output) != strconv.Itoa(i*i) {
 			t.Errorf("piece %d: %+v", i, outcome)
 		}
 	}

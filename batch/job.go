@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -148,9 +149,7 @@ func (r *run) spec(plan string, pieces int) *batchv1.Job {
 	}
 	if r.Queue != "" { // Kueue resumes it
 		job.Labels = map[string]string{queueLabel: r.Queue}
-		for name, value := range labels {
-			job.Labels[name] = value
-		}
+		maps.Copy(job.Labels, labels)
 		job.Spec.Suspend = new(true)
 	}
 	return job

@@ -236,8 +236,7 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package, inpu
 // explain looks for the reason why content was not what its digest promised. A damaged file of the cache is removed, so
 // that building again heals it.
 func (b *Builder) explain(err error, p bundle.Package) error {
-	var mismatch *bundle.DigestError
-	if !errors.As(err, &mismatch) {
+	if _, ok := errors.AsType[*bundle.DigestError](err); !ok {
 		return err
 	}
 	for _, f := range p.Files {

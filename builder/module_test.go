@@ -1,6 +1,7 @@
 package builder_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,9 +36,7 @@ func module(t *testing.T, more map[string]string) string {
 		"enabled":        "#!/bin/sh\ntrue\n", "openapi/values.yaml": "type: object\nproperties: {image: {default: 'registry.example.io/schema:1'}}\n",
 		"crds/doc.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gears.example.org}\n",
 	}
-	for name, text := range more {
-		files[name] = text
-	}
+	maps.Copy(files, more)
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

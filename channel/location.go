@@ -91,8 +91,7 @@ func shown(location string) string {
 
 // withoutURL returns the cause of a URL's error. The error itself repeats the URL, which may have secrets.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err

@@ -115,14 +115,14 @@ func adoption(e Entry, other Installed, again []string) Decision {
 	d := Decision{Entry: e, Action: Adopt, From: other.Owner}
 	own := ownership(e).Owner.Name
 	if other.Owner != addon.Installer().String() {
-		d.Action, d.Reason = Conflict, fmt.Sprintf("%s owns it: release it there first", other.Owner)
+		d.Action, d.Reason = Conflict, other.Owner+" owns it: release it there first"
 		return d
 	}
 	if other.Released == own && !slices.Contains(again, e.Name) && !slices.Contains(again, own) {
 		d.Action, d.Reason = Keep, fmt.Sprintf("it was released to the installer; --adopt %s adopts it again", e.Name)
 		return d
 	}
-	d.Reason = fmt.Sprintf("it is adopted from the installer, which applied version %s", cmp.Or(deref(other.Version), "(none yet)"))
+	d.Reason = "it is adopted from the installer, which applied version " + cmp.Or(deref(other.Version), "(none yet)")
 	if other.Version == nil {
 		return d
 	}

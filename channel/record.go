@@ -60,7 +60,7 @@ func (r Record) replacedByVersion(n Record) (replace bool, reason string) {
 	case n.Version == nil:
 		return false, fmt.Sprintf("version %s stays, since the new entry has no version", *r.Version)
 	case r.Version == nil:
-		return true, fmt.Sprintf("no version is recorded, and the new one has %s", *n.Version)
+		return true, "no version is recorded, and the new one has " + *n.Version
 	}
 	oldText, newText := *r.Version, *n.Version
 	after, err := parseVersion(newText)

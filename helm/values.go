@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -43,9 +44,7 @@ func ReadValues(data []byte) (map[string]any, error) {
 // MergeValues returns the values of both. Maps are merged; otherwise over wins.
 func MergeValues(under, over map[string]any) map[string]any {
 	merged := make(map[string]any, len(under)+len(over))
-	for key, value := range under {
-		merged[key] = value
-	}
+	maps.Copy(merged, under)
 	for key, value := range over {
 		inner, isMap := value.(map[string]any)
 		if had, wasMap := merged[key].(map[string]any); isMap && wasMap {

@@ -96,8 +96,7 @@ func (s *Survey) Prepare(ctx context.Context, namespace string, refs []Ref) {
 // place returns an object with the namespace that its kind gives it, and its kind, or nil if the cluster does not serve that.
 func (s *Survey) place(ctx context.Context, namespace string, ref Ref) (Ref, *resource, error) {
 	res, err := s.cluster.kinds.find(ctx, ref.gvk())
-	var missing *noKindError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*noKindError](err); ok {
 		return ref, nil, nil
 	}
 	if err != nil {

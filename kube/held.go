@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 
@@ -55,9 +56,7 @@ func ownedFields(live *unstructured.Unstructured, manager string, takeOver map[s
 
 func without(content map[string]any, keys ...string) map[string]any {
 	out := make(map[string]any, len(content))
-	for key, value := range content {
-		out[key] = value
-	}
+	maps.Copy(out, content)
 	for _, key := range keys {
 		delete(out, key)
 	}

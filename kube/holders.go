@@ -33,8 +33,7 @@ func (e *Engine) Holders(ctx context.Context, objs []*unstructured.Unstructured)
 	holders := map[Ref]Set{}
 	for _, kind := range kinds {
 		res, err := e.kinds.find(ctx, kind.gvk())
-		var missing *noKindError
-		if errors.As(err, &missing) {
+		if _, ok := errors.AsType[*noKindError](err); ok {
 			continue // objects of an unserved kind have no holder
 		}
 		var found []*member

@@ -68,8 +68,7 @@ func (r *applyRun) listMembers(ctx context.Context, rec record) error {
 	for gk := range rec.groupKinds {
 		group.Go(func() error {
 			found, err := r.listKind(ctx, gk)
-			var missing *noKindError
-			if errors.As(err, &missing) {
+			if _, ok := errors.AsType[*noKindError](err); ok {
 				return nil
 			}
 			if err != nil {
@@ -109,8 +108,7 @@ func (r *applyRun) listKind(ctx context.Context, gk schema.GroupKind) (found []*
 func (r *applyRun) resourceOf(ctx context.Context, gk schema.GroupKind) (resource, error) {
 	if version := r.versions[gk]; version != "" {
 		res, err := r.kinds.find(ctx, gk.WithVersion(version))
-		var missing *noKindError
-		if !errors.As(err, &missing) {
+		if _, ok := errors.AsType[*noKindError](err); !ok {
 			return res, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -125,7 +126,7 @@ func (e *Engine) readRecord(ctx context.Context, set Set) (record, error) {
 		return rec, err
 	}
 	if parent.Labels[labelSetID] == "" {
-		return rec, fmt.Errorf("the Secret exists and records no set: choose another set name or namespace")
+		return rec, errors.New("the Secret exists and records no set: choose another set name or namespace")
 	}
 	if id := parent.Labels[labelSetID]; id != set.ID() {
 		return rec, fmt.Errorf("the Secret records set %s, not %s: it was copied or renamed; delete it or choose another set name", id, set.ID())

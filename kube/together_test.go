@@ -139,8 +139,7 @@ func TestApplyAdoptsExistingObjects(t *testing.T) {
 	c.create(configMapOf("same", "1"))
 	c.create(configMapOf("differs", "0"))
 	result, err := c.Apply(t.Context(), c.set, c.objects(configMapOf("same", "1"), configMapOf("differs", "1"), configMapOf("new", "1")), kube.ApplyOptions{})
-	var conflict *kube.ConflictError
-	if !errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*kube.ConflictError](err); !ok {
 		t.Errorf("error is %v", err)
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/same configured", "ConfigMap/differs failed", "ConfigMap/new created"}, actions(result)); diff != "" {

@@ -82,8 +82,7 @@ func TestWaitReportsReasonAndDurationPerObject(t *testing.T) {
 		"lastTimestamp: '2026-01-01T00:00:00Z'\ninvolvedObject: {apiVersion: apps/v1, kind: DaemonSet, name: agent, namespace: NS, uid: " + string(agent.GetUID()) + "}")
 
 	err := c.Wait(t.Context(), append(c.objects(docs...), c.objects(configMapOf("gone", "1"))...), kube.WaitOptions{Timeout: soon, Interval: often})
-	var wait *kube.WaitError
-	if !errors.As(err, &wait) {
+	if _, ok := errors.AsType[*kube.WaitError](err); !ok {
 		t.Fatalf("error is %v", err)
 	}
 	for _, want := range []string{

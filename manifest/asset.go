@@ -1,7 +1,7 @@
 package manifest
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
 	"path"
 	"strings"
@@ -90,7 +90,7 @@ func lastElement(source string) (string, error) {
 	escaped := u.EscapedPath()
 	name, err := url.PathUnescape(escaped[strings.LastIndex(escaped, "/")+1:])
 	if err == nil && name == "" {
-		err = fmt.Errorf("its path ends in a slash")
+		err = errors.New("its path ends in a slash")
 	}
 	return name, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -188,11 +189,11 @@ func (v values) fill(n *yaml.Node, depth int) {
 }
 
 func (v values) fillScalar(n *yaml.Node) {
-	for i := len(v) - 1; i >= 0; i-- {
+	for i, v0 := range slices.Backward(v) {
 		if n.Style == 0 && n.Value == word(i) { // only the value: it may be a number, or have its own quotes
-			n.Tag, n.Value = "!!str", v[i]
+			n.Tag, n.Value = "!!str", v0
 			var alone yaml.Node
-			if err := yaml.Unmarshal([]byte(v[i]), &alone); err == nil && len(alone.Content) == 1 &&
+			if err := yaml.Unmarshal([]byte(v0), &alone); err == nil && len(alone.Content) == 1 &&
 				alone.Content[0].Kind == yaml.ScalarNode && alone.Content[0].Anchor == "" && alone.Content[0].Style != yaml.TaggedStyle {
 				n.Tag, n.Value, n.Style = alone.Content[0].Tag, alone.Content[0].Value, alone.Content[0].Style
 			}

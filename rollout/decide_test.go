@@ -19,7 +19,7 @@ func before(d time.Duration) time.Time { return noon.Add(-d) }
 func parse(t *testing.T, wave int, text string) []rollout.Target {
 	t.Helper()
 	var targets []rollout.Target
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		name, status, _ := strings.Cut(word, ":")
 		status, age, _ := strings.Cut(status, "/")
 		target := rollout.Target{Name: name, Wave: wave, Status: rollout.Status(status)}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,7 +164,7 @@ func TestSlotsBoundConcurrentWork(t *testing.T) {
 	for n := range 90 {
 		group.Go(func() {
 			const size = server.MaxTexts / 8
-			done, err := turns.Take(t.Context(), fmt.Sprint(n%3), size)
+			done, err := turns.Take(t.Context(), strconv.Itoa(n%3), size)
 			if err != nil {
 				t.Error(err)
 				return

@@ -96,9 +96,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("a: &b [*b]\n--- \n<<: {}\n? [x]\n: y\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		i, err := spec.Parse("f", bytes.NewReader(data))
-		var errs diag.Errors
 		if err != nil {
-			if !errors.As(err, &errs) {
+			if _, ok := errors.AsType[diag.Errors](err); !ok {
 				t.Fatalf("a mistake in the document without a position: %v", err)
 			}
 			return

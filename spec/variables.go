@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,9 +73,7 @@ func (i *Installer) Variables() []Variable {
 		if _, listed := known(a.Key); listed {
 			continue
 		}
-		for name, v := range a.variables() {
-			values[name] = v
-		}
+		maps.Copy(values, a.variables())
 	}
 	i.dependent(values)
 

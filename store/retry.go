@@ -74,8 +74,7 @@ func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 // transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is
 // busy or broken.
 func transient(err error) bool {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
 		case "RequestTimeout", "InternalError", "SlowDown", "ServiceUnavailable", "ThrottlingException":
 			return true

@@ -92,8 +92,7 @@ func (j job) run(ctx context.Context) (string, error) {
 	cmd.Dir = j.directory
 	cmd.Env = append(append(os.Environ(), "DOCKER_BUILDKIT=1", "BUILDX_NO_DEFAULT_ATTESTATIONS=1"), j.cas.Environment()...)
 	err := tool.Run(ctx, cmd, discard)
-	var failed *tool.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*tool.Error](err); ok {
 		// The build's own output is on standard error; its end says what went wrong.
 		return "", fmt.Errorf("%s: %w:\n%s", j.engine, failed.Err, lastLines(failed.Said, 20))
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func send(w http.ResponseWriter, s string) { _, _ = io.WriteString(w, s) }
 
 // cut announces more than it sends.
 func cut(w http.ResponseWriter) {
-	w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	send(w, content[:10])
 }
 
@@ -212,7 +213,7 @@ func TestCancelledCallerDoesNotFailOthers(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	address, _ := serve(t, func(n int, w http.ResponseWriter) {
 		if n == 1 {
-			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 			w.(http.Flusher).Flush()
 			close(arrived)
 			<-release

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -54,15 +55,12 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.URL = transfer.EscapePlus(req.URL)
 	req.Header.Set("User-Agent", "sealift")
 	resp, err := (&http.Client{Transport: c.Bounds.Over(c.Transport)}).Do(req)
 	if err != nil {
-		var wrapped *url.Error // contains the whole URL, which may be a redirect with secrets
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			return nil, fmt.Errorf("get %s: %w", redacted(req.URL), wrapped.Err)
 		}
 		return nil, err

@@ -72,12 +72,10 @@ func Retrying(f Fetcher, r Retry) Fetcher {
 // Transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is
 // busy or broken. Wrong content, an unknown name and a refusal are permanent.
 func Transient(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return outage.StatusPasses(status.Code)
 	}
-	var registry *transport.Error
-	if errors.As(err, &registry) {
+	if registry, ok := errors.AsType[*transport.Error](err); ok {
 		return outage.StatusPasses(registry.StatusCode)
 	}
 	return errors.Is(err, transfer.ErrStalled) || errors.Is(err, transfer.ErrSlow) || errors.Is(err, errRange) || outage.Passes(err)

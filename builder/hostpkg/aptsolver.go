@@ -153,16 +153,14 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	if err == nil {
 		return resolved, s.options.Cache.Remember(solutions, question, resolved)
 	}
-	var refused *toolError
-	if !errors.As(err, &refused) {
+	if _, ok := errors.AsType[*toolError](err); !ok {
 		return nil, err
 	}
 	// Which of them is to blame? apt stops at the first.
 	alone := make(map[string]string)
 	for _, name := range names {
 		_, err := s.install(ctx, s.status, []string{name})
-		var one *toolError
-		if errors.As(err, &one) {
+		if one, ok := errors.AsType[*toolError](err); ok {
 			alone[name] = strings.Join(one.messages, "; ")
 		} else if err != nil {
 			return nil, err

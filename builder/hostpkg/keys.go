@@ -161,8 +161,7 @@ func (s signatures) run(ctx context.Context, args ...string) (string, error) {
 		out, err = io.ReadAll(io.LimitReader(r, 64<<10))
 		return err
 	})
-	var failed *toolError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*toolError](err); ok {
 		err = failed.err
 	}
 	var bad []string

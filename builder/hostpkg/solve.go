@@ -46,8 +46,7 @@ func (s *Source) Resolve(ctx context.Context, target Target, arch string, names 
 	if err == nil {
 		return resolved, nil
 	}
-	var typed *Error
-	if errors.As(err, &typed) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return nil, err
 	}
 	return nil, &Error{Target: target.Name, Err: err}

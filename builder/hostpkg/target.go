@@ -1,6 +1,7 @@
 package hostpkg
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -123,9 +124,9 @@ func isPair(s string) bool {
 func (t Target) checkName(name string) error {
 	switch {
 	case t.Manager == manifest.ManagerYum && !validRPMName(name):
-		return fmt.Errorf("not the name of an rpm package")
+		return errors.New("not the name of an rpm package")
 	case t.Manager != manifest.ManagerYum && !validName(name):
-		return fmt.Errorf("not the name of a Debian package")
+		return errors.New("not the name of a Debian package")
 	}
 	return nil
 }
@@ -138,19 +139,19 @@ func (a Archive) isFlat() bool { return len(a.Suites) > 0 && strings.HasSuffix(a
 
 func (a Archive) checkApt() error {
 	if !isHTTP(a.URL) {
-		return fmt.Errorf("not an http or https URL")
+		return errors.New("not an http or https URL")
 	}
 	if a.MirrorList || a.SignedMetadata {
-		return fmt.Errorf("mirrorList and signedMetadata are for yum; the indexes of apt are always signed")
+		return errors.New("mirrorList and signedMetadata are for yum; the indexes of apt are always signed")
 	}
 	flat := a.isFlat()
 	switch {
 	case flat && len(a.Components) > 0:
 		return fmt.Errorf("the suite %s is the folder of a flat repository, which has no components", a.Suites[0])
 	case len(a.Suites) == 0 || len(a.Components) == 0 && !flat:
-		return fmt.Errorf("suites and components are needed; those of a flat repository are suites: [/]")
+		return errors.New("suites and components are needed; those of a flat repository are suites: [/]")
 	case slices.ContainsFunc(a.Suites, func(s string) bool { return strings.HasSuffix(s, "/") != flat }):
-		return fmt.Errorf("some suites end with a slash, as folders of a flat repository do, and some do not; make two sources")
+		return errors.New("some suites end with a slash, as folders of a flat repository do, and some do not; make two sources")
 	}
 	for _, word := range slices.Concat(a.Suites, a.Components) {
 		if word == "" || strings.ContainsAny(word, " \t\r\n") {
@@ -158,21 +159,21 @@ func (a Archive) checkApt() error {
 		}
 	}
 	if !path.IsAbs(a.SignedBy) || strings.ContainsAny(a.SignedBy, " \t\r\n") {
-		return fmt.Errorf("signedBy must be the absolute path of a keyring, without blanks")
+		return errors.New("signedBy must be the absolute path of a keyring, without blanks")
 	}
 	return nil
 }
 
 func (a Archive) checkYum() error {
 	if !isHTTP(strings.ReplaceAll(a.URL, basearch, "x")) {
-		return fmt.Errorf("not an http or https URL")
+		return errors.New("not an http or https URL")
 	}
 	if len(a.Suites) > 0 || len(a.Components) > 0 {
-		return fmt.Errorf("suites and components are for apt")
+		return errors.New("suites and components are for apt")
 	}
 	isSafeURL := isHTTP(a.SignedBy) && strings.HasPrefix(a.SignedBy, "https:")
 	if !path.IsAbs(a.SignedBy) && !isSafeURL {
-		return fmt.Errorf("signedBy must be the absolute path of a file with armored keys, or its https URL")
+		return errors.New("signedBy must be the absolute path of a file with armored keys, or its https URL")
 	}
 	return nil
 }

@@ -31,8 +31,7 @@ func (e *toolError) Unwrap() error { return e.err }
 // out of its standard error.
 func execute(ctx context.Context, cmd *exec.Cmd, messages func(said []byte) []string, read func(io.Reader) error) error {
 	err := tool.Run(ctx, cmd, read)
-	var failed *tool.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*tool.Error](err); ok {
 		return &toolError{command: failed.Command, messages: messages(failed.Said), err: failed.Err}
 	}
 	return err

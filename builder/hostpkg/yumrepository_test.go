@@ -111,7 +111,7 @@ func TestYumPackageMatchesDNFAndInstallsIntoEmptyRoot(t *testing.T) {
 	t.Run("the set equals that of dnf download", func(t *testing.T) {
 		cmd := dnfCommand(t, t.TempDir(), a.server.URL, a.keys, "download", "--resolve", "--alldeps", "--url", "p59")
 		var want []string
-		for _, address := range strings.Fields(output(t, cmd)) {
+		for address := range strings.FieldsSeq(output(t, cmd)) {
 			want = append(want, yumUpstream+strings.TrimPrefix(address, a.server.URL+"/"))
 		}
 		slices.Sort(want)

@@ -3,6 +3,7 @@ package image_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -284,9 +285,7 @@ func TestDamagedContentIsRefused(t *testing.T) {
 				good := r.answer(req)
 				body := slices.Clone(good.Body.Bytes())
 				body[len(body)/2] ^= 1
-				for key, values := range good.Header() {
-					w.Header()[key] = values
-				}
+				maps.Copy(w.Header(), good.Header())
 				_, _ = w.Write(body)
 				return true
 			})
@@ -323,9 +322,7 @@ func TestBuildWaitsForRecoveringRegistry(t *testing.T) {
 				r.mu.Unlock()
 				if first {
 					good := r.answer(req)
-					for key, values := range good.Header() {
-						w.Header()[key] = values
-					}
+					maps.Copy(w.Header(), good.Header())
 					fault(w, good.Body.Bytes())
 				}
 				return first

@@ -111,12 +111,10 @@ func (r *repository) blob(digest string) fetch.Location {
 
 // statusOf is the HTTP status that an error stands for, or 0.
 func statusOf(err error) int {
-	var status *fetch.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
 		return status.Code
 	}
-	var registry *transport.Error
-	if errors.As(err, &registry) {
+	if registry, ok := errors.AsType[*transport.Error](err); ok {
 		return registry.StatusCode
 	}
 	return 0

@@ -50,7 +50,6 @@ type faults struct {
 
 // add puts an error at the place that it comes from. Errors may bring advice of their own, or places.
 func (f *faults) add(pos diag.Pos, err error) {
-	var placed diag.Errors
 	var advised interface{ Hint() string }
 	hint := ""
 	if errors.As(err, &advised) {
@@ -58,7 +57,7 @@ func (f *faults) add(pos diag.Pos, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if errors.As(err, &placed) {
+	if placed, ok := errors.AsType[diag.Errors](err); ok {
 		f.list.Add(placed...)
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -139,8 +140,7 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 	defer gz.Close()
 	inflated := &limited{gz, new(int64), u.maxSize}
 	defer func() {
-		var large *tooLargeError
-		if errors.As(err, &large) {
+		if large, ok := errors.AsType[*tooLargeError](err); ok {
 			err = large // the archive is not damaged, whatever was read when it ended
 		}
 	}()
@@ -234,7 +234,7 @@ func folder(name string) string {
 
 // keep writes the content of an entry to the spool.
 func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bundle.File, err error) {
-	kept := filepath.Join(u.spool, fmt.Sprint(u.entries))
+	kept := filepath.Join(u.spool, strconv.FormatInt(u.entries, 10))
 	w, err := os.Create(kept)
 	if err != nil {
 		return bundle.File{}, err

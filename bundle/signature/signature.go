@@ -18,6 +18,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
@@ -113,10 +114,8 @@ func find(data []byte, types ...string) *pem.Block {
 		if block, data = pem.Decode(data); block == nil {
 			return nil
 		}
-		for _, t := range types {
-			if block.Type == t {
-				return block
-			}
+		if slices.Contains(types, block.Type) {
+			return block
 		}
 	}
 }

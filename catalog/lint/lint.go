@@ -168,8 +168,7 @@ func (c *checker) errorf(pos diag.Pos, hint, format string, args ...any) {
 
 // mistakes adds the findings in err. It returns any other error.
 func (c *checker) mistakes(err error) error {
-	var found diag.Errors
-	if errors.As(err, &found) {
+	if found, ok := errors.AsType[diag.Errors](err); ok {
 		c.findings = append(c.findings, found...)
 		return nil
 	}

@@ -103,12 +103,8 @@ func TestLintFindsMistakesOfAddOn(t *testing.T) {
 	}
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{}
-		for name, content := range linked {
-			all[name] = content
-		}
-		for name, content := range more {
-			all[name] = content
-		}
+		maps.Copy(all, linked)
+		maps.Copy(all, more)
 		return all
 	}
 	tests := map[string]struct {
@@ -183,9 +179,7 @@ func TestLintFindsMistakesOfAddOn(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			files := good()
-			for path, content := range test.change {
-				files[path] = content
-			}
+			maps.Copy(files, test.change)
 			inTree(t, files)
 			got := lintAll(t, ".")
 			if len(got) != len(test.want) {

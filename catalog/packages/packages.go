@@ -65,7 +65,7 @@ func (s Source) Place(a spec.AddOn) (Source, string, error) {
 	}
 	u, err := url.Parse(override)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
-		return s, "", &UnknownError{fmt.Sprintf("%s: s3Override must be the URL of a package", a.Name)}
+		return s, "", &UnknownError{a.Name + ": s3Override must be the URL of a package"}
 	}
 	check := func(at *url.URL) error {
 		if s.allows(at) {

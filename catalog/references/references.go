@@ -263,10 +263,10 @@ func (c *checker) judgeOne(u use) {
 	if c.use(name) {
 		return
 	}
-	hint := fmt.Sprintf("add to the Manifest: image <id> %s", u.image)
+	hint := "add to the Manifest: image <id> " + u.image
 	for _, other := range c.carried {
 		if repository(other.name) == repository(name) {
-			hint = fmt.Sprintf("the Manifest has %s", other.Ref)
+			hint = "the Manifest has " + other.Ref
 		}
 	}
 	if u.certain {

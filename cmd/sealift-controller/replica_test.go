@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,7 +105,7 @@ echo "$PPID" >> "$TRACE"
 	}
 	runners := func() (all []string) {
 		text, _ := os.ReadFile(trace)
-		for _, pid := range strings.Fields(string(text)) {
+		for pid := range strings.FieldsSeq(string(text)) {
 			if !slices.Contains(all, pid) {
 				all = append(all, pid)
 			}
@@ -124,7 +124,7 @@ echo "$PPID" >> "$TRACE"
 	if code, _ := second.get("/healthz"); code != http.StatusOK {
 		t.Errorf("%d\n%s", code, second.log)
 	}
-	if got, want := runners(), []string{fmt.Sprint(first.cmd.Process.Pid)}; !slices.Equal(got, want) {
+	if got, want := runners(), []string{strconv.Itoa(first.cmd.Process.Pid)}; !slices.Equal(got, want) {
 		t.Errorf("hooks were run by %v, not by %v alone", got, want)
 	}
 	if err := first.cmd.Process.Kill(); err != nil {
@@ -135,7 +135,7 @@ echo "$PPID" >> "$TRACE"
 	if code, text := second.get("/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "its leader does not answer") {
 		t.Errorf("after the kill: %d %s", code, text)
 	}
-	until("the second runs hooks", func() bool { return slices.Contains(runners(), fmt.Sprint(second.cmd.Process.Pid)) })
+	until("the second runs hooks", func() bool { return slices.Contains(runners(), strconv.Itoa(second.cmd.Process.Pid)) })
 	t.Logf("the second took over %s after the kill", time.Since(killed).Round(time.Millisecond))
 	until("the second is ready by itself", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
 	third := startOperator(t, dir, config, "127.0.0.3", port, hooks...)

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -59,7 +60,7 @@ func (a *agent) ignore(ctx context.Context, m manifest, how manner) (*unstructur
 // fieldPaths reads the fields that a rule names. It knows fields of objects, not elements of lists.
 func fieldPaths(field ocm.IgnoreField) ([][]string, error) {
 	if len(field.JQPathExpressions) > 0 {
-		return nil, fmt.Errorf("ignoreFields: jqPathExpressions are not supported; use jsonPointers")
+		return nil, errors.New("ignoreFields: jqPathExpressions are not supported; use jsonPointers")
 	}
 	var paths [][]string
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")

@@ -51,8 +51,7 @@ func TestSequenceBelongsToClusterName(t *testing.T) {
 			}
 			return err
 		})
-		var refused *seal.Refusal
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*seal.Refusal](err); ok {
 			return refused.Reason
 		}
 		if err != nil {

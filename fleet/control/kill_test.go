@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,14 +105,14 @@ func killHub(t *testing.T, kills int) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
 	version := 1
-	g.apply(fmt.Sprintf(config, fmt.Sprint(version)))
+	g.apply(fmt.Sprintf(config, strconv.Itoa(version)))
 	for range kills {
 		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond)
 		kill()
 		_, kill = g.killable(kubeconfig)
 		if g.all(names) == "" { // that rollout is over: the next one
 			version++
-			g.apply(fmt.Sprintf(config, fmt.Sprint(version)))
+			g.apply(fmt.Sprintf(config, strconv.Itoa(version)))
 		}
 	}
 	g.eventually("all have the last version", func() string { return g.all(names) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -201,7 +202,7 @@ func shareFleet(t *testing.T, lease time.Duration) {
 				victim = pid
 			}
 		}
-		g.apply(fmt.Sprintf(config, fmt.Sprint(round+1)))
+		g.apply(fmt.Sprintf(config, strconv.Itoa(round+1)))
 		at := time.Now()
 		kill(victim)
 		longest := time.Duration(0)

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -241,7 +242,7 @@ func (c endingCache) WaitForCacheSync(ctx context.Context) bool {
 func pool(pem []byte) (*x509.CertPool, error) {
 	p := x509.NewCertPool()
 	if !p.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("there is no certificate in the certificate authority")
+		return nil, errors.New("there is no certificate in the certificate authority")
 	}
 	return p, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -380,6 +381,6 @@ func testMirrors(r *room) {
 	r.eventually("no mirror", func() (bool, string) { return image() == "registry.example.io/web:1", image() })
 	r.eventually("it is at rest", func() (bool, string) {
 		h := r.hrps()["one"]
-		return h.Status.Revision == 3, fmt.Sprint(h.Status.Revision)
+		return h.Status.Revision == 3, strconv.Itoa(h.Status.Revision)
 	})
 }

@@ -132,8 +132,7 @@ func TestSignedDeletionMustMatch(t *testing.T) {
 }
 
 func reason(err error) seal.Reason {
-	var r *seal.Refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*seal.Refusal](err); ok {
 		return r.Reason
 	}
 	return ""

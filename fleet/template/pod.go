@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/fleet/ocm"
@@ -87,7 +88,7 @@ func decorate(m map[string]any, in Input, env []ocm.Variable) error {
 			}
 		}
 		for _, c := range containers(pod, "containers") {
-			for _, v := range append(env[:len(env):len(env)], proxy...) {
+			for _, v := range append(slices.Clip(env), proxy...) {
 				appendTo(c, "env", map[string]any{"name": v.Name, "value": v.Value})
 			}
 			appendTo(c, "volumeMounts", mounts...)

@@ -60,7 +60,7 @@ func TestImageRows(t *testing.T) {
 		mirrors, err := template.Mirrors(r.Case.Cluster.Annotations, config)
 		fails(t, r.Name, err, r.Case.ExpectedError)
 		var want any = r.Case.ExpectedValues
-		for _, key := range strings.Split(r.Case.ImageKey, ".") {
+		for key := range strings.SplitSeq(r.Case.ImageKey, ".") {
 			values, _ := want.(map[string]any)
 			want = values[key]
 		}

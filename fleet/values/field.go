@@ -114,7 +114,7 @@ func member(v reflect.Value, name string) (any, error) {
 		case len(out) == 1:
 			return out[0].Interface(), nil
 		case len(out) == 2 && out[1].Type() == reflect.TypeFor[error]():
-			err, _ := out[1].Interface().(error)
+			err, _ := reflect.TypeAssert[error](out[1])
 			return out[0].Interface(), err
 		}
 	}

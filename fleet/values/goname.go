@@ -67,8 +67,7 @@ func (names goNames) add(value any, t reflect.Type) {
 }
 
 func (names goNames) members(object map[string]any, t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		key, inline := jsonName(f)
 		if inline {
 			names.members(object, indirect(f.Type))
@@ -80,7 +79,7 @@ func (names goNames) members(object map[string]any, t reflect.Type) {
 
 // find returns what a Go name stands for in a map, or nil.
 func (names goNames) find(object reflect.Value, name string) any {
-	m, ok := object.Interface().(map[string]any)
+	m, ok := reflect.TypeAssert[map[string]any](object)
 	if !ok {
 		return nil
 	}
@@ -94,8 +93,7 @@ func (names goNames) find(object reflect.Value, name string) any {
 
 // findIn looks a Go name up in a struct type. Fields of embedded structs count as in Go.
 func findIn(object map[string]any, t reflect.Type, name string) (any, bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		key, inline := jsonName(f)
 		switch {
 		case f.Name != name:
@@ -106,8 +104,7 @@ func findIn(object map[string]any, t reflect.Type, name string) (any, bool) {
 			return value, found
 		}
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if !f.Anonymous || indirect(f.Type).Kind() != reflect.Struct {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -266,11 +267,11 @@ func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn, car
 func text(v ocm.FieldValue) string {
 	switch {
 	case v.Integer != nil:
-		return fmt.Sprint(*v.Integer)
+		return strconv.FormatInt(*v.Integer, 10)
 	case v.String != nil:
 		return *v.String
 	case v.Boolean != nil:
-		return fmt.Sprint(*v.Boolean)
+		return strconv.FormatBool(*v.Boolean)
 	case v.JSON != nil:
 		return *v.JSON
 	}

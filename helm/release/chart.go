@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -110,7 +111,7 @@ func (c Chart) With(archives ...[]byte) (Chart, error) {
 // load makes what Helm works with.
 func (c Chart) load() (*chart.Chart, error) {
 	if len(c.files) == 0 {
-		return nil, fmt.Errorf("no chart is given")
+		return nil, errors.New("no chart is given")
 	}
 	return loader.LoadFiles(c.files)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -167,9 +168,7 @@ func files(version string, changes map[string]string) map[string]string {
 		"templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n" +
 			"data: {text: {{ .Values.text | quote }}, upgrade: {{ .Release.IsUpgrade | quote }}}\n",
 	}
-	for name, content := range changes {
-		all[name] = content
-	}
+	maps.Copy(all, changes)
 	return all
 }
 

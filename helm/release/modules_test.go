@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -50,9 +51,7 @@ func moduleDir(t *testing.T, changes map[string]string) string {
 		"templates/c.yaml": "\n" + moduleTemplate + "\n\n---\n\n# a comment\n" + strings.Replace(moduleTemplate, "Name }}}", "Name }}-2}", 1) + "\n\n", "values.yaml": "web: {text: from the file, more: 1}\nwebEnabled: true\n",
 		"hooks/h.sh": "#!/bin/false", "enabled": "#!/bin/false", "openapi/values.yaml": "type: object", "crds/broken.yaml": "{",
 	}
-	for name, text := range changes {
-		all[name] = text
-	}
+	maps.Copy(all, changes)
 	for name, text := range all {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -108,7 +109,7 @@ func TestIdleConnectionYieldsToAnyClient(t *testing.T) {
 	l := newLedger(8, 10)
 	l.idle = time.Minute
 	for n := range 10 {
-		h, _ := l.hold(t, fmt.Sprint(n))
+		h, _ := l.hold(t, strconv.Itoa(n))
 		if n == 7 {
 			h.moved.Store(time.Now().Add(-time.Hour).UnixNano())
 		}

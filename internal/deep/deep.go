@@ -85,8 +85,7 @@ func plain(t reflect.Type) bool {
 			return is == true
 		}
 		is := true
-		for i := range t.NumField() {
-			field := t.Field(i)
+		for field := range t.Fields() {
 			is = is && (!field.IsExported() || plain(field.Type))
 		}
 		known.Store(t, is)

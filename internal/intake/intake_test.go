@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -74,7 +75,7 @@ func TestIdleClientsTakeNoMemory(t *testing.T) {
 		idle(t, server, size, 10)
 	}
 	for range 3 { // memory comes back
-		if code, text := post(t, server, bytes.NewReader(make([]byte, size))); code != http.StatusOK || text != fmt.Sprint(size) {
+		if code, text := post(t, server, bytes.NewReader(make([]byte, size))); code != http.StatusOK || text != strconv.Itoa(size) {
 			t.Errorf("%d %s", code, text)
 		}
 	}
@@ -97,7 +98,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 				_, _ = to.Write(make([]byte, size*3/4))
 				_ = to.Close()
 			}()
-			if code, text := post(t, server, from); code != http.StatusOK || text != fmt.Sprint(size) {
+			if code, text := post(t, server, from); code != http.StatusOK || text != strconv.Itoa(size) {
 				t.Errorf("%d %s", code, text)
 			}
 		})

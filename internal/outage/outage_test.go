@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,7 +87,7 @@ func TestTransientStatuses(t *testing.T) {
 	var passing []string
 	for code := 100; code < 600; code++ {
 		if outage.StatusPasses(code) {
-			passing = append(passing, fmt.Sprint(code))
+			passing = append(passing, strconv.Itoa(code))
 		}
 	}
 	if got := strings.Join(passing, " "); got != "408 429 500 502 503 504" {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +35,7 @@ func (d documents) add(t *testing.T, mediaType string, document any) ocispec.Des
 func (d documents) image(t *testing.T, config string) ocispec.Descriptor {
 	t.Helper()
 	c := d.add(t, ocispec.MediaTypeImageConfig, at(config))
-	return d.add(t, ocispec.MediaTypeImageManifest, ocispec.Manifest{Config: c, Layers: []ocispec.Descriptor{}, Annotations: map[string]string{"n": fmt.Sprint(len(d))}})
+	return d.add(t, ocispec.MediaTypeImageManifest, ocispec.Manifest{Config: c, Layers: []ocispec.Descriptor{}, Annotations: map[string]string{"n": strconv.Itoa(len(d))}})
 }
 
 func (d documents) index(t *testing.T, entries ...ocispec.Descriptor) ocispec.Descriptor {

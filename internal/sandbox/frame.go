@@ -3,7 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"encoding/gob"
-	"fmt"
+	"errors"
 	"io"
 	"time"
 )
@@ -51,7 +51,7 @@ type capped struct {
 
 func (c *capped) Read(p []byte) (int, error) {
 	if c.left <= 0 {
-		return 0, fmt.Errorf("the frame is too large")
+		return 0, errors.New("the frame is too large")
 	}
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)

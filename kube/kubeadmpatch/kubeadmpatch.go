@@ -118,7 +118,7 @@ func mergeable(document []byte) ([]byte, []string, error) {
 func raise(object map[string]any) (objects []map[string]any, notes []string, err error) {
 	kind := text(object["kind"])
 	if kind == "ClusterStatus" {
-		return nil, nil, fmt.Errorf("kubeadm has no kind ClusterStatus since v1beta3; remove the document")
+		return nil, nil, errors.New("kubeadm has no kind ClusterStatus since v1beta3; remove the document")
 	}
 	was := text(object["apiVersion"])
 	object["apiVersion"] = APIVersion

@@ -26,7 +26,7 @@ func finished(t *testing.T, text string) (documents []map[string]any, notes []st
 
 func decode(t *testing.T, text string) (documents []map[string]any) {
 	t.Helper()
-	for _, one := range strings.Split(text, "---\n") {
+	for one := range strings.SplitSeq(text, "---\n") {
 		var document map[string]any
 		if err := yaml.Unmarshal([]byte(one), &document); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func FuzzMergeable(f *testing.F) {
 		if again, notes, err := Mergeable(merged); err != nil || len(notes) > 0 || string(again) != string(merged) {
 			t.Errorf("a second time: %v, %v\n%s\n%s", err, notes, again, merged)
 		}
-		for _, one := range strings.Split(string(merged), "---\n") {
+		for one := range strings.SplitSeq(string(merged), "---\n") {
 			var document map[string]any
 			if yaml.Unmarshal([]byte(one), &document) == nil {
 				_ = Finish(document)

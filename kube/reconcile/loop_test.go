@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -253,7 +254,7 @@ func testOneAtATime(s *site) {
 		return 0, nil
 	}})
 	for i := range 50 {
-		s.label(busy, fmt.Sprint(i))
+		s.label(busy, strconv.Itoa(i))
 	}
 	s.until("several times", func() bool { return s.count("ConfigMap/default/busy") > 3 })
 	if both.Load() > 0 {

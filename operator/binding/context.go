@@ -3,6 +3,7 @@ package binding
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 )
 
 // Moment is the event of a kubernetes binding.
@@ -117,9 +118,7 @@ func (c *Context) kubernetes(fields map[string]any) {
 	}
 	fields["watchEvent"] = c.Event
 	for _, o := range c.Objects[:min(1, len(c.Objects))] {
-		for key, value := range o.fields() {
-			fields[key] = value
-		}
+		maps.Copy(fields, o.fields())
 	}
 }
 

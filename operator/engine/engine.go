@@ -9,7 +9,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -274,7 +273,7 @@ func (e *Engine) changed(h *Hook, i int, c watch.Change) {
 // Task is the task of a run.
 func (e *Engine) Task(h *Hook, b binding.Common, contexts ...binding.Context) *queue.Task {
 	t := &queue.Task{
-		Name: fmt.Sprintf("run %s", h.Name), Hook: h.Name, Version: h.Config.Version, AllowFailure: b.AllowFailure, Contexts: contexts,
+		Name: "run " + h.Name, Hook: h.Name, Version: h.Config.Version, AllowFailure: b.AllowFailure, Contexts: contexts,
 		Do: func(ctx context.Context, q *queue.Queue, t *queue.Task) error { return e.do(ctx, q, t, h) },
 	}
 	if h.folder.Owner != nil {

@@ -67,7 +67,7 @@ func BenchmarkEvent(b *testing.B) {
 		var events, starts []time.Duration
 		for n := range eventCount {
 			before := len(stamps(1))
-			if _, err := maps.Patch(b.Context(), "measured", types.ApplyPatchType, fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: measured}, data: {n: %q}}", fmt.Sprint(n)), metav1.PatchOptions{FieldManager: "test"}); err != nil {
+			if _, err := maps.Patch(b.Context(), "measured", types.ApplyPatchType, fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: measured}, data: {n: %q}}", strconv.Itoa(n)), metav1.PatchOptions{FieldManager: "test"}); err != nil {
 				b.Fatal(err)
 			}
 			<-bare.ResultChan()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -262,7 +263,7 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 		m.Enabled = flag
 		config.Modules[name] = m
 		if delete(data, name+values.EnabledSuffix); flag != nil {
-			data[name+values.EnabledSuffix] = fmt.Sprint(*flag)
+			data[name+values.EnabledSuffix] = strconv.FormatBool(*flag)
 		}
 	}
 	if maps.Equal(data, live) {

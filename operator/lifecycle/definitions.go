@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"time"
@@ -112,9 +113,7 @@ func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstruct
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	for key, value := range o.options.DefinitionLabels {
-		labels[key] = value
-	}
+	maps.Copy(labels, o.options.DefinitionLabels)
 	obj.SetLabels(labels)
 	ref := kube.RefOf(obj)
 	err = o.cluster().Retry(ctx, ref, func(ctx context.Context) error {
@@ -155,9 +154,7 @@ func adapted(live, obj *unstructured.Unstructured) *unstructured.Unstructured {
 		case "names":
 			names, _ := into[key].(map[string]any)
 			given, _ := value.(map[string]any)
-			for name, text := range given {
-				names[name] = text
-			}
+			maps.Copy(names, given)
 		default:
 			into[key] = value
 		}
@@ -169,8 +166,6 @@ func over(below, above map[string]string) map[string]string {
 	if below == nil && len(above) > 0 {
 		below = map[string]string{}
 	}
-	for key, value := range above {
-		below[key] = value
-	}
+	maps.Copy(below, above)
 	return below
 }

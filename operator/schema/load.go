@@ -295,7 +295,7 @@ func (l *loader) follow(file, ref string, within []string) (any, error) {
 		return nil, fmt.Errorf("$ref %q: %w", ref, err)
 	}
 	var node any = document
-	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if step == "" {
 			continue
 		}

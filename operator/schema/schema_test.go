@@ -3,6 +3,7 @@ package schema_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,9 +48,7 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 	checked := 0
 	for _, c := range file.Cases {
 		if expected, ok := c["seedExpect"].(map[string]any); ok {
-			for key, value := range expected {
-				c[key] = value
-			}
+			maps.Copy(c, expected)
 		}
 		text := func(key string) string { s, _ := c[key].(string); return s }
 		set, err := load(t, map[string]string{"config-values.yaml": text("openapi/config-values.yaml"), "values.yaml": text("openapi/values.yaml")})

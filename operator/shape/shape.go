@@ -141,9 +141,9 @@ func (s Shape) checkKeys(v map[string]any, path string) (errs []error) {
 func (s Shape) checkCount(n int, what, path string) []error {
 	switch {
 	case n < s.fewest:
-		return []error{Mistake{path, fmt.Sprintf("needs at least %s", count(s.fewest, what))}}
+		return []error{Mistake{path, "needs at least " + count(s.fewest, what)}}
 	case s.most > 0 && n > s.most:
-		return []error{Mistake{path, fmt.Sprintf("may have at most %s", count(s.most, what))}}
+		return []error{Mistake{path, "may have at most " + count(s.most, what)}}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -83,7 +84,7 @@ func (m *ModuleConfig) setValues(value any) error {
 	case map[string]any, []any:
 		m.Values = v
 	case bool:
-		return m.setEnabled(fmt.Sprint(v))
+		return m.setEnabled(strconv.FormatBool(v))
 	case string:
 		if v == "true" || v == "false" {
 			return m.setEnabled(v)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,7 +85,7 @@ func (c *configured) check(t *testing.T, row string, config values.Config) {
 		}
 		flag := "n/d"
 		if m.Enabled != nil {
-			flag = fmt.Sprint(*m.Enabled)
+			flag = strconv.FormatBool(*m.Enabled)
 		}
 		fields, _ := want.(map[string]any)
 		for _, key := range []string{"values", "config"} {

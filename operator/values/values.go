@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -62,12 +63,7 @@ func Merge(layers ...map[string]any) map[string]any {
 func Sections(all map[string]any, keys ...string) map[string]any {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key string, _ any) bool {
-		for _, wanted := range keys {
-			if key == wanted {
-				return false
-			}
-		}
-		return true
+		return !slices.Contains(keys, key)
 	})
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestSamplesOfMerging(t *testing.T) {
 		Result any
 	}](t, "merge_values.json") {
 		before := fmt.Sprint(c.Layers)
-		same(t, fmt.Sprint(i), values.Merge(c.Layers...), c.Result)
+		same(t, strconv.Itoa(i), values.Merge(c.Layers...), c.Result)
 		if fmt.Sprint(c.Layers) != before {
 			t.Errorf("case %d: a layer was changed", i)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func fill(b *testing.B, cluster *kube.Cluster) {
 			for n := range numbers {
 				obj := &unstructured.Unstructured{Object: map[string]any{
 					"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("object-%05d", n)},
-					"data": map[string]any{"index": fmt.Sprint(n), "text": strings.Repeat("0123456789abcdef", 100)},
+					"data": map[string]any{"index": strconv.Itoa(n), "text": strings.Repeat("0123456789abcdef", 100)},
 				}}
 				if _, err := maps.Create(b.Context(), obj, metav1.CreateOptions{}); err != nil {
 					b.Error(err)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -102,7 +103,7 @@ func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv
 // parseVerdict reads the answer of a hook: the first document that it wrote, as upstream does. Without the key allowed it refuses.
 func parseVerdict(written []byte) (*verdict, error) {
 	if len(bytes.TrimSpace(written)) == 0 {
-		return nil, fmt.Errorf("it wrote nothing to $ADMISSION_RESPONSE_PATH; write {\"allowed\": true} or {\"allowed\": false, \"message\": \"…\"}")
+		return nil, errors.New("it wrote nothing to $ADMISSION_RESPONSE_PATH; write {\"allowed\": true} or {\"allowed\": false, \"message\": \"…\"}")
 	}
 	v := verdict{Message: "what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message"}
 	if err := json.NewDecoder(bytes.NewReader(written)).Decode(&v); err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -80,7 +81,7 @@ func (e *endpoint) make(cert, key, ca []byte) (*certificate, error) {
 	}
 	authority := x509.NewCertPool()
 	if !authority.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("the CA has no certificate in PEM")
+		return nil, errors.New("the CA has no certificate in PEM")
 	}
 	ca = append(bytes.TrimSpace(ca), '\n')
 	c := &certificate{ca: ca, leader: e.leaderClient(&pair, authority), config: &tls.Config{

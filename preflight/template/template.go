@@ -264,8 +264,7 @@ func (r *run) forget(n int) { r.variables = r.variables[:n] }
 
 // at says where in the template something failed.
 func (r *run) at(n parse.Node, err error) error {
-	var located *locatedError
-	if errors.As(err, &located) {
+	if _, ok := errors.AsType[*locatedError](err); ok {
 		return err
 	}
 	location, context := r.tree.ErrorContext(n)

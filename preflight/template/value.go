@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -39,7 +40,7 @@ func (r *run) command(dot any, cmd *parse.CommandNode, before []any) (any, error
 		return nil, fmt.Errorf("%s takes no argument: it is no function", first)
 	}
 	if _, ok := first.(*parse.NilNode); ok {
-		return nil, fmt.Errorf("nil is not a command")
+		return nil, errors.New("nil is not a command")
 	}
 	return r.operand(dot, first)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -122,7 +123,7 @@ func TestConcurrentPublishesAreAllIndexed(t *testing.T) {
 			var group sync.WaitGroup
 			wanted := make(map[string]string)
 			for i := range 6 {
-				c := candidate("add-on", fmt.Sprint(i), fmt.Sprint("content ", i))
+				c := candidate("add-on", strconv.Itoa(i), fmt.Sprint("content ", i))
 				wanted["add-on-"+c.Version+".tar.gz"] = c.Digest
 				group.Go(func() {
 					if _, err := release.In(open(t, location), "").Publish(t.Context(), []release.Candidate{c}); err != nil {

@@ -202,8 +202,7 @@ func (n node) run(script string) (string, int) {
 	defer cancel()
 	var out bytes.Buffer
 	err := n.Exec(ctx, host.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &out})
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return out.String(), exit.ExitCode()
 	}
 	if err != nil {

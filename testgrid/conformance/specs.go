@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,7 +33,7 @@ type spec struct {
 func (s spec) name() string {
 	texts := s.ContainerHierarchyTexts
 	if s.LeafNodeText != "" {
-		texts = append(texts[:len(texts):len(texts)], s.LeafNodeText)
+		texts = append(slices.Clip(texts), s.LeafNodeText)
 	}
 	return strings.Join(texts, " ")
 }

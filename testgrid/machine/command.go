@@ -117,7 +117,7 @@ func (m *commandMachine) Remove(ctx context.Context) error {
 func (m *commandMachine) Keep(context.Context) error { return nil }
 
 func (m *commandMachine) Enter() []string {
-	return append(m.program[:len(m.program):len(m.program)], "run", m.ID, "exec bash")
+	return append(slices.Clip(m.program), "run", m.ID, "exec bash")
 }
 
 func (m *commandMachine) PowerCycle(ctx context.Context) error {

@@ -151,8 +151,7 @@ func (m *podMachine) start(ctx context.Context, c Command, program ...string) er
 	}
 	o := remotecommand.StreamOptions{Stdin: io.MultiReader(strings.NewReader(line), input), Stdout: orDiscard(c.Stdout), Stderr: orDiscard(c.Stderr)}
 	err = stream.StreamWithContext(klog.NewContext(ctx, klog.Logger{}), o) // what breaks is in the error
-	var exit exec.CodeExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[exec.CodeExitError](err); ok {
 		return &ExitError{Code: exit.Code}
 	}
 	if err != nil {

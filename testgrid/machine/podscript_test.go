@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -111,9 +111,8 @@ func (a *podAPI) exec(ws *websocket.Conn) {
 	}()
 	err = cmd.Run()
 	status := metav1.Status{Status: metav1.StatusSuccess}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		status = metav1.Status{Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "ExitCode", Message: fmt.Sprint(exit.ExitCode())}}}}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		status = metav1.Status{Status: metav1.StatusFailure, Reason: "NonZeroExitCode", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "ExitCode", Message: strconv.Itoa(exit.ExitCode())}}}}
 	} else if err != nil {
 		a.Error(err)
 	}

@@ -118,8 +118,7 @@ func execute(channel ssh.Channel, line string) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = channel, channel, channel.Stderr()
 	err := cmd.Run()
 	status := struct{ Code uint32 }{0}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		status.Code = uint32(exit.ExitCode())
 	}
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(status))

@@ -25,7 +25,7 @@ func (c *cell) findNetworks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if network, err := netip.ParsePrefix(word); err == nil {
 			c.facts.Inside = append(c.facts.Inside, network)
 		}

@@ -179,8 +179,7 @@ func prints(ctx context.Context, m machine.Machine, c spec.Command) error {
 	var out strings.Builder
 	err := m.Run(ctx, machine.Command{Script: environment + "exec bash -c " + machine.Quote(c.Run), Stdout: &out, Stderr: &out})
 	code := 0
-	var exit *machine.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*machine.ExitError](err); ok {
 		code = exit.Code
 	} else if err != nil {
 		return err

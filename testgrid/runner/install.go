@@ -131,7 +131,7 @@ func (c *cell) arguments() string {
 // words makes arguments of a test's flags. A flag has no spaces in it, as for kURL.
 func words(flags string) string {
 	var quoted []string
-	for _, flag := range strings.Fields(flags) {
+	for flag := range strings.FieldsSeq(flags) {
 		quoted = append(quoted, machine.Quote(flag))
 	}
 	return strings.Join(quoted, " ")

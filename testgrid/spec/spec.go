@@ -6,6 +6,7 @@
 package spec
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sealift/sealift/internal/diag"
@@ -62,12 +63,7 @@ func (t Test) Nodes() int { return 1 + len(t.Joins) }
 
 // Supports reports whether the test may run on a system.
 func (t Test) Supports(system string) bool {
-	for _, id := range t.UnsupportedOSIDs {
-		if id == system {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(t.UnsupportedOSIDs, system)
 }
 
 // The roles of a node that joins.

@@ -70,7 +70,7 @@ func ParseOneLine(r io.Reader) ([]Source, error) {
 			if !closed {
 				return nil, fmt.Errorf("line %d: the options have no closing bracket", n)
 			}
-			for _, option := range strings.Fields(options) {
+			for option := range strings.FieldsSeq(options) {
 				if value, ok := strings.CutPrefix(option, "signed-by="); ok {
 					s.SignedBy = value
 				}
@@ -131,7 +131,7 @@ func stanzaSources(fields map[string]string) []Source {
 		signedBy = "" // the key itself, or a fingerprint
 	}
 	var list []Source
-	for _, uri := range strings.Fields(fields["uris"]) {
+	for uri := range strings.FieldsSeq(fields["uris"]) {
 		list = append(list, Source{
 			URI: uri, Suites: strings.Fields(fields["suites"]), Components: strings.Fields(fields["components"]), SignedBy: signedBy,
 		})

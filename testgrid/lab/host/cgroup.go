@@ -83,7 +83,7 @@ func passControllers(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(string(controllers)) {
+	for name := range strings.FieldsSeq(string(controllers)) {
 		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}

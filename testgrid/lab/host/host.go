@@ -192,7 +192,7 @@ func children(pid int) []int {
 		return nil
 	}
 	var list []int
-	for _, field := range strings.Fields(string(data)) {
+	for field := range strings.FieldsSeq(string(data)) {
 		if child, err := strconv.Atoi(field); err == nil {
 			list = append(list, child)
 		}

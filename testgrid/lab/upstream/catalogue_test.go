@@ -103,7 +103,7 @@ func TestKubeadmImagesAreServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, ref := range strings.Fields(string(out)) {
+		for ref := range strings.FieldsSeq(string(out)) {
 			if !slices.Contains(offered, ref) {
 				t.Errorf("kubeadm %s asks for %s, which the lab does not serve", r.kubernetes, ref)
 			}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ func (p *progress) count() string {
 	if p.total == 0 {
 		return ""
 	}
-	width := len(fmt.Sprint(p.total))
+	width := len(strconv.Itoa(p.total))
 	return fmt.Sprintf("[%*d/%d] ", width, p.made, p.total)
 }
 
