@@ -50,7 +50,8 @@ func (a *Agent) reader() (intent.Reader, error) {
 		return intent.Reader{}, fmt.Errorf("the cluster's CA: %w", err)
 	}
 	controlPlane, err := a.isControlPlane()
-	return intent.Reader{Node: a.Node, Role: intent.RoleOf(controlPlane), Trusted: trusted, Now: time.Now()}, err
+	role := intent.RoleOf(controlPlane)
+	return intent.Reader{Node: a.Node, Role: role, Trusted: trusted, Now: time.Now(), Kinds: kindsOf(role)}, err
 }
 
 // isControlPlane reports whether this host has the key by which a control plane proves itself.

@@ -20,7 +20,6 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/pki"
-	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
@@ -62,6 +61,9 @@ func locksItself(o intent.Operation) bool {
 
 // change does an operation that changes this host.
 func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+	if k := kindOf(in.Operation); k != nil {
+		return a.apply(ctx, *k, in, step)
+	}
 	switch in.Operation {
 	case intent.Undo:
 		return a.undo(ctx, in, step)
@@ -73,9 +75,6 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 	client, err := a.Connect(in.Server)
 	if err != nil {
 		return "", err
-	}
-	if in.Operation == intent.Images {
-		return "", loadImages(ctx, client, in.Index, step)
 	}
 	of, err := about(ctx, client)
 	if err != nil {
@@ -118,17 +117,6 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		err = files.Remove(binary)
 	}
 	return prepared.LogFile(), err
-}
-
-// loadImages loads the images of a bundle that the control plane has on its shelf. Those that are there are not fetched.
-func loadImages(ctx context.Context, client *share.Client, index string, step func(string)) (err error) {
-	archive, err := client.Shelved(ctx, index)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, archive.Close()) }()
-	_, err = install.LoadImagesOf(ctx, archive, runtime.Socket, func(ref string) { step("load " + ref) })
-	return err
 }
 
 // rotate brings this host to the stage of a rotation of CAs.

@@ -33,13 +33,6 @@ type Nodes interface {
 	Apply(ctx context.Context, name string, r Request) error
 }
 
-// Request asks a node for its part in a stage.
-type Request struct {
-	ID     string // of the record
-	Stage  string
-	Params json.RawMessage
-}
-
 // Run is one operation, led by this process. Everything that it does may be repeated, by this node or by another control plane: how far
 // the nodes are is in the record.
 type Run struct {

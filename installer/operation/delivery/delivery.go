@@ -6,27 +6,59 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/controlplane"
-	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
+	"github.com/sealift/sealift/internal/hostpath"
 )
 
-// atOnce is how many nodes fetch from this one at the same time.
-const atOnce = 4
+// Kind is a delivery of images.
+var Kind = operation.Kind{Name: record.Images, Asks: intent.Images, Roles: []intent.Role{intent.Worker, intent.ControlPlane}, Apply: load}
+
+// stage is the only one: atOnce nodes fetch from the leader at the same time. A node that fails does not stop the others.
+const (
+	stage  = "images/load"
+	atOnce = 4
+)
+
+// params name the bundle by the sha256 of its index, in hex.
+type params struct {
+	Index string `json:"index"`
+}
+
+// load loads the images that the control plane that asks has on its shelf. Those that are there are not fetched.
+func load(ctx context.Context, h operation.Host, r operation.Request) (err error) {
+	var p params
+	if err := json.Unmarshal(r.Params, &p); err != nil || !intent.IsSHA256(p.Index) {
+		return errors.Join(errors.New("the request for images has no sha256 of a bundle"), err)
+	}
+	client, err := h.Server()
+	if err != nil {
+		return err
+	}
+	archive, err := client.Shelved(ctx, p.Index)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	_, err = install.LoadImagesOf(ctx, archive, runtime.Socket, func(ref string) { h.Step("load " + ref) })
+	return err
+}
 
 // Options say what is delivered. Archive is required.
 type Options struct {
@@ -49,23 +81,11 @@ type Result struct {
 
 // Run delivers the images of an archive. It needs root on a control plane.
 func Run(ctx context.Context, o Options) (out Result, err error) {
-	scope := node.Scope{Root: o.Root}
-	if err := scope.Complete(); err != nil {
-		return out, err
-	}
-	o.Root = scope.Root
-	admin, err := controlplane.AsAdministrator()
+	site, err := operation.Open(ctx, &node.Scope{Root: o.Root}, Kind, nil)
 	if err != nil {
 		return out, err
 	}
-	config, err := cluster.Config(cluster.AdminKubeconfig)
-	if err != nil {
-		return out, err
-	}
-	view, err := cluster.ViewOf(config, false)
-	if err != nil {
-		return out, err
-	}
+	defer func() { err = errors.Join(err, site.Close()) }()
 	a, err := bundle.Open(o.Archive, o.Trusted...)
 	if err != nil {
 		return out, err
@@ -76,22 +96,46 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 			return out, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}
+	if out, err = targets(ctx, site.View); err != nil {
+		return out, err
+	}
+	known, err := site.Known(ctx)
+	if err != nil {
+		return out, err
+	}
+	text, err := json.Marshal(params{a.Digest})
+	if err != nil {
+		return out, err
+	}
+	var mu sync.Mutex
+	say := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		o.Say(text)
+	}
+	shelf := node.ShelfDir(site.Root)
+	run := &operation.Run{Own: site.Own, Known: known, Records: site.Records(), Nodes: site.Nodes(say), Record: record.Record{
+		ID: "images-" + a.Digest[:16], Kind: Kind.Name, Began: time.Now().UTC(), Params: text,
+		About: "images of " + o.Archive + " are being loaded on all nodes", Next: "'" + hostpath.Sudo("images load "+o.Archive+" --all-nodes") + "' on " + site.Own,
+	}}
+	run.Stages = []operation.Stage{{
+		ID: stage, AtOnce: atOnce, Tolerant: true, Nodes: func(n cluster.Node) bool { return slices.Contains(out.Nodes, n.Name) },
+		Before: func(ctx context.Context) (err error) {
+			if out, err = targets(ctx, site.View); err != nil { // those of now: the lock may have been waited for
+				return err
+			}
+			if err := put(ctx, a, o.Archive, shelf); err != nil {
+				return fmt.Errorf("put %s on the shelf %s: %w", o.Archive, shelf, err)
+			}
+			return nil
+		},
+	}}
 	waiting := func(holder string) { o.Say("waiting for " + holder + ", which works on nodes of this cluster") }
-	err = exclusion.WithClusterLock(ctx, view.Cluster(), exclusion.Host{Root: o.Root}, exclusion.Images, waiting, func(ctx context.Context) (err error) {
-		if out, err = targets(ctx, view); err != nil {
-			return err
-		}
-		shelf := node.ShelfDir(o.Root)
-		if err := put(ctx, a, o.Archive, shelf); err != nil {
-			return fmt.Errorf("put %s on the shelf %s: %w", o.Archive, shelf, err)
-		}
-		err = ask(ctx, view, out.Nodes, a.Digest, share.Address(admin.Address), o.Say)
-		if ctx.Err() != nil {
-			return err // the same command goes on with what is there
-		}
-		return errors.Join(err, empty(shelf))
-	})
-	return out, err
+	err = site.Lead(ctx, run, waiting, func(lifecycle.Event) {})
+	if ctx.Err() != nil {
+		return out, err // the same command goes on with what is there
+	}
+	return out, errors.Join(err, empty(shelf))
 }
 
 // targets divides the nodes into those that are asked and those that are away. A node without an agent is an error.
@@ -128,26 +172,4 @@ func divide(nodes []cluster.Node, annotations map[string]map[string]string) (out
 		return out, errors.New("no node of the cluster is Ready; see 'sealift status'")
 	}
 	return out, nil
-}
-
-// ask has the agents of nodes load the images. A node that fails does not stop the others.
-func ask(ctx context.Context, view *cluster.View, nodes []string, digest, server string, say func(string)) error {
-	var mu sync.Mutex
-	tell := func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		say(text)
-	}
-	in := intent.Intent{Upgrade: "images-" + digest[:16], Operation: intent.Images, Index: digest, Server: server}
-	errs := make([]error, len(nodes))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, name := range nodes {
-		group.Go(func() error {
-			errs[i] = leader.Of(view).Ask(ctx, tell, name, in)
-			return nil
-		})
-	}
-	_ = group.Wait() // nothing of it fails
-	return errors.Join(errs...)
 }

@@ -106,7 +106,10 @@ type Intent struct {
 	From string `json:"from"`
 	// UpgradeID identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
 	UpgradeID string `json:"whole,omitempty"`
-	// Move is what Balance asks for.
+	// Stage and Params are what an operation of package operation asks for. Params are a JSON value; they have no secrets.
+	Stage  string          `json:"stage,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	// Move is what Balance asks an agent of an earlier sealift for, which knows no Stage.
 	Move *Move `json:"move,omitempty"`
 }
 
@@ -117,8 +120,8 @@ type Move struct {
 	Stage string `json:"stage"`
 }
 
-// check wants two endpoints. They are written to files.
-func (m *Move) check() error {
+// Check wants two endpoints. They are written to files.
+func (m *Move) Check() error {
 	if m == nil {
 		return fmt.Errorf("annotation %s names no load balancer", Annotation)
 	}
@@ -144,29 +147,37 @@ func Parse(text string) (in Intent, err error) {
 	switch {
 	case in.Upgrade == "" || in.Attempt < 1:
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
-	case !slices.Contains(slices.Concat(operations(Worker), operations(ControlPlane)), in.Operation):
+	case in.Stage == "" && !slices.Contains(slices.Concat(operations(Worker), operations(ControlPlane)), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
 	case in.UpgradeID != "" && !identifier.MatchString(in.UpgradeID), (in.Operation == Undo || in.Operation == Arm) && in.UpgradeID == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.UpgradeID)
+	case in.Stage != "":
+		err = in.checkServer()
 	case in.Operation == Undo:
 	case in.Operation == Balance:
-		err = in.Move.check()
-	case (in.Operation == Images || in.Operation == Arm) && !isSHA256(in.Index):
+		err = in.Move.Check()
+	case (in.Operation == Images || in.Operation == Arm) && !IsSHA256(in.Index):
 		err = fmt.Errorf("annotation %s has no sha256 of what it is about", Annotation)
-	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!isSHA256(in.Index) || !isSHA256(in.Sealift)):
+	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!IsSHA256(in.Index) || !IsSHA256(in.Sealift)):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:
-		if _, _, err = net.SplitHostPort(in.Server); err != nil {
-			err = fmt.Errorf("annotation %s: the server: %w", Annotation, err)
-		}
+		err = in.checkServer()
 	}
 	return in, err
+}
+
+func (in Intent) checkServer() error {
+	if _, _, err := net.SplitHostPort(in.Server); err != nil {
+		return fmt.Errorf("annotation %s: the server: %w", Annotation, err)
+	}
+	return nil
 }
 
 // identifier is what an upgrade with all its stops is called; it is also the name of a folder.
 var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-func isSHA256(text string) bool {
+// IsSHA256 reports whether a text is one, in hex.
+func IsSHA256(text string) bool {
 	sum, err := hex.DecodeString(text)
 	return err == nil && len(sum) == sha256.Size
 }

@@ -86,6 +86,37 @@ func TestImagesNeedABundleAndNoProgram(t *testing.T) {
 	}
 }
 
+// TestStagesAreReadByAgentsOfAnEarlierSealift writes what such an agent understands besides the stage, and reads what such a control
+// plane writes.
+func TestStagesAreReadByAgentsOfAnEarlierSealift(t *testing.T) {
+	images := intent.Intent{Upgrade: "u", Operation: intent.Images, Attempt: 1, Server: "10.0.0.1:6445", Stage: "images/load", Params: []byte(`{"index":"` + strings.Repeat("a", 64) + `"}`)}
+	move := intent.Intent{Upgrade: "u", Operation: intent.Balance, Attempt: 1, Server: "10.0.0.1:6445", Stage: "load-balancer/beside", Params: []byte(`{"from":"10.0.0.1:6443","to":"10.0.0.9:6443"}`)}
+	for _, in := range []intent.Intent{images, move} {
+		got, err := intent.Parse(in.WithEarlier().Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := got
+		old.Stage, old.Params = "", nil
+		if _, err := intent.Parse(old.Encode()); err != nil {
+			t.Errorf("an earlier agent: %v", err)
+		}
+		for _, of := range []intent.Intent{got, old} {
+			if stage, params := of.Asked(); stage != in.Stage || string(params) != string(in.Params) {
+				t.Errorf("%s: %s %s", in.Operation, stage, params)
+			}
+		}
+	}
+	unknown := intent.Intent{Upgrade: "u", Operation: "clock", Attempt: 1, Server: "10.0.0.1:6445", Stage: "clock/use"}
+	if _, err := intent.Parse(unknown.Encode()); err != nil {
+		t.Errorf("an operation of a table: %v", err)
+	}
+	unknown.Server = "nowhere"
+	if _, err := intent.Parse(unknown.Encode()); err == nil {
+		t.Error("it needs a server")
+	}
+}
+
 func TestAnAnswerIsToOneAttempt(t *testing.T) {
 	in := valid()
 	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: 1, State: intent.Failed}
@@ -149,7 +180,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := intent.Parse(in.Encode()); err != nil || again != in {
+		if again, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, again) {
 			t.Errorf("%q became %+v, and then %+v, %v", text, in, again, err)
 		}
 		_, _ = intent.ParseReport(text)

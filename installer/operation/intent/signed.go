@@ -34,6 +34,8 @@ type Reader struct {
 	Role    Role
 	Trusted []*x509.Certificate // CAs of the cluster
 	Now     time.Time
+	// Kinds are the operations of package operation that this node carries out, besides those of this package.
+	Kinds []Operation
 }
 
 // Open reads an annotation and checks it: a control plane of the cluster signed it, for this node and its role, and it has not ended.
@@ -67,7 +69,7 @@ func (r Reader) check(in Intent) error {
 		return fmt.Errorf("it is for node %q", in.Node)
 	case in.Role != r.Role:
 		return fmt.Errorf("it is for a %s, and this node is a %s", in.Role, r.Role)
-	case !slices.Contains(operations(r.Role), in.Operation):
+	case !slices.Contains(operations(r.Role), in.Operation) && !slices.Contains(r.Kinds, in.Operation):
 		return fmt.Errorf("a %s does not carry out %q", r.Role, in.Operation)
 	case in.Number < 1:
 		return errors.New("it has no number")

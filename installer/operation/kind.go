@@ -1,0 +1,75 @@
+package operation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"path"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/internal/poll"
+)
+
+// Kind is one kind of change of all nodes. The agent of a node has a table of them: see package agent.
+type Kind struct {
+	Name string           // in records
+	Asks intent.Operation // in requests to agents
+	// Roles are those of the nodes that carry it out. An agent of another role refuses it.
+	Roles []intent.Role
+	// Journal is its name in the journal of the leader, and in the names of logs. "" has neither: every node is changed by its agent,
+	// also that of the leader.
+	Journal lifecycle.Operation
+	// Apply brings a host to a stage, and returns when it works with it. It may be interrupted and repeated, and takes no lock.
+	Apply func(ctx context.Context, h Host, r Request) error
+	// Restarts reports whether the agent of a host has to start again after a stage; nil is never.
+	Restarts func(stage string) bool
+}
+
+// Request asks a node for its part in a stage.
+type Request struct {
+	ID     string // of the record
+	Stage  string
+	Params json.RawMessage
+}
+
+// name identifies a request. An agent answers each once, but for one that failed.
+func (r Request) name() string { return lifecycle.Digest(r.ID, path.Base(r.Stage))[:16] }
+
+// Host is a node that is brought to a stage: by its agent, or by the command that leads.
+type Host struct {
+	Root   string // install root
+	Node   string // its name
+	Output io.Writer
+	Step   func(string) // is told what begins
+	// Server reaches the control plane that asks. It is nil in the command that leads.
+	Server func() (*share.Client, error)
+}
+
+// restartTime is how long the control plane that asks may be away: its own change starts the service for files again.
+const restartTime = 2 * time.Minute
+
+const retryPause = 2 * time.Second
+
+// Cluster asks the control plane that asks this host for what it knows of the cluster, with the secrets that this node may have. It waits
+// for one that is away.
+func (h Host) Cluster(ctx context.Context) (of share.Cluster, err error) {
+	client, err := h.Server()
+	if err != nil {
+		return of, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, restartTime)
+	defer cancel()
+	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (_ bool, err error) {
+		of, err = client.Cluster(ctx)
+		if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+			err = poll.NotYet(err)
+		}
+		return err == nil, err
+	})
+	return of, err
+}
