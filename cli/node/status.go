@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/inspect/status"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -141,6 +142,12 @@ func (a commands) printStatus(s status.Status) error {
 	}
 	if b := s.LoadBalancer; b != nil {
 		fmt.Fprintf(a.Out, "balancer %s becomes %s; next: %s\n", b.From, b.To, b.Next)
+	}
+	for _, u := range s.UnderWay {
+		if u.Kind == record.LoadBalancer || u.Kind == record.CAs && s.Rotation != nil {
+			continue // told above
+		}
+		fmt.Fprintf(a.Out, "change   %s; next: %s\n", u.About, u.Next)
 	}
 	if at := s.NextRenewal; !at.IsZero() {
 		fmt.Fprintf(a.Out, "renewal  of certificates by this node itself: %s\n", at.UTC().Format(time.DateOnly))

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
@@ -20,9 +22,11 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/endpoint"
 	"github.com/sealift/sealift/installer/operation/readdress"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/hostpath"
+	"github.com/sealift/sealift/kube"
 )
 
 // AddOn is how far an add-on came on this node, and how it is in the cluster.
@@ -81,7 +85,9 @@ type Status struct {
 	Rotation *Rotation `json:"rotation,omitempty"`
 	// LoadBalancer is the change to another load balancer that is under way in the cluster.
 	LoadBalancer *endpoint.Underway `json:"loadBalancer,omitempty"`
-	Undo         *Undo              `json:"undo,omitempty"`
+	// UnderWay are the changes of all nodes that have begun and not ended.
+	UnderWay []UnderWay `json:"underWay,omitempty"`
+	Undo     *Undo      `json:"undo,omitempty"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -160,6 +166,29 @@ func rotation(rootfs string) (*Rotation, error) {
 		return nil, err
 	}
 	return &Rotation{state.ID, state.Rotated(), state.Next()}, nil
+}
+
+// UnderWay is one change of all nodes: see package record.
+type UnderWay struct {
+	Kind   string `json:"kind"`
+	Leader string `json:"leader,omitempty"` // the node whose command began it, or resumed it last
+	Stage  string `json:"stage,omitempty"`
+	About  string `json:"about"` // a sentence without its end
+	Next   string `json:"next"`  // the command that goes on, and where it has to run
+	// Waits says that every node is done, and the end waits for a person.
+	Waits bool `json:"waits,omitempty"`
+}
+
+func underWay(ctx context.Context, c *kube.Cluster) (found []UnderWay, err error) {
+	client, err := kubernetes.NewForConfigAndClient(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	all, err := record.Store{Client: client}.Read(ctx)
+	for _, r := range all.Sorted() {
+		found = append(found, UnderWay{r.Kind, r.Leader, r.Stage, r.About, r.Next, r.Waits})
+	}
+	return found, err
 }
 
 // ordered reads the undo that this control plane goes through. One that may still be given up has changed nothing.
@@ -293,6 +322,9 @@ func (s *Status) askCluster(ctx context.Context, view *cluster.View) {
 		return
 	}
 	if s.LoadBalancer, err = endpoint.FindUnderway(ctx, view.Cluster()); err != nil {
+		s.Cluster += ", but: " + err.Error()
+	}
+	if s.UnderWay, err = underWay(ctx, view.Cluster()); err != nil {
 		s.Cluster += ", but: " + err.Error()
 	}
 	var names []string
