@@ -12,86 +12,86 @@ import (
 )
 
 // asksForIPv6 and asksForBoth say whether the Installer does.
-func (i *Install) asksForIPv6() bool { return isTrue(i.spec.Section("kurl").Options, "ipv6") }
-func (i *Install) asksForBoth() bool { return isTrue(i.spec.Section("kurl").Options, "dualStack") }
+func (c *contents) asksForIPv6() bool { return isTrue(c.spec.Section("kurl").Options, "ipv6") }
+func (c *contents) asksForBoth() bool { return isTrue(c.spec.Section("kurl").Options, "dualStack") }
 
 // dualStack reports whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
-func (i *Install) dualStack() bool {
-	networks := i.currentNetworks()
+func (j *job) dualStack() bool {
+	networks := j.currentNetworks()
 	if networks[node.PodNetwork] == "" {
-		return i.asksForBoth()
+		return j.asksForBoth()
 	}
 	return networks[node.PodNetwork6] != ""
 }
 
 // currentNetworks are those of the cluster, or of the one that a seed continues, and empty before there is one.
-func (i *Install) currentNetworks() lifecycle.State {
-	if i.Joins() {
-		return node.NetworkState(i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR)
+func (j *job) currentNetworks() lifecycle.State {
+	if j.Joins() {
+		return node.NetworkState(j.options.Join.Cluster.PodCIDR, j.options.Join.Cluster.ServiceCIDR)
 	}
-	if rec, made := i.networksOfCluster(); made {
+	if rec, made := j.networksOfCluster(); made {
 		return rec.State
 	}
-	if seed := i.options.Seed; seed != nil {
+	if seed := j.options.Seed; seed != nil {
 		return node.NetworkState(seed.Pods, seed.Services)
 	}
 	return nil
 }
 
 // ipFamily reports whether the cluster that there is has IPv6 first. known is false before there is one.
-func (i *Install) ipFamily() (v6, known bool) {
-	p, err := netip.ParsePrefix(i.currentNetworks()[node.PodNetwork])
+func (j *job) ipFamily() (v6, known bool) {
+	p, err := netip.ParsePrefix(j.currentNetworks()[node.PodNetwork])
 	return err == nil && p.Addr().Is6(), err == nil
 }
 
 // chooseAddress chooses the addresses of this host by which other nodes reach it, unless the Installer names the first one. It has the
 // family of the cluster that there is, or the one that the Installer asks for. It also finds out whether the cluster is dual-stack.
-func (i *Install) chooseAddress() (err error) {
-	v6, known := i.ipFamily()
+func (j *job) chooseAddress() (err error) {
+	v6, known := j.ipFamily()
 	if !known {
-		v6 = i.asksForIPv6()
+		v6 = j.asksForIPv6()
 	}
-	i.dual = i.dualStack()
-	i.address = i.facts.Address
+	j.dual = j.dualStack()
+	j.address = j.facts.Address
 	if v6 {
-		i.address = i.facts.Address6
+		j.address = j.facts.Address6
 	}
-	if i.Joins() {
+	if j.Joins() {
 		view, err := network.Read()
 		if err != nil {
 			return err
 		}
-		if towards := view.AddressTowards(i.options.Join.Server, v6); towards.Address.IsValid() {
-			i.address = towards
+		if towards := view.AddressTowards(j.options.Join.Server, v6); towards.Address.IsValid() {
+			j.address = towards
 		}
 	}
-	if kept := i.keptAddress(v6); kept.Address.IsValid() {
-		i.address = kept
+	if kept := j.keptAddress(v6); kept.Address.IsValid() {
+		j.address = kept
 	}
-	if u := i.options.Upgrade; u != nil && u.Address.IsValid() {
-		i.address = network.Choice{Candidate: network.Candidate{Address: u.Address}}
+	if u := j.options.Upgrade; u != nil && u.Address.IsValid() {
+		j.address = network.Choice{Candidate: network.Candidate{Address: u.Address}}
 	}
-	if len(i.address.Others) == 0 || i.options.ChooseAddress == nil || word(i.spec.Section("kurl").Options, "privateAddress") != "" {
+	if len(j.address.Others) == 0 || j.options.ChooseAddress == nil || word(j.spec.Section("kurl").Options, "privateAddress") != "" {
 		return nil
 	}
-	i.address.Candidate, err = i.options.ChooseAddress(i.address)
-	i.address.Why, i.address.Others = "chosen at the terminal", nil
+	j.address.Candidate, err = j.options.ChooseAddress(j.address)
+	j.address.Why, j.address.Others = "chosen at the terminal", nil
 	return err
 }
 
 // keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet is told, or the
 // one that the last run began with. It is not valid on a host without an earlier run.
-func (i *Install) keptAddress(v6 bool) (c network.Choice) {
-	if len(i.Journal.Records()) == 0 {
+func (j *job) keptAddress(v6 bool) (c network.Choice) {
+	if len(j.past.Records()) == 0 {
 		return c
 	}
 	var text string
-	if i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep) {
+	if j.past.Began(node.InitStep) || j.past.Began(node.JoinStep) {
 		if flags, err := regularfile.ReadFile(cluster.KubeletFlags); err == nil {
 			text, _ = cluster.NodeIPs(flags)
 		}
 	}
-	if run, err := node.LastRun(i.options.Root); err == nil {
+	if run, err := node.LastRun(j.options.Root); err == nil {
 		text = cmp.Or(text, run.Address)
 	}
 	address, err := netip.ParseAddr(text)
@@ -105,27 +105,27 @@ func (i *Install) keptAddress(v6 bool) (c network.Choice) {
 }
 
 // checkAddress refuses an address of a kind that the cluster does not have, or that the Installer does not ask for.
-func (i *Install) checkAddress() error {
-	asked := i.asksForIPv6()
-	v6, known := i.ipFamily()
-	_, makes := kubernetes(i.addOns)
-	switch s := i.settings; {
-	case i.options.Upgrade != nil || !makes:
+func (j *job) checkAddress() error {
+	asked := j.asksForIPv6()
+	v6, known := j.ipFamily()
+	_, makes := kubernetes(j.addOns)
+	switch s := j.settings; {
+	case j.options.Upgrade != nil || !makes:
 		return nil
-	case asked && i.asksForBoth():
+	case asked && j.asksForBoth():
 		return unmetf("leave out one of them", "the Installer has kurl.ipv6, which is IPv6 alone, and kurl.dualStack, which is IPv4 and IPv6")
-	case known && i.asksForBoth() && !i.dual && !i.Joins():
+	case known && j.asksForBoth() && !j.dual && !j.Joins():
 		return unmetf("a cluster keeps its kind of addresses, so leave out kurl.dualStack", "the cluster has %s addresses alone, and the Installer asks for kurl.dualStack", kindName(v6))
-	case i.dual && !s.dual():
+	case j.dual && !s.dual():
 		return unmetf("give it one", "nodes of a dual-stack cluster have an address of each kind, and no interface of this host has an IPv6 address that other hosts can reach")
-	case known && !v6 && asked && !i.Joins():
+	case known && !v6 && asked && !j.Joins():
 		return unmetf("a cluster keeps its kind of addresses, so leave out kurl.ipv6", "the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6")
 	case known && s.address != "" && s.ipv6 != v6:
 		return unmetf("name another one as kurl.privateAddress", "the cluster has %s addresses, and %s of this host is none", kindName(v6), s.address)
-	case known || s.address == "" && !asked && !i.facts.Address6.Address.IsValid():
+	case known || s.address == "" && !asked && !j.facts.Address6.Address.IsValid():
 		return nil
 	case s.address == "" && !asked:
-		return unmetf("set kurl.ipv6 in the Installer, or add the word ipv6 to the command", "this host has no IPv4 address, only IPv6 such as %s", i.facts.Address6.Address)
+		return unmetf("set kurl.ipv6 in the Installer, or add the word ipv6 to the command", "this host has no IPv4 address, only IPv6 such as %s", j.facts.Address6.Address)
 	case s.address == "":
 		return unmetf("give it one, or name it as kurl.privateAddress", "the Installer has kurl.ipv6, and no interface of this host has an IPv6 address that other hosts can reach")
 	case asked && !s.ipv6:

@@ -33,7 +33,7 @@ func TestAnUpgradeReplacesWhatAnotherInstallerBrought(t *testing.T) {
 	} {
 		i := adopted(t, first)
 		i.options.Upgrade = &Upgrade{From: "1", Leads: first}
-		i.plan = planned(t, i)
+		i.plan = i.makePlan()
 		if got := pendingIn(i, lifecycle.Kubelet); !strings.HasSuffix(got, want) {
 			t.Errorf("first %t: the kubelet's phase has %s, want %s", first, got, want)
 		}

@@ -11,11 +11,11 @@ import (
 )
 
 // parseCertificates takes them apart; there may be none.
-func (i *Install) parseCertificates() ([][]byte, error) {
-	if i.settings.certificates == "" {
+func (j *job) parseCertificates() ([][]byte, error) {
+	if j.settings.certificates == "" {
 		return nil, nil
 	}
-	all, err := trust.Parse([]byte(i.settings.certificates))
+	all, err := trust.Parse([]byte(j.settings.certificates))
 	if err != nil {
 		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
 	}
@@ -23,8 +23,8 @@ func (i *Install) parseCertificates() ([][]byte, error) {
 }
 
 // checkCertificates refuses what are no certificates, before anything is changed.
-func (i *Install) checkCertificates() error {
-	_, err := i.parseCertificates()
+func (j *job) checkCertificates() error {
+	_, err := j.parseCertificates()
 	return err
 }
 

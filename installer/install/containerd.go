@@ -165,13 +165,13 @@ func writeConfig(name string, config map[string]any) error {
 }
 
 // settled runs the hook that installs containerd, and sees to the settings that Kubernetes needs of it.
-func (i *Install) settled(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
+func settled(do action) action {
 	c := systemContainerd()
-	return func(ctx context.Context) (lifecycle.State, error) {
+	return func(i *Install, ctx context.Context) (lifecycle.State, error) {
 		if err := c.removeDropIn(); err != nil {
 			return nil, err
 		}
-		state, err := run(ctx)
+		state, err := do(i, ctx)
 		if err != nil {
 			return nil, err
 		}

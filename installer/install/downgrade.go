@@ -15,13 +15,13 @@ const addOnVersion = "SEALIFT_ADDON_VERSION"
 
 // checkDowngrade refuses a bundle with an add-on older than the one that this node has. A signature says who made a
 // bundle, and not when: an attacker may replay an old one, whose faults are known by now.
-func (i *Install) checkDowngrade() error {
-	if i.options.AllowDowngrade {
+func (j *job) checkDowngrade() error {
+	if j.options.AllowDowngrade {
 		return nil
 	}
 	var older []preflight.Result
-	for _, a := range i.replaced() {
-		if has := i.recordedVersion(a); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
+	for _, a := range j.replaced() {
+		if has := j.recordedVersion(a); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
 			older = append(older, preflight.Result{Check: "downgrade", Status: preflight.Fail,
 				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s", a.name(), has, a.info.Version),
 				Hint:    "take a newer bundle, or go back on purpose with --allow-downgrade"})
@@ -34,17 +34,17 @@ func (i *Install) checkDowngrade() error {
 }
 
 // replaced returns the add-ons that the bundle may replace. An install replaces none that runs: checkRunning refuses another version.
-func (i *Install) replaced() []addOn {
-	if i.options.Upgrade != nil {
-		return i.addOns
+func (j *job) replaced() []addOn {
+	if j.options.Upgrade != nil {
+		return j.addOns
 	}
-	runs := i.runningAddOns()
-	return slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return runs[a.name()].version != "" })
+	runs := j.runningAddOns()
+	return slices.DeleteFunc(slices.Clone(j.addOns), func(a addOn) bool { return runs[a.name()].version != "" })
 }
 
 // recordedVersion is the version of an add-on that this node has, or "".
-func (i *Install) recordedVersion(a addOn) string {
-	brought, _ := i.Journal.Last(a.name() + "/" + filesStep)
-	adopted, _ := i.Journal.Last(a.name() + "/" + installStep)
+func (h *hostFacts) recordedVersion(a addOn) string {
+	brought, _ := h.past.Last(a.name() + "/" + filesStep)
+	adopted, _ := h.past.Last(a.name() + "/" + installStep)
 	return cmp.Or(brought.State[addOnVersion], adopted.State[addOnVersion])
 }

@@ -24,26 +24,26 @@ const (
 
 // Executions lists what runs on this host besides the steps of the plan: hooks and collectors of add-ons that check the host, and
 // everything that the Installer runs by itself.
-func (i *Install) Executions(o PreflightOptions) ([]spec.Execution, error) {
-	all, err := i.addOnExecutions(o)
-	return append(all, i.spec.Executions()...), err
+func (j *job) Executions(o PreflightOptions) ([]spec.Execution, error) {
+	all, err := j.addOnExecutions(o)
+	return append(all, j.spec.Executions()...), err
 }
 
 // CheckExecutions lists those that run while the host is looked at.
-func (i *Install) CheckExecutions(o PreflightOptions) ([]spec.Execution, error) {
-	all, err := i.addOnExecutions(o)
-	return append(all, i.spec.CheckExecutions()...), err
+func (j *job) CheckExecutions(o PreflightOptions) ([]spec.Execution, error) {
+	all, err := j.addOnExecutions(o)
+	return append(all, j.spec.CheckExecutions()...), err
 }
 
-func (i *Install) addOnExecutions(o PreflightOptions) (all []spec.Execution, err error) {
-	if o = i.completed(o); o.ExcludeBuiltin {
+func (j *job) addOnExecutions(o PreflightOptions) (all []spec.Execution, err error) {
+	if o = j.completed(o); o.ExcludeBuiltin {
 		return nil, nil
 	}
-	specs, err := i.addOnChecks()
+	specs, err := j.addOnChecks()
 	for _, s := range specs {
-		all = append(all, s.executions(o.Node, i.spec)...)
+		all = append(all, s.executions(o.Node, j.spec)...)
 	}
-	for _, a := range i.askedAddOns() {
+	for _, a := range j.askedAddOns() {
 		all = append(all, spec.Execution{Field: a.name(), Runs: "the hook " + a.name() + preflightsHook + ", which may name more checks"})
 	}
 	return all, err

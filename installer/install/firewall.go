@@ -12,16 +12,14 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// activeFirewalls returns the firewalls that the Installer lets us open.
-func (i *Install) activeFirewalls() []firewall.Firewall {
-	ctx, cancel := context.WithTimeout(context.Background(), shortTime)
-	defer cancel()
-	return slices.DeleteFunc(firewall.Active(ctx), func(w firewall.Firewall) bool { return i.settings.firewalls[w].leave })
+// openable returns those of the active firewalls that the Installer lets us open.
+func (j *job) openable(active []firewall.Firewall) []firewall.Firewall {
+	return slices.DeleteFunc(slices.Clone(active), func(w firewall.Firewall) bool { return j.settings.firewalls[w].leave })
 }
 
 // disabled is what the step depends on: the firewalls that the Installer wants to be taken down.
-func (i *Install) disabled() map[string]string {
-	return map[string]string{"firewalld": flag(i.settings.firewalls[firewall.Firewalld].disable), "ufw": flag(i.settings.firewalls[firewall.UFW].disable)}
+func (j *job) disabled() map[string]string {
+	return map[string]string{"firewalld": flag(j.settings.firewalls[firewall.Firewalld].disable), "ufw": flag(j.settings.firewalls[firewall.UFW].disable)}
 }
 
 // The ports that other nodes and pods connect to.
@@ -34,19 +32,19 @@ const (
 func controlPlanePorts() []string { return []string{"6443/tcp", "6445/tcp", "2379:2380/tcp"} }
 
 // firewallRules looks for rules that drop the traffic of the cluster, which neither firewalld nor ufw made: the install does not change them.
-func (i *Install) firewallRules(role preflight.Role, resumed bool) func(context.Context, *preflight.Reporter) {
+func (j *job) firewallRules(role preflight.Role, resumed bool) func(context.Context, *preflight.Reporter) {
 	return func(ctx context.Context, r *preflight.Reporter) {
 		var t firewall.Traffic
-		networks := i.currentNetworks()
+		networks := j.currentNetworks()
 		if networks[node.PodNetwork] == "" {
-			networks, _ = i.settleNetworks() // another check tells why not
+			networks, _ = j.settleNetworks() // another check tells why not
 		}
 		for _, name := range []string{node.PodNetwork, node.PodNetwork6} {
 			if p, err := netip.ParsePrefix(networks[name]); err == nil {
 				t.Pods = append(t.Pods, p)
 			}
 		}
-		if slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == "flannel" }) {
+		if slices.ContainsFunc(j.addOns, func(a addOn) bool { return a.name() == "flannel" }) {
 			t.Ports, t.PodLink = append(t.Ports, flannelPort), "cni0"
 		}
 		droppedTraffic(ctx, r, t, role, resumed)
@@ -85,7 +83,7 @@ func droppedTraffic(ctx context.Context, r *preflight.Reporter, t firewall.Traff
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
 	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}
-	for _, w := range i.activeFirewalls() {
+	for _, w := range i.openable(firewall.Active(ctx)) {
 		act := func() error { return w.Open(ctx, i.Log, opening) }
 		if i.settings.firewalls[w].disable {
 			act = func() error { return w.Disable(ctx, i.Log) }

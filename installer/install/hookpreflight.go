@@ -21,8 +21,8 @@ import (
 const preflightsHook = "_preflights"
 
 // askedAddOns returns the add-ons with such a hook.
-func (i *Install) askedAddOns() []addOn {
-	return slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
+func (c *contents) askedAddOns() []addOn {
+	return slices.DeleteFunc(slices.Clone(c.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
 }
 
 // askHooks runs those hooks. Nothing is on the host yet, and nothing may come there: they find the small files of their add-on
@@ -40,7 +40,7 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	if err := i.extractTexts(ctx, dir, asked); err != nil {
 		return nil, nil, fmt.Errorf("take the checks of add-ons out of the bundle: %w", err)
 	}
-	there := *i
+	there := i.job
 	there.options.Root = dir
 	variables := there.variables()
 	variables["SEALIFT_BIN"] = i.options.Binary
@@ -70,12 +70,12 @@ func hookRefusal(err error) string {
 	return err.Error()
 }
 
-func (i *Install) extractTexts(ctx context.Context, dir string, addOns []addOn) error {
+func (c *contents) extractTexts(ctx context.Context, dir string, addOns []addOn) error {
 	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool {
+	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool {
 		return slices.ContainsFunc(addOns, func(a addOn) bool { return a.isText(e) })
 	}), root.Close())
 }

@@ -30,7 +30,7 @@ func (p *planner) commands() {
 		return
 	}
 	p.add(lifecycle.Step{ID: hostCommandsStep, Phase: lifecycle.PreInit, Title: "run the commands that the Installer has for the firewall and SELinux",
-		Timeout: shortTime, Inputs: lifecycle.Digest(calls, mode), Run: p.runCommands})
+		Timeout: shortTime, Inputs: lifecycle.Digest(calls, mode)}, (*Install).runCommands)
 }
 
 func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
@@ -50,9 +50,9 @@ const selinuxConfig = "/etc/selinux/config"
 var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
 
 // checkSELinux refuses a mode that there is not, before anything is changed.
-func (i *Install) checkSELinux() error {
+func (j *job) checkSELinux() error {
 	modes := []string{"enforcing", "permissive", "disabled"}
-	if mode := i.settings.selinux; mode != "" && !slices.Contains(modes, mode) {
+	if mode := j.settings.selinux; mode != "" && !slices.Contains(modes, mode) {
 		return unmetf("it can be "+strings.Join(modes, ", "), "the Installer's selinuxConfig.selinux is %q", mode)
 	}
 	return nil

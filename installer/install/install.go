@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -66,30 +67,18 @@ type Options struct {
 	Outro io.Writer
 }
 
-// Install is one bundle about to be installed on this host. Nothing is changed before Run.
+// Install is a job with what carries it out on this host. Nothing is changed before Run.
 type Install struct {
-	options Options
-	archive *bundle.Archive
-	spec    *spec.Installer
-	// settings are those of this node, made of spec and facts
-	settings settings
-	facts    host.Facts
-	address  network.Choice // by which other nodes reach this host, unless the Installer names one
-	dual     bool           // the cluster is dual-stack
-	addOns   []addOn        // in the order in which they install
+	job
 	*node.Session
-	plan   lifecycle.Plan
-	kept   []string // notes about add-ons that others own
-	hooks  *hooks
-	said   *hookOutput       // what hooks print
-	socket string            // of containerd
-	before map[string]string // the host's packages before the first install, with their versions
-	signer string            // fingerprint of the trusted key that signed the bundle
-	taken  string            // a folder with sealift-preflight, once that was taken out of the bundle
-	// packageNames are the host packages that the plan installs
-	packageNames []string
-	upgrade      string             // identifies an upgrade with all its stops
-	refused      []preflight.Result // the requirements that do not hold
+	plan    lifecycle.Plan
+	refused []preflight.Result // the requirements that do not hold
+	kept    []string           // notes about add-ons that others own
+	hooks   *hooks
+	said    *hookOutput       // what hooks print
+	socket  string            // of containerd
+	before  map[string]string // the host's packages before the first install, with their versions
+	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
 }
 
 // Prepare is Inspect for a run: the error is a *preflight.RefusedError if a requirement does not hold.
@@ -111,57 +100,77 @@ func Inspect(o Options) (_ *Install, err error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Install{options: o, socket: runtime.Socket, Session: session}
+	i := &Install{job: job{options: o}, socket: runtime.Socket, Session: session}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	if o.Open == nil {
-		o.Open = func() (*bundle.Archive, error) { return bundle.Open(o.Bundle, o.Trusted...) }
-	}
-	if i.archive, err = o.Open(); err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
-	}
-	if err := i.checkTrust(); err != nil {
-		return nil, fmt.Errorf("bundle %s is not to be trusted: %w", o.Bundle, err)
-	}
-	if err := i.readSpec(); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
-	}
-	if i.facts, err = host.Discover(); err != nil {
-		return nil, fmt.Errorf("look at the host: %w", err)
-	}
-	if i.upgrade, err = i.UpgradeID(); err != nil {
+	if err := i.readBundle(); err != nil {
 		return nil, err
 	}
-	i.stopOnTheWay()
-	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
-	}
-	if err := i.checkTogether(); err != nil {
-		return nil, fmt.Errorf("bundle %s: the Installer cannot work: %w", o.Bundle, err)
-	}
-	i.setDefaults()
-	if err = i.Lock(); err != nil {
+	if err := i.Lock(); err != nil {
 		return nil, err
 	}
 	if i.Journal.Began(node.ResetStep) {
 		return nil, errResetOpen
 	}
-	if err := i.chooseAddress(); err != nil {
+	if err := i.readHost(); err != nil {
 		return nil, err
 	}
 	i.settings = i.newSettings()
 	i.prepareHooks()
 	i.refused = i.unmet()
-	if i.plan, err = i.makePlan(); err != nil {
-		return nil, err
-	}
+	i.plan = i.makePlan()
 	if len(i.refused) == 0 {
 		i.lookAtOwners()
 	}
 	return i, nil
+}
+
+// readBundle reads the contents of the bundle, as the options change them.
+func (i *Install) readBundle() (err error) {
+	name := i.options.Bundle
+	open := i.options.Open
+	if open == nil {
+		open = func() (*bundle.Archive, error) { return bundle.Open(name, i.options.Trusted...) }
+	}
+	if i.archive, err = open(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := i.checkTrust(i.options.Trusted); err != nil {
+		return fmt.Errorf("bundle %s is not to be trusted: %w", name, err)
+	}
+	if err := i.readSpec(); err != nil {
+		return fmt.Errorf("bundle %s: %w", name, err)
+	}
+	if i.upgrade, err = i.UpgradeID(); err != nil {
+		return err
+	}
+	i.stopOnTheWay()
+	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
+		return fmt.Errorf("bundle %s: %w", name, err)
+	}
+	if err := i.checkTogether(); err != nil {
+		return fmt.Errorf("bundle %s: the Installer cannot work: %w", name, err)
+	}
+	i.setDefaults()
+	return nil
+}
+
+// readHost reads the facts of the host, and chooses its address: that is asked for where several could be meant.
+func (i *Install) readHost() (err error) {
+	i.past = i.Journal
+	if i.facts, err = host.Discover(); err != nil {
+		return fmt.Errorf("look at the host: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shortTime)
+	defer cancel()
+	i.firewalls = firewall.Active(ctx)
+	if i.sealift, err = sealiftDigest(i.options.Binary); err != nil {
+		return err
+	}
+	return i.chooseAddress()
 }
 
 // refusal lists the requirements that do not hold; nil if all do.
@@ -177,19 +186,20 @@ func (i *Install) prepareHooks() {
 	if o.Output == nil {
 		i.said.people = o.Outro
 	}
-	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
+	i.vars = i.variables()
+	i.hooks = newHooks(o.Root, i.addOns, i.vars, i.said)
 	i.hooks.secret = i.Log.Hide
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 }
 
 // checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the
 // Installer.
-func (i *Install) checkTrust() error {
-	if len(i.options.Trusted) == 0 {
+func (c *contents) checkTrust(trusted []signature.PublicKey) error {
+	if len(trusted) == 0 {
 		return nil
 	}
-	trust, err := i.archive.VerifySignature(i.options.Trusted...)
-	i.signer = trust.Signer
+	trust, err := c.archive.VerifySignature(trusted...)
+	c.signer = trust.Signer
 	if err == nil && trust.Signer == "" {
 		err = fmt.Errorf("its packages are signed, but the bundle itself is %w; sign it with 'sealift bundle --key'", bundle.ErrUntrusted)
 	}
@@ -197,42 +207,42 @@ func (i *Install) checkTrust() error {
 }
 
 // Trust says in words who signed the bundle, as far as that was looked at.
-func (i *Install) Trust() string {
+func (c *contents) Trust() string {
 	switch {
-	case i.signer != "":
-		return "signed by " + i.signer
-	case i.archive.Signed():
+	case c.signer != "":
+		return "signed by " + c.signer
+	case c.archive.Signed():
 		return "has a signature that was not checked, and may be anybody's: name the public key with --key"
 	}
 	return "not signed: nothing says who made it"
 }
 
-func (i *Install) readSpec() error {
-	if i.archive.Index.Kind != bundle.KindBundle {
+func (j *job) readSpec() error {
+	if j.archive.Index.Kind != bundle.KindBundle {
 		return errors.New("is a package; make a bundle of it with 'sealift bundle'")
 	}
-	if i.options.Adjust != nil && (i.Joins() && !i.leads() || i.follows()) { // by the Installer of the cluster, as far as this host may know it
+	if j.options.Adjust != nil && (j.Joins() && !j.leads() || j.follows()) { // by the Installer of the cluster, as far as this host may know it
 		var err error
-		i.spec, err = i.options.Adjust(nil)
+		j.spec, err = j.options.Adjust(nil)
 		return err
 	}
-	data, err := i.archive.ReadFile(bundle.InstallerName, maxSpecSize)
+	data, err := j.archive.ReadFile(bundle.InstallerName, maxSpecSize)
 	if err != nil {
 		return err
 	}
-	if i.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data)); err != nil || i.options.Adjust == nil {
+	if j.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data)); err != nil || j.options.Adjust == nil {
 		return err
 	}
-	i.spec, err = i.options.Adjust(i.spec)
+	j.spec, err = j.options.Adjust(j.spec)
 	return err
 }
 
 // setDefaults gives add-ons the options that they declare with a default and that the Installer does not set.
-func (i *Install) setDefaults() {
-	for n, wanted := range i.spec.AddOns {
-		for _, a := range i.addOns {
+func (c *contents) setDefaults() {
+	for n, wanted := range c.spec.AddOns {
+		for _, a := range c.addOns {
 			if a.name() == wanted.Name {
-				i.spec.AddOns[n].Options = a.meta.WithDefaults(wanted.Options)
+				c.spec.AddOns[n].Options = a.meta.WithDefaults(wanted.Options)
 			}
 		}
 	}
@@ -245,7 +255,7 @@ func (i *Install) Plan() lifecycle.Plan { return i.plan }
 func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.Journal) }
 
 // Resume is the command that goes on with this install.
-func (i *Install) Resume() string { return i.options.Resume }
+func (j *job) Resume() string { return j.options.Resume }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {

@@ -64,7 +64,7 @@ func bundleWithImage(t *testing.T) []byte {
 
 // TestANodeHasWhatItsUpgradeLeavesOut installs the files and images of a bundle, and reads all of them back.
 func TestANodeHasWhatItsUpgradeLeavesOut(t *testing.T) {
-	i := &Install{options: Options{Scope: node.Scope{Root: t.TempDir()}}, archive: openBundle(t, bundleWithImage(t)), socket: containerd.ForTest(t), Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
+	i := &Install{job: job{options: Options{Scope: node.Scope{Root: t.TempDir()}}, contents: contents{archive: openBundle(t, bundleWithImage(t))}}, socket: containerd.ForTest(t), Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
 	t.Cleanup(func() { _ = i.Close() })
 	var err error
 	if i.spec, err = spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec: {kubernetes: {version: 1.36.3}}\n")); err != nil {

@@ -12,30 +12,30 @@ import (
 
 // checkTogether refuses add-ons that do not work together. The command line may have changed the Installer of the bundle. The
 // add-ons of an existing cluster were checked when it was made.
-func (i *Install) checkTogether() error {
-	if i.Joins() {
+func (j *job) checkTogether() error {
+	if j.Joins() {
 		return nil
 	}
 	var metas []catalog.Meta
-	for _, a := range i.addOns {
+	for _, a := range j.addOns {
 		metas = append(metas, a.meta)
 	}
-	return diag.Err(catalog.Check(i.spec, metas))
+	return diag.Err(catalog.Check(j.spec, metas))
 }
 
 // installerCheck looks at what the Installer asks for that an install does not do, or does not do on this host.
-func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
-	wanted := i.settings.onlyHost
-	if wanted != "" && !strings.EqualFold(wanted, i.facts.Hostname) {
-		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
+func (j *job) installerCheck(_ context.Context, r *preflight.Reporter) {
+	wanted := j.settings.onlyHost
+	if wanted != "" && !strings.EqualFold(wanted, j.facts.Hostname) {
+		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, j.facts.Hostname)
 		return
 	}
-	if lacking := i.needUtilityImage(); len(lacking) > 0 {
+	if lacking := j.needUtilityImage(); len(lacking) > 0 {
 		r.Refusef("take in kURL's bundle or its common.tar.gz with 'sealift import', publish the package kurl-util that it makes, and make the bundle again",
 			"asks for %s, which needs the image kurl-util of kURL, and the bundle does not have it", strings.Join(lacking, ", "))
 		return
 	}
-	idle := i.spec.Idle()
+	idle := j.spec.Idle()
 	for _, o := range idle {
 		r.Warnf(o.Hint, "%s has no effect", o.Name)
 	}
@@ -45,8 +45,8 @@ func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
 }
 
 // lackedPackages wants those that the add-ons need to be there, when none is installed.
-func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
-	missing, err := packages.Lacking(ctx, hostPackages(i.addOns, i.facts.Target()))
+func (j *job) lackedPackages(ctx context.Context, r *preflight.Reporter) {
+	missing, err := packages.Lacking(ctx, hostPackages(j.addOns, j.facts.Target()))
 	if err != nil {
 		r.Failf("see why they cannot be listed", "%v", err)
 		return

@@ -49,50 +49,50 @@ func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
 }
 
 // Joins reports whether the host becomes a node of a cluster that others made.
-func (i *Install) Joins() bool { return i.options.Join != nil }
+func (j *job) Joins() bool { return j.options.Join != nil }
 
 // ControlPlane reports whether the host has a control plane once all is done. Then it also keeps what hosts that join need.
-func (i *Install) ControlPlane() bool {
-	_, hasCluster := kubernetes(i.addOns)
-	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
+func (j *job) ControlPlane() bool {
+	_, hasCluster := kubernetes(j.addOns)
+	return hasCluster && (!j.Joins() || j.options.Join.ControlPlane)
 }
 
 // checkJoin refuses what cannot become a node of the cluster, before anything is changed.
-func (i *Install) checkJoin() error {
-	if !i.Joins() {
-		if i.Journal.Began(node.JoinStep) {
+func (j *job) checkJoin() error {
+	if !j.Joins() {
+		if j.past.Began(node.JoinStep) {
 			return unmetf("to make one of its own, take that back with 'sealift reset'", "this host has joined a cluster")
 		}
 		return nil
 	}
-	c := i.options.Join.Cluster
-	k, ok := kubernetes(i.addOns)
+	c := j.options.Join.Cluster
+	k, ok := kubernetes(j.addOns)
 	switch {
-	case i.Journal.Began(node.InitStep):
+	case j.past.Began(node.InitStep):
 		return unmetf("to join another, take that back with 'sealift reset'", "this host has made a cluster")
 	case !ok:
 		return unmetf("join from another control plane", "the control plane was made from a bundle without Kubernetes")
-	case i.options.Upgrade == nil && k.info.Version != c.KubernetesVersion:
+	case j.options.Upgrade == nil && k.info.Version != c.KubernetesVersion:
 		return unmetf("join from one that has the cluster's", "the cluster runs Kubernetes %s, and the control plane has files of %s", c.KubernetesVersion, k.info.Version)
-	case i.options.Upgrade == nil && i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
+	case j.options.Upgrade == nil && j.options.Join.ControlPlane && j.options.Join.CertificateKey == "":
 		return unmetf("take the command from 'sealift token create --control-plane'", "a control plane needs the key of the cluster's certificates too")
-	case i.Journal.Began(node.JoinStep):
+	case j.past.Began(node.JoinStep):
 		return nil
 	}
-	if slices.Contains(c.Ready, i.facts.Hostname) {
-		return unmetf("give this host a name of its own with 'hostnamectl set-hostname NAME'", "the cluster has a node %s already, which is Ready", i.facts.Hostname)
+	if slices.Contains(c.Ready, j.facts.Hostname) {
+		return unmetf("give this host a name of its own with 'hostnamectl set-hostname NAME'", "the cluster has a node %s already, which is Ready", j.facts.Hostname)
 	}
-	if slices.Contains(c.Nodes, i.facts.Hostname) {
-		return i.nameTaken()
+	if slices.Contains(c.Nodes, j.facts.Hostname) {
+		return j.nameTaken()
 	}
-	used, err := i.used()
+	used, err := j.used()
 	if err != nil {
 		return err
 	}
 	for _, text := range c.Networks() {
 		p, err := netip.ParsePrefix(text)
 		if err == nil {
-			err = i.clash(p, used)
+			err = j.clash(p, used)
 		}
 		if err != nil {
 			return unmetf("take that network off this host; a cluster keeps its networks", "the cluster's network %s: %v", text, err)
@@ -102,18 +102,18 @@ func (i *Install) checkJoin() error {
 }
 
 // shared asks the control plane whether it still has what this host will take from it.
-func (i *Install) shared(ctx context.Context, r *preflight.Reporter) {
+func (j *job) shared(ctx context.Context, r *preflight.Reporter) {
 	needed := make(map[string]string)
-	for _, a := range i.addOns {
-		for _, e := range i.archive.Below(a.info.Dir()) {
+	for _, a := range j.addOns {
+		for _, e := range j.archive.Below(a.info.Dir()) {
 			// a node has the blobs of its own platform alone
-			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(i.archive.Index.Platforms) == 1
-			if blob || i.onNode(a, e) {
+			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(j.archive.Index.Platforms) == 1
+			if blob || j.onNode(a, e) {
 				needed[e.SHA256] = e.Path
 			}
 		}
 	}
-	missing, err := i.options.Join.Missing(ctx, slices.Collect(maps.Keys(needed)))
+	missing, err := j.options.Join.Missing(ctx, slices.Collect(maps.Keys(needed)))
 	switch {
 	case err != nil:
 		r.Refusef("run the command again", "the control plane cannot tell what it has: %v", err)
@@ -126,13 +126,13 @@ func (i *Install) shared(ctx context.Context, r *preflight.Reporter) {
 }
 
 // joinVariables are what a node knows of a cluster that others made.
-func (i *Install) joinVariables() map[string]string {
-	if !i.Joins() {
+func (j *job) joinVariables() map[string]string {
+	if !j.Joins() {
 		return nil
 	}
-	c := i.options.Join.Cluster
+	c := j.options.Join.Cluster
 	variables := node.NetworkState(c.PodCIDR, c.ServiceCIDR)
-	maps.Copy(variables, map[string]string{"MASTER": flag(i.options.Join.ControlPlane), "DOCKER_REGISTRY_IP": c.Registry})
+	maps.Copy(variables, map[string]string{"MASTER": flag(j.options.Join.ControlPlane), "DOCKER_REGISTRY_IP": c.Registry})
 	return variables
 }
 
@@ -173,9 +173,9 @@ func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) err
 }
 
 // nameTaken says that the cluster has a node with the name of this host, which a token does not replace.
-func (i *Install) nameTaken() error {
-	return unmetf(fmt.Sprintf("if that was this host, or one that is gone, run 'sealift node remove %s' on a control plane and then this command again; otherwise give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname),
-		"the cluster has a node %s already", i.facts.Hostname)
+func (j *job) nameTaken() error {
+	return unmetf(fmt.Sprintf("if that was this host, or one that is gone, run 'sealift node remove %s' on a control plane and then this command again; otherwise give this host a name of its own with 'hostnamectl set-hostname NAME'", j.facts.Hostname),
+		"the cluster has a node %s already", j.facts.Hostname)
 }
 
 // takeKeys takes the keys for Secrets from the control plane, if this host becomes one, too.

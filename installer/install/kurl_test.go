@@ -222,8 +222,8 @@ func kubectl(t *testing.T) string {
 // kurlInstall is an install of add-ons of kURL in a folder, with a containerd and a cluster of the test.
 func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 	t.Helper()
-	i := &Install{options: Options{Scope: node.Scope{Root: t.TempDir()}, Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, text, files)), socket: containerd.ForTest(t),
-		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
+	i := &Install{job: job{options: Options{Scope: node.Scope{Root: t.TempDir()}, Binary: "kurl_test.go"}, contents: contents{archive: openBundle(t, kurlBundle(t, text, files))},
+		hostFacts: hostFacts{facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}}}, socket: containerd.ForTest(t), Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
 	t.Cleanup(func() { _ = i.Close() })
 	err := i.readSpec()
 	if err != nil {

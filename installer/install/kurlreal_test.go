@@ -118,7 +118,7 @@ func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  velero: {version: 1.18.2}\n"
-	i := &Install{archive: openBundle(t, storeBundle(t, text, dir)), socket: containerd.ForTest(t), facts: host.Facts{Hostname: "node"}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
+	i := &Install{job: job{contents: contents{archive: openBundle(t, storeBundle(t, text, dir))}, hostFacts: hostFacts{facts: host.Facts{Hostname: "node"}}}, socket: containerd.ForTest(t), Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
 	err := i.readSpec()
 	if err == nil {
 		i.addOns, err = readAddOns(i.archive, i.spec)

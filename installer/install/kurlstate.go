@@ -44,20 +44,20 @@ var kurlSet = kube.Set{Name: "kurl-state", Namespace: kube.DefaultNamespace}
 const kurlInstallers = "installers.cluster.kurl.sh"
 
 // hasKurl reports whether the install is one of kURL's, or has an add-on that may be.
-func (i *Install) hasKurl() bool {
-	for _, a := range i.addOns {
+func (c *contents) hasKurl() bool {
+	for _, a := range c.addOns {
 		if a.fromKURL {
 			return true
 		}
 	}
-	return i.spec.APIVersion == spec.KurlAPIVersion
+	return c.spec.APIVersion == spec.KurlAPIVersion
 }
 
 // kurlState adds the step that leaves what kURL leaves when it has made the cluster.
 func (p *planner) kurlState() {
 	if p.hasKurl() {
 		p.add(lifecycle.Step{ID: kurlStep, Phase: lifecycle.Install, Title: "leave in the cluster what add-ons of kURL look for", Timeout: shortTime,
-			Inputs: p.everything(), Run: p.inCluster(p.inState(kurlState.begin))})
+			Inputs: p.everything()}, inCluster(inState(kurlState.begin)))
 	}
 }
 
@@ -65,7 +65,7 @@ func (p *planner) kurlState() {
 func (p *planner) kurlApplied() {
 	if p.hasKurl() {
 		p.add(lifecycle.Step{ID: appliedStep, Phase: lifecycle.Install, Title: "note in the cluster which add-ons it has", Timeout: shortTime,
-			Inputs: p.everything(), Run: p.inCluster(p.inState(kurlState.finish))})
+			Inputs: p.everything()}, inCluster(inState(kurlState.finish)))
 	}
 }
 
@@ -80,8 +80,8 @@ type kurlState struct {
 	node    string
 }
 
-func (i *Install) inState(do func(kurlState, context.Context) error) func(context.Context) (lifecycle.State, error) {
-	return func(ctx context.Context) (lifecycle.State, error) {
+func inState(do func(kurlState, context.Context) error) action {
+	return func(i *Install, ctx context.Context) (lifecycle.State, error) {
 		config, err := cluster.Config(cluster.AdminKubeconfig)
 		if err != nil {
 			return nil, err

@@ -24,23 +24,23 @@ func (p *planner) labels(phase lifecycle.Phase) {
 	if err != nil || len(labels) == 0 { // checkLabels told of the error
 		return
 	}
-	p.add(lifecycle.Step{ID: labelsStep, Phase: phase, Title: "label this node", Timeout: shortTime, Inputs: lifecycle.Digest(labels),
-		Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
+	p.add(lifecycle.Step{ID: labelsStep, Phase: phase, Title: "label this node", Timeout: shortTime, Inputs: lifecycle.Digest(labels)},
+		inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
 			kubeconfig := cluster.KubeletKubeconfig
-			if p.ControlPlane() {
+			if i.ControlPlane() {
 				kubeconfig = cluster.AdminKubeconfig
 			}
 			client, err := cluster.Client(kubeconfig)
 			if err != nil {
 				return nil, err
 			}
-			return nil, labelNode(ctx, client, p.facts.Hostname, labels)
-		})})
+			return nil, labelNode(ctx, client, i.facts.Hostname, labels)
+		}))
 }
 
 // nodeLabels are the labels that the Installer names for this node.
-func (i *Install) nodeLabels() (map[string]string, error) {
-	words, _ := i.spec.Section("kurl").Options["nodeLabels"].([]any)
+func (c *contents) nodeLabels() (map[string]string, error) {
+	words, _ := c.spec.Section("kurl").Options["nodeLabels"].([]any)
 	labels := map[string]string{}
 	for _, word := range words {
 		text, _ := word.(string)
@@ -54,14 +54,14 @@ func (i *Install) nodeLabels() (map[string]string, error) {
 }
 
 // checkLabels refuses labels that the API server would refuse when the node is up.
-func (i *Install) checkLabels() error {
-	labels, err := i.nodeLabels()
-	if err != nil || !i.Joins() || i.options.Join.ControlPlane {
+func (j *job) checkLabels() error {
+	labels, err := j.nodeLabels()
+	if err != nil || !j.Joins() || j.options.Join.ControlPlane {
 		return err
 	}
 	for name := range labels {
 		if !workerMaySet(name) {
-			return unmetf(fmt.Sprintf("run 'kubectl label node %s %s' on a control plane when it is up", i.facts.Hostname, name+"="+labels[name]), "a worker may not give itself the label %s", name)
+			return unmetf(fmt.Sprintf("run 'kubectl label node %s %s' on a control plane when it is up", j.facts.Hostname, name+"="+labels[name]), "a worker may not give itself the label %s", name)
 		}
 	}
 	return nil

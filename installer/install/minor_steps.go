@@ -13,13 +13,13 @@ import (
 func minorSteps() []string { return []string{"longhorn", "rook"} }
 
 // checkMinorSteps refuses a bundle whose add-on is more than one minor version ahead of the one that this node has.
-func (i *Install) checkMinorSteps() error {
+func (j *job) checkMinorSteps() error {
 	var far []preflight.Result
-	for _, a := range i.replaced() {
+	for _, a := range j.replaced() {
 		if !slices.Contains(minorSteps(), a.name()) {
 			continue
 		}
-		has := i.recordedVersion(a)
+		has := j.recordedVersion(a)
 		major, minor := catalog.MajorMinor(has)
 		newMajor, newMinor := catalog.MajorMinor(a.info.Version)
 		if major >= 0 && major == newMajor && newMinor > minor+1 {

@@ -39,8 +39,8 @@ type describedAddOn struct {
 }
 
 // modules are the add-ons that are modules of addon-operator.
-func (i *Install) modules() (all []addOn) {
-	for _, a := range i.addOns {
+func (c *contents) modules() (all []addOn) {
+	for _, a := range c.addOns {
 		if a.meta.Module {
 			all = append(all, a)
 		}
@@ -59,15 +59,15 @@ func describe(addOns []addOn) string {
 
 // giveModules gives the modules of the bundle to an operator. Its arguments are the names of the operator's ConfigMap, of its
 // Deployment and the container in it, and of its ClusterRole for definitions, and the file for patches of the latter two.
-func (i *Install) giveModules(_ context.Context, args []string, _ io.Writer) error {
+func (j *job) giveModules(_ context.Context, args []string, _ io.Writer) error {
 	if len(args) != 4 {
 		return fmt.Errorf("modules: %d arguments given, 4 wanted", len(args))
 	}
-	deployment, err := i.mountModules(args[0], args[1])
+	deployment, err := j.mountModules(args[0], args[1])
 	if err != nil {
 		return err
 	}
-	role, err := i.allowDefinitions(args[2])
+	role, err := j.allowDefinitions(args[2])
 	if err != nil {
 		return err
 	}
@@ -83,10 +83,10 @@ func (i *Install) giveModules(_ context.Context, args []string, _ io.Writer) err
 }
 
 // allowDefinitions is a patch of a ClusterRole, which may update the CustomResourceDefinitions of the modules and no others.
-func (i *Install) allowDefinitions(role string) (map[string]any, error) {
+func (j *job) allowDefinitions(role string) (map[string]any, error) {
 	names := map[string]bool{}
-	for _, m := range i.modules() {
-		files, err := helm.DefinitionFiles(filepath.Join(i.options.Root, m.info.Dir()), helm.DefinitionPrefixes)
+	for _, m := range j.modules() {
+		files, err := helm.DefinitionFiles(filepath.Join(j.options.Root, m.info.Dir()), helm.DefinitionPrefixes)
 		if err != nil {
 			return nil, err
 		}
@@ -114,17 +114,17 @@ func (i *Install) allowDefinitions(role string) (map[string]any, error) {
 
 // mountModules is a patch of a Deployment. Every control plane has unpacked the folders. One that lacks a folder does not start
 // the Pod: an operator without a module would remove what the module has installed.
-func (i *Install) mountModules(configMap, name string) (map[string]any, error) {
-	options, err := cluster.Modules{ConfigMap: configMap, Sections: i.moduleSections()}.Annotations()
+func (j *job) mountModules(configMap, name string) (map[string]any, error) {
+	options, err := cluster.Modules{ConfigMap: configMap, Sections: j.moduleSections()}.Annotations()
 	if err != nil {
 		return nil, err
 	}
 	volumes, mounts := []any{}, []any{}
 	var indexes []string
-	for n, m := range i.modules() {
+	for n, m := range j.modules() {
 		volume := fmt.Sprintf("module-%d", n)
 		volumes = append(volumes, map[string]any{
-			"name": volume, "hostPath": map[string]any{"path": filepath.Join(i.options.Root, m.info.Dir()), "type": "Directory"},
+			"name": volume, "hostPath": map[string]any{"path": filepath.Join(j.options.Root, m.info.Dir()), "type": "Directory"},
 		})
 		mounts = append(mounts, map[string]any{"name": volume, "mountPath": path.Join(modulesFolder, m.name()), "readOnly": true})
 		indexes = append(indexes, m.info.Index)
@@ -140,13 +140,13 @@ func (i *Install) mountModules(configMap, name string) (map[string]any, error) {
 
 // moduleSections are what the Installer says of modules, by keys of the operator's ConfigMap: a flag that switches each of them
 // on, and its options.
-func (i *Install) moduleSections() map[string]any {
+func (c *contents) moduleSections() map[string]any {
 	sections := map[string]any{}
-	for _, m := range i.modules() {
+	for _, m := range c.modules() {
 		key := helm.ModuleKey(m.name())
 		sections[key+helm.EnabledSuffix] = true
 		options := map[string]any{}
-		for name, value := range i.spec.AddOn(m.name()).Options {
+		for name, value := range c.spec.AddOn(m.name()).Options {
 			if name != "s3Override" { // the Installer's own
 				options[name] = value
 			}

@@ -60,11 +60,9 @@ func TestTheOperatorRunsAgainWhenAModuleChanges(t *testing.T) {
 	inputs := func(change func(*Install)) string {
 		i := withModules(t)
 		change(i)
-		i.hooks = newHooks(i.options.Root, i.addOns, i.variables(), i.Log)
-		plan, err := i.makePlan()
-		if err != nil {
-			t.Fatal(err)
-		}
+		i.vars = i.variables()
+		i.hooks = newHooks(i.options.Root, i.addOns, i.vars, i.Log)
+		plan := i.makePlan()
 		at := slices.IndexFunc(ids(plan), func(id string) bool { return id == "operator/install" })
 		return plan[at].Inputs
 	}

@@ -14,17 +14,17 @@ const (
 
 // networkSettings adds those steps, after the networks are known.
 func (p *planner) networkSettings() {
-	if p.settings.certificates != "" || p.Journal.Began(certificatesStep) {
+	if p.settings.certificates != "" || p.past.Began(certificatesStep) {
 		p.add(lifecycle.Step{ID: certificatesStep, Phase: lifecycle.PreInit, Title: "trust the CAs that the Installer names", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.settings.certificates), Run: p.trustCertificates})
+			Inputs: lifecycle.Digest(p.settings.certificates)}, (*Install).trustCertificates)
 	}
-	if p.settings.proxy.address != "" || p.Journal.Began(proxyStep) {
-		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.settings.proxy.address, p.settings.proxy.listed(), p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
+	if p.settings.proxy.address != "" || p.past.Began(proxyStep) {
+		p.addRestored(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
+			Inputs: lifecycle.Digest(p.settings.proxy.address, p.settings.proxy.listed(), p.networkInputs())}, (*Install).setProxy)
 	}
-	if len(p.activeFirewalls()) > 0 || p.Journal.Began(node.FirewallStep) {
+	if len(p.openable(p.firewalls)) > 0 || p.past.Began(node.FirewallStep) {
 		p.add(lifecycle.Step{ID: node.FirewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.disabled(), p.networkInputs()), Run: p.openFirewall})
+			Inputs: lifecycle.Digest(p.disabled(), p.networkInputs())}, (*Install).openFirewall)
 	}
 	p.commands()
 }

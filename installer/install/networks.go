@@ -69,39 +69,39 @@ func (n clusterNetwork) example() string {
 var carrierShared = netip.MustParsePrefix("100.64.0.0/10")
 
 // networkInputs are the Installer's options until the cluster exists. From then on, its networks no longer change.
-func (i *Install) networkInputs() string {
-	if rec, made := i.networksOfCluster(); made {
+func (j *job) networkInputs() string {
+	if rec, made := j.networksOfCluster(); made {
 		return rec.Inputs
 	}
-	inputs := []any{i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size}
-	if i.settings.ipv6 {
-		inputs = append(inputs, i.settings.ipv6)
+	inputs := []any{j.settings.pods.network, j.settings.pods.size, j.settings.services.network, j.settings.services.size}
+	if j.settings.ipv6 {
+		inputs = append(inputs, j.settings.ipv6)
 	}
-	if i.settings.dual() {
+	if j.settings.dual() {
 		inputs = append(inputs, "dual-stack")
 	}
 	return lifecycle.Digest(inputs...)
 }
 
 // networksOfCluster is the record of the choice with which the cluster was made, if it was.
-func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
-	if _, made := i.Journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
+func (h *hostFacts) networksOfCluster() (lifecycle.Record, bool) {
+	if _, made := h.past.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
 		return lifecycle.Record{}, false
 	}
-	return i.Journal.Last(node.NetworkStep)
+	return h.past.Last(node.NetworkStep)
 }
 
 // checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
-func (i *Install) checkNetworks() error {
-	if _, makes := kubernetes(i.addOns); !makes || i.Joins() {
+func (j *job) checkNetworks() error {
+	if _, makes := kubernetes(j.addOns); !makes || j.Joins() {
 		return nil // checkJoin looks at those of the cluster
 	}
-	rec, made := i.networksOfCluster()
+	rec, made := j.networksOfCluster()
 	if !made {
-		_, err := i.settleNetworks()
+		_, err := j.settleNetworks()
 		return err
 	}
-	for _, n := range i.settings.networks() {
+	for _, n := range j.settings.networks() {
 		if given, has := n.given.network, rec.State[n.variable]; given != "" && has != given {
 			return unmetf("a cluster keeps its networks, so leave out "+n.option, "the cluster's %s is %s, the Installer asks for %s", n.variable, has, given)
 		}
@@ -143,9 +143,9 @@ func (n clusterNetwork) parse(given string) (netip.Prefix, error) {
 // clash refuses a network that somebody named if this host could not work with it: one of the networks that its interfaces are in, and
 // one that has an address or a route of this host inside, which would win over the cluster's. A route that leads to more than the network
 // says that the site routes the whole range. Whoever names a network in it has chosen it.
-func (i *Install) clash(p netip.Prefix, used []netip.Prefix) error {
+func (h *hostFacts) clash(p netip.Prefix, used []netip.Prefix) error {
 	for _, u := range used {
-		if p.Overlaps(u) && (u.Bits() > p.Bits() || !i.routed(u)) {
+		if p.Overlaps(u) && (u.Bits() > p.Bits() || !h.routed(u)) {
 			return fmt.Errorf("overlaps %s, which is in use on this host", u)
 		}
 	}
@@ -153,22 +153,22 @@ func (i *Install) clash(p netip.Prefix, used []netip.Prefix) error {
 }
 
 // routed reports whether a network is one that this host has only a route to.
-func (i *Install) routed(used netip.Prefix) bool {
-	return slices.Contains(i.facts.Used, used) && !slices.ContainsFunc(i.facts.Attached, func(a netip.Prefix) bool {
+func (h *hostFacts) routed(used netip.Prefix) bool {
+	return slices.Contains(h.facts.Used, used) && !slices.ContainsFunc(h.facts.Attached, func(a netip.Prefix) bool {
 		return a.Bits() <= used.Bits() && a.Contains(used.Addr())
 	})
 }
 
 // networksCheck warns of networks of the cluster that were chosen inside a range which the site routes as a whole.
-func (i *Install) networksCheck(_ context.Context, r *preflight.Reporter) {
-	used, err := i.used()
+func (j *job) networksCheck(_ context.Context, r *preflight.Reporter) {
+	used, err := j.used()
 	if err != nil {
 		r.Warnf("see why", "%v", err)
 		return
 	}
-	chosen := i.currentNetworks()
+	chosen := j.currentNetworks()
 	if chosen[node.PodNetwork] == "" {
-		if chosen, err = i.settleNetworks(); err != nil {
+		if chosen, err = j.settleNetworks(); err != nil {
 			return // the requirement of this name says why
 		}
 	}
@@ -197,27 +197,27 @@ func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
 }
 
 // settleNetworks gives the networks that the Installer names, and free ones beside them.
-func (i *Install) settleNetworks() (lifecycle.State, error) {
-	used, err := i.used()
+func (j *job) settleNetworks() (lifecycle.State, error) {
+	used, err := j.used()
 	if err != nil {
 		return nil, err
 	}
 	state := lifecycle.State{}
-	for _, n := range i.settings.networks() {
+	for _, n := range j.settings.networks() {
 		given := n.given.network
 		if given == "" {
 			continue
 		}
 		p, err := n.parse(given)
 		if err == nil {
-			err = i.clash(p, used)
+			err = j.clash(p, used)
 		}
 		if err != nil {
 			return nil, unmetf("name another network as "+n.option+", or leave it out", "the Installer's %s is %q: %v", n.option, given, err)
 		}
 		used, state[n.variable] = append(used, p), p.String()
 	}
-	for _, n := range i.settings.networks() {
+	for _, n := range j.settings.networks() {
 		if state[n.variable] != "" {
 			continue
 		}
@@ -248,12 +248,12 @@ func (n clusterNetwork) free(used []netip.Prefix) (netip.Prefix, error) {
 
 // used returns the networks that the host uses. It leaves out those that an earlier run of the same install added:
 // kubernetes_pre_init makes a route to the services before there is a cluster.
-func (i *Install) used() ([]netip.Prefix, error) {
-	own, err := node.Networks(i.options.Root, i.Journal.Records())
+func (j *job) used() ([]netip.Prefix, error) {
+	own, err := node.Networks(j.options.Root, j.past.Records())
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(i.facts.Used), func(r netip.Prefix) bool {
+	return slices.DeleteFunc(slices.Clone(j.facts.Used), func(r netip.Prefix) bool {
 		return slices.ContainsFunc(own, func(text string) bool {
 			p, err := netip.ParsePrefix(text)
 			return err == nil && p.Bits() <= r.Bits() && p.Contains(r.Addr())

@@ -19,22 +19,22 @@ func (i *Install) TemporaryDir() (string, error) {
 }
 
 // KubeadmBase reads a file of kubeadm's configuration of a new cluster, such as cluster.yaml, from the Kubernetes of the bundle.
-func (i *Install) KubeadmBase(name string) ([]byte, error) {
-	k, _ := kubernetes(i.addOns)
-	return i.archive.ReadFile(path.Join(k.info.Dir(), "kubeadm", "init", name), maxTextSize)
+func (c *contents) KubeadmBase(name string) ([]byte, error) {
+	k, _ := kubernetes(c.addOns)
+	return c.archive.ReadFile(path.Join(k.info.Dir(), "kubeadm", "init", name), maxTextSize)
 }
 
 // Program writes a program of the bundle's Kubernetes into a folder: kubeadm or the kubelet from its assets, others from the image of their
 // name. Nothing is loaded for that.
-func (i *Install) Program(ctx context.Context, name, dir string) (string, error) {
-	k, ok := kubernetes(i.addOns)
+func (c *contents) Program(ctx context.Context, name, dir string) (string, error) {
+	k, ok := kubernetes(c.addOns)
 	if !ok {
 		return "", errors.New("the bundle has no Kubernetes")
 	}
 	asset := path.Join(k.info.Dir(), "assets", name)
 	to := filepath.Join(dir, name)
-	if _, ok := i.archive.Entry(asset); ok {
-		return to, i.copyEntry(asset, to)
+	if _, ok := c.archive.Entry(asset); ok {
+		return to, c.copyEntry(asset, to)
 	}
 	for _, image := range k.layout.Images {
 		if base := path.Base(image.Ref); base[:max(strings.IndexAny(base, ":@"), 0)] == name {
@@ -45,8 +45,8 @@ func (i *Install) Program(ctx context.Context, name, dir string) (string, error)
 }
 
 // copyEntry copies a program. Its digest is checked at its end.
-func (i *Install) copyEntry(entry, to string) (err error) {
-	from, err := i.archive.OpenEntry(entry)
+func (c *contents) copyEntry(entry, to string) (err error) {
+	from, err := c.archive.OpenEntry(entry)
 	if err != nil {
 		return err
 	}

@@ -13,15 +13,15 @@ import (
 
 // applied is what the record of its owner says of an add-on that a hook applies. A hook may apply under a name that is no
 // add-on's of the bundle: that has no version.
-func (i *Install) applied(name string) cluster.AddOn {
-	for _, a := range i.addOns {
+func (j *job) applied(name string) cluster.AddOn {
+	for _, a := range j.addOns {
 		if a.name() == name {
-			return cluster.AddOn{Name: name, Memory: node.MemoryDir(i.options.Root), Applied: addon.Applied{
-				Version: a.info.Version, Digest: a.info.Index, Options: lifecycle.Digest(a.info.Index, a.reads(i.hooks.variables)),
+			return cluster.AddOn{Name: name, Memory: node.MemoryDir(j.options.Root), Applied: addon.Applied{
+				Version: a.info.Version, Digest: a.info.Index, Options: lifecycle.Digest(a.info.Index, a.reads(j.vars)),
 			}}
 		}
 	}
-	return cluster.AddOn{Name: name, Memory: node.MemoryDir(i.options.Root)}
+	return cluster.AddOn{Name: name, Memory: node.MemoryDir(j.options.Root)}
 }
 
 // lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is

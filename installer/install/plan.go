@@ -54,42 +54,58 @@ func hookSuffixes() []string {
 	return []string{"", "_pre_init", "_install", "_join", "_post_init", "_outro"}
 }
 
-// planner collects steps.
-type planner struct {
-	*Install
-	made    bool               // the cluster: what follows asks its API
-	running map[string]running // add-ons whose steps on the host stay as they are
-	steps   lifecycle.Plan
+// action is what a step does, when the job is carried out.
+type action func(*Install, context.Context) (lifecycle.State, error)
+
+// step is a planned step.
+type step struct {
+	lifecycle.Step
+	do       action
+	restores bool // what it leaves is put back into the shell of the hooks
 }
 
-// makePlan lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
+// planner collects steps.
+type planner struct {
+	*job
+	made    bool               // the cluster: what follows asks its API
+	running map[string]running // add-ons whose steps on the host stay as they are
+	steps   []step
+}
+
+// planned lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
 // pre-init hooks of all add-ons, the container runtime, images, kubeadm, then the hooks of the add-ons that run in the
 // cluster. A host that joins follows kURL's join (kURL §3.2): of the add-ons' hooks only those for joining.
-func (i *Install) makePlan() (lifecycle.Plan, error) {
-	p := &planner{Install: i}
-	if i.options.Upgrade == nil {
-		p.running = i.runningAddOns()
-	}
-	if err := p.files(); err != nil {
-		return nil, err
-	}
+func (j *job) planned() []step {
+	p := &planner{job: j, running: j.staying()}
+	p.files()
 	switch {
-	case i.options.Upgrade != nil:
+	case j.options.Upgrade != nil:
 		p.upgrade()
-	case i.Joins():
+	case j.Joins():
 		p.join()
 	default:
 		p.first()
 	}
-	return p.steps, nil
+	return p.steps
+}
+
+// makePlan makes steps to run of the planned ones.
+func (i *Install) makePlan() (plan lifecycle.Plan) {
+	for _, s := range i.planned() {
+		s.Run = func(ctx context.Context) (lifecycle.State, error) { return s.do(i, ctx) }
+		if s.restores {
+			s.Restore = i.hooks.restore
+		}
+		plan = append(plan, s.Step)
+	}
+	return plan
 }
 
 // first adds the steps of the host that makes the cluster.
 func (p *planner) first() {
 	_, hasCluster := kubernetes(p.addOns)
 	if hasCluster {
-		p.add(lifecycle.Step{ID: node.NetworkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
-			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
+		p.networks(lifecycle.PreInit)
 		p.networkSettings()
 		p.balancer()
 	}
@@ -98,8 +114,8 @@ func (p *planner) first() {
 	p.programs(lifecycle.Install)
 	if hasCluster {
 		p.seedVolumes()
-		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: kubeadmTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+		p.addRestored(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
+			Timeout: kubeadmTime, Inputs: initInputs}, (*Install).initCluster)
 		p.made = true
 		p.settle()
 		p.labels(lifecycle.Install)
@@ -121,7 +137,7 @@ func (p *planner) apply(hasCluster bool) {
 	if hasCluster {
 		p.kurlApplied()
 		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
-			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
+			Inputs: p.everything(), After: p.beside("")}, inCluster((*Install).waitReady))
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
 	p.eachHook(lifecycle.Outro, "outro", "_outro")
@@ -138,20 +154,20 @@ func (p *planner) join() {
 	}
 	p.runtime(lifecycle.Join)
 	if registry := p.options.Join.Cluster.Registry; registry != "" {
-		p.add(lifecycle.Step{ID: "node/registry", Phase: lifecycle.Join, Title: "trust the registry in the cluster", Timeout: shortTime, Inputs: lifecycle.Digest(registry),
-			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
+		p.add(lifecycle.Step{ID: "node/registry", Phase: lifecycle.Join, Title: "trust the registry in the cluster", Timeout: shortTime, Inputs: lifecycle.Digest(registry)},
+			callHook("sealift_trust_registry"))
 	}
 	p.eachHook(lifecycle.Join, joinHookStep, "_join")
 	p.programs(lifecycle.Join)
 	p.add(lifecycle.Step{ID: node.JoinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
-		Timeout: kubeadmTime, Inputs: initInputs, Run: p.joinCluster})
+		Timeout: kubeadmTime, Inputs: initInputs}, (*Install).joinCluster)
 	if p.options.Join.ControlPlane {
 		p.share()
 		p.snapshots(lifecycle.Join)
 	}
 	p.agent()
 	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
-		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
+		Inputs: p.everything(), After: p.beside("")}, (*Install).waitNode)
 	p.labels(lifecycle.Join)
 }
 
@@ -161,7 +177,7 @@ func (p *planner) runtime(phase lifecycle.Phase) {
 		if a.provides(catalog.ContainerRuntime) && a.hasHook(a.name()+"_install") {
 			p.hook(a, phase, installStep, a.name()+"_install")
 			installed := &p.steps[len(p.steps)-1]
-			installed.Run = p.settled(installed.Run)
+			installed.do = settled(installed.do)
 		}
 	}
 	p.images(phase)
@@ -183,12 +199,12 @@ func (p *planner) images(phase lifecycle.Phase) {
 			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
 				continue
 			}
-			step := p.stepOf(a, phase, imagesStep, "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+			step := p.stepOf(a, phase, imagesStep, "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime)
 			if beside {
 				step.Beside, step.After = true, before
 				before = []string{step.ID}
 			}
-			p.add(step)
+			p.add(step, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.loadImages(a)(ctx) })
 		}
 	}
 }
@@ -205,12 +221,23 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func (p *planner) add(s lifecycle.Step) { p.steps = append(p.steps, s) }
+func (p *planner) add(s lifecycle.Step, do action) { p.steps = append(p.steps, step{Step: s, do: do}) }
+
+// addRestored adds a step whose state is put back into the shell of the hooks.
+func (p *planner) addRestored(s lifecycle.Step, do action) {
+	p.steps = append(p.steps, step{Step: s, do: do, restores: true})
+}
+
+// networks adds the step that chooses the networks of the cluster.
+func (p *planner) networks(phase lifecycle.Phase) {
+	p.addRestored(lifecycle.Step{ID: node.NetworkStep, Phase: phase, Title: "choose pod and service networks", Timeout: shortTime,
+		Inputs: p.networkInputs()}, (*Install).chooseNetworks)
+}
 
 // stepOf makes a step that depends on nothing but its package and the host's kind.
-func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, timeout time.Duration, run func(context.Context) (lifecycle.State, error)) lifecycle.Step {
+func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, timeout time.Duration) lifecycle.Step {
 	return lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: title, Timeout: timeout,
-		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target()), Run: run}
+		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target())}
 }
 
 // beside gives the steps that may not be finished yet when the next one is reached: those of one add-on, or all.
@@ -229,19 +256,18 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if !a.hasHook(function) {
 		return
 	}
-	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
+	do := callHook(function)
 	if phase == lifecycle.Outro {
-		run = func(ctx context.Context) (lifecycle.State, error) {
-			p.said.outro.Store(true)
-			return p.hooks.call(ctx, function)
+		do = func(i *Install, ctx context.Context) (lifecycle.State, error) {
+			i.said.outro.Store(true)
+			return i.hooks.call(ctx, function)
 		}
 	}
 	if p.made {
-		run = p.inCluster(run)
+		do = inCluster(do)
 	}
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Options: a.options, Run: run,
-		Restore: p.hooks.restore, After: p.beside(a.name())}
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.vars)), Options: a.options, After: p.beside(a.name())}
 	if a.provides(catalog.ModuleOperator) { // it starts the pods of modules
 		for _, m := range p.modules() {
 			step.After = append(step.After, p.beside(m.name())...)
@@ -250,7 +276,12 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if what == preInitStep || what == hostStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
 		p.keep(a, &step)
 	}
-	p.add(step)
+	p.addRestored(step, do)
+}
+
+// callHook calls a function in the shell of the hooks.
+func callHook(function string) action {
+	return func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.hooks.call(ctx, function) }
 }
 
 // eachHook adds one hook of every add-on that has it.
@@ -267,44 +298,55 @@ func (p *planner) everything() string {
 		indexes = append(indexes, a.info.Index)
 	}
 	slices.Sort(indexes)
-	return lifecycle.Digest(indexes, p.hooks.variables)
+	return lifecycle.Digest(indexes, p.vars)
 }
 
 // files adds the steps that bring the sealift binary, the add-ons' files and the host packages to the node.
-func (p *planner) files() error {
-	binary, err := bundle.DiskFile(bundle.BinaryName, 0o755, p.options.Binary)
-	if err != nil {
-		return fmt.Errorf("read the running sealift: %w", err)
-	}
+func (p *planner) files() {
 	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + node.Binary, Timeout: shortTime,
-		Inputs: lifecycle.Digest(binary.SHA256), Run: p.keepBinary})
+		Inputs: lifecycle.Digest(p.sealift)}, (*Install).keepBinary)
 	for _, a := range p.addOns {
-		extract := p.extract(a)
+		do := func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.extract(a)(ctx) }
 		if a.provides(kubernetesCapability) {
-			extract = p.extractKubernetes(a)
+			do = func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.extractKubernetes(a)(ctx) }
 		}
-		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime, extract))
+		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime), do)
 	}
 	p.packages()
-	return nil
 }
 
-// packages adds the step that installs host packages. On a node of a cluster those of add-ons that run stay as they are.
+// sealiftDigest is the digest of the running sealift.
+func sealiftDigest(name string) (string, error) {
+	file, err := bundle.DiskFile(bundle.BinaryName, 0o755, name)
+	if err != nil {
+		return "", fmt.Errorf("read the running sealift: %w", err)
+	}
+	return file.SHA256, nil
+}
+
+// packages adds the step that installs host packages.
 func (p *planner) packages() {
-	names := hostPackages(p.addOns, p.facts.Target())
-	if len(names) == 0 || p.settings.skipPackages {
+	names, inputs := p.packagesToInstall()
+	if len(names) == 0 {
 		return
 	}
-	rec, finished := p.Journal.Last(packagesStep)
-	more := hostPackages(p.arriving(), p.facts.Target())
-	if finished && len(more) > 0 {
+	p.add(lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
+		Timeout: kubeTime, Inputs: inputs}, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.installPackages(names)(ctx) })
+}
+
+// packagesToInstall returns the host packages of the add-ons, and the inputs of their step. On a node of a cluster those of add-ons that
+// run stay as they are.
+func (j *job) packagesToInstall() (names []string, inputs string) {
+	if j.settings.skipPackages {
+		return nil, ""
+	}
+	names = hostPackages(j.addOns, j.facts.Target())
+	if rec, finished := j.past.Last(packagesStep); finished {
+		more := hostPackages(j.arriving(), j.facts.Target())
+		if len(more) == 0 {
+			return names, rec.Inputs
+		}
 		names = more
 	}
-	p.packageNames = names
-	step := lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
-		Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)}
-	if finished && len(more) == 0 {
-		step.Inputs = rec.Inputs
-	}
-	p.add(step)
+	return names, lifecycle.Digest(names, j.hostRepositories())
 }

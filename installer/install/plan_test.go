@@ -23,24 +23,24 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// made is an install of add-ons that exist in memory alone. Its binary is this test's own source, which is a file.
+// made is an install of add-ons that exist in memory alone.
 func made(t *testing.T, addOns ...addOn) *Install {
 	t.Helper()
 	s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n  flannel: {version: '1', podCIDR: 10.99.0.0/16}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &Install{options: Options{Scope: node.Scope{Root: "/root-of-install"}, Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
-		facts: host.Facts{Distribution: "debian", Version: "12"}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
+	i := &Install{job: job{options: Options{Scope: node.Scope{Root: "/root-of-install"}}, contents: contents{archive: &bundle.Archive{}, spec: s, addOns: addOns},
+		hostFacts: hostFacts{facts: host.Facts{Distribution: "debian", Version: "12"}}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
 	if i.Journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = i.Journal.Close() })
+	i.past = i.Journal
 	i.settings = i.newSettings()
-	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.Log)
-	if i.plan, err = i.makePlan(); err != nil {
-		t.Fatal(err)
-	}
+	i.vars = i.variables()
+	i.hooks = newHooks("/root-of-install", addOns, i.vars, i.Log)
+	i.plan = i.makePlan()
 	return i
 }
 
@@ -80,6 +80,31 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 	}
 }
 
+// TestPlanIsAFunctionOfBundleAndHost plans without anything that could carry a step out.
+func TestPlanIsAFunctionOfBundleAndHost(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"an install": func(*Options) {},
+		"a join":     func(o *Options) { o.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}} },
+		"an upgrade": func(o *Options) { o.Upgrade = &Upgrade{From: "1", Leads: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := made(t, standard(t)...)
+			change(&i.options)
+			pure := i.job
+			var got []string
+			for _, s := range pure.planned() {
+				if s.Run != nil || s.do == nil {
+					t.Errorf("%s can be run by the plan: %t, by an install: %t", s.ID, s.Run != nil, s.do != nil)
+				}
+				got = append(got, s.ID)
+			}
+			if want := ids(i.makePlan()); !slices.Equal(got, want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+		})
+	}
+}
+
 func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 	var addOns []addOn
 	for _, name := range []string{"containerd", "kubernetes", "flannel", "registry"} {
@@ -108,10 +133,7 @@ func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
-	plan, err := i.makePlan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := i.makePlan()
 	for _, s := range plan { // the cluster starts pods on a node as soon as it is one
 		if strings.HasSuffix(s.ID, "/images") && s.Beside {
 			t.Errorf("%s is not waited for before the host joins", s.ID)
@@ -131,9 +153,8 @@ func TestJoiningFollowsKurlsOrder(t *testing.T) {
 		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", "kubernetes/host", node.JoinStep, "node/share", "node/agent", "cluster/ready"},
 	} {
 		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
-		plan, err := i.makePlan()
-		if got := ids(plan); err != nil || !slices.Equal(got, want) {
-			t.Errorf("control plane %t: got  %v, %v\nwant %v", controlPlane, got, err, want)
+		if got := ids(i.makePlan()); !slices.Equal(got, want) {
+			t.Errorf("control plane %t: got  %v\nwant %v", controlPlane, got, want)
 		}
 	}
 }

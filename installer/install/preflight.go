@@ -45,9 +45,9 @@ func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
 }
 
 // completed adds what the Installer says, and whether there is an air gap.
-func (i *Install) completed(o PreflightOptions) PreflightOptions {
-	o = o.with(i.spec)
-	o.Node.AirGap = i.settings.airGap
+func (j *job) completed(o PreflightOptions) PreflightOptions {
+	o = o.with(j.spec)
+	o.Node.AirGap = j.settings.airGap
 	return o
 }
 
@@ -136,9 +136,9 @@ func (i *Install) preflights(ctx context.Context, runs Running) (specs []preflig
 }
 
 // addOnChecks reads the specifications that add-ons have as files.
-func (i *Install) addOnChecks() (all []checks, err error) {
-	for _, a := range i.addOns {
-		text, err := i.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
+func (c *contents) addOnChecks() (all []checks, err error) {
+	for _, a := range c.addOns {
+		text, err := c.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -66,12 +66,12 @@ func noProgram(refused error) preflight.Result {
 	return r
 }
 
-func (i *Install) extractProgram(ctx context.Context, dir string) error {
+func (c *contents) extractProgram(ctx context.Context, dir string) error {
 	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
 }
 
 // dropProgram removes what program has taken out of the bundle.
@@ -123,8 +123,8 @@ var errUnsafeProgram = errors.New("is not run")
 
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
 // where temporary files are. Hardened hosts run no programs from /tmp.
-func (i *Install) temporary() string {
-	if dir := filepath.Dir(i.options.Binary); strings.HasPrefix(dir, i.options.Root+string(filepath.Separator)) {
+func (j *job) temporary() string {
+	if dir := filepath.Dir(j.options.Binary); strings.HasPrefix(dir, j.options.Root+string(filepath.Separator)) {
 		return dir
 	}
 	return runnable(os.TempDir(), "/var/tmp", "/run")

@@ -41,7 +41,7 @@ func carrying(t *testing.T, root, text string, fetched *int) *Install {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Install{options: Options{Scope: node.Scope{Root: root}, Binary: filepath.Join(root, ".install-1", "sealift")}, archive: a, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
+	return &Install{job: job{options: Options{Scope: node.Scope{Root: root}, Binary: filepath.Join(root, ".install-1", "sealift")}, contents: contents{archive: a}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
 }
 
 func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {
@@ -146,7 +146,7 @@ func TestProgramOfAStrangerIsNotRun(t *testing.T) {
 			if got, err := FindProgram(root, beside); got != "" || !errors.Is(err, errUnsafeProgram) {
 				t.Errorf("found %q, %v", got, err)
 			}
-			i := &Install{options: Options{Scope: node.Scope{Root: root}, Binary: filepath.Join(beside, "sealift")}, archive: &bundle.Archive{}, spec: parseSpec(t, "")}
+			i := &Install{job: job{options: Options{Scope: node.Scope{Root: root}, Binary: filepath.Join(beside, "sealift")}, contents: contents{archive: &bundle.Archive{}, spec: parseSpec(t, "")}}}
 			s := []preflight.Specification{{Name: "x", Kind: preflight.HostPreflight, Text: []byte("spec: {}")}}
 			got, err := i.external(t.Context(), preflight.Node{}, s, RunAll)
 			if err != nil || len(got) != 1 || got[0].Status != preflight.Warn || !strings.Contains(got[0].Message, program+" is not run: ") {

@@ -14,24 +14,24 @@ import (
 )
 
 // programsCheck looks for programs on the host, for an install or, if the host joins, for a join.
-func (i *Install) programsCheck(joins bool, path string) preflight.Check {
-	return preflight.Check{Name: "host programs", Probe: func(_ context.Context, r *preflight.Reporter) { i.hostPrograms(r, joins, path) }}
+func (j *job) programsCheck(joins bool, path string) preflight.Check {
+	return preflight.Check{Name: "host programs", Probe: func(_ context.Context, r *preflight.Reporter) { j.hostPrograms(r, joins, path) }}
 }
 
 // hostPrograms looks in the folders of path for the programs that hooks call and that nothing in the bundle brings. It reads the
 // hooks and runs none.
-func (i *Install) hostPrograms(r *preflight.Reporter, joins bool, path string) {
+func (j *job) hostPrograms(r *preflight.Reporter, joins bool, path string) {
 	functions, err := hook.PreludeFunctions()
 	if err != nil {
 		r.Failf("see why they cannot be read", "the functions of the hooks' shell: %v", err)
 		return
 	}
 	known := slices.Concat(commands.Known(), functions)
-	for _, a := range i.addOns {
+	for _, a := range j.addOns {
 		known = append(known, a.calls.Functions()...) // all add-ons share one shell
 	}
 	found := true
-	for _, p := range i.wantedPrograms(known, joins) {
+	for _, p := range j.wantedPrograms(known, joins) {
 		if hasProgram(path, p.name) {
 			continue
 		}
@@ -64,9 +64,9 @@ type wantedProgram struct {
 }
 
 // wantedPrograms lists the programs that the host must have, in the order of the add-ons. known are commands that every node has.
-func (i *Install) wantedPrograms(known []string, joins bool) (list []wantedProgram) {
-	packages, assets := i.bringing()
-	for _, a := range i.addOns {
+func (j *job) wantedPrograms(known []string, joins bool) (list []wantedProgram) {
+	packages, assets := j.bringing()
+	for _, a := range j.addOns {
 		for _, call := range a.calls.From(func(function string) bool { return a.runs(function, joins) }) {
 			// A name with an underscore that no package has is a function that the script hopes for: addon lint tells it.
 			hoped := strings.Contains(call.Name, "_") && commands.PackageOf(call.Name).Apt == call.Name
@@ -88,10 +88,10 @@ func (i *Install) wantedPrograms(known []string, joins bool) (list []wantedProgr
 }
 
 // bringing returns what may bring programs to this host: packages that Manifests name for it, and assets.
-func (i *Install) bringing() (packages []manifest.HostPackage, assets []manifest.Asset) {
-	for _, a := range i.addOns {
+func (j *job) bringing() (packages []manifest.HostPackage, assets []manifest.Asset) {
+	for _, a := range j.addOns {
 		for _, p := range a.manifest.HostPackages() {
-			if p.Kind.Reaches(i.facts.Target()) {
+			if p.Kind.Reaches(j.facts.Target()) {
 				packages = append(packages, p)
 			}
 		}

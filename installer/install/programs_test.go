@@ -28,7 +28,7 @@ func programs(t *testing.T, names ...string) string {
 // bundled is a bundle on a host, as far as its hooks are read.
 func bundled(t *testing.T, text string, files []txtar.File, facts host.Facts) *Install {
 	t.Helper()
-	i := &Install{archive: openBundle(t, kurlBundle(t, text, files)), facts: facts}
+	i := &Install{job: job{contents: contents{archive: openBundle(t, kurlBundle(t, text, files))}, hostFacts: hostFacts{facts: facts}}}
 	err := i.readSpec()
 	if err == nil {
 		i.addOns, err = readAddOns(i.archive, i.spec)

@@ -15,8 +15,8 @@ import (
 )
 
 // checkProxy refuses an address that no program would understand, before anything is changed.
-func (i *Install) checkProxy() error {
-	address := i.settings.proxy.address
+func (j *job) checkProxy() error {
+	address := j.settings.proxy.address
 	if address == "" {
 		return nil
 	}

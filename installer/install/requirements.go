@@ -14,7 +14,7 @@ import (
 type requirement struct {
 	name  string // in a report
 	title string // what must hold
-	check func(*Install) error
+	check func(*job) error
 	hint  string // what to do, where the error does not say it
 }
 
@@ -23,26 +23,26 @@ type requirement struct {
 func requirements() []requirement {
 	const change = "change it in the Installer"
 	return []requirement{
-		{"running add-ons", "an install keeps the versions that run on this node", (*Install).checkRunning, ""},
-		{"downgrade", "the bundle is not older than what this node has", (*Install).checkDowngrade, ""},
-		{"minor versions", "Rook and Longhorn go from one minor version to the next", (*Install).checkMinorSteps, ""},
-		{"restore", "a host that continues a cluster has none of its own", (*Install).checkSeed, ""},
-		{"address", "this host has an address of the cluster's kind", (*Install).checkAddress, ""},
-		{"networks", "the networks of the cluster are free on this host", (*Install).checkNetworks, ""},
-		{"Kubernetes options", "kubeadm's configuration can be made", func(i *Install) error { return cluster.CheckOptions(i.hooks.variables) }, change},
-		{"join", "this host can become a node of the cluster", (*Install).checkJoin, ""},
-		{"proxy", "kurl.proxyAddress is a URL", (*Install).checkProxy, change},
-		{"certificates", "kurl.caCertificates are certificates", (*Install).checkCertificates, change},
-		{"node labels", "the API server accepts kurl.nodeLabels", (*Install).checkLabels, change},
-		{"snapshots", "snapshots can be saved as the Installer says", (*Install).checkSnapshots, change},
-		{"SELinux", "selinuxConfig.selinux is a mode", (*Install).checkSELinux, change},
+		{"running add-ons", "an install keeps the versions that run on this node", (*job).checkRunning, ""},
+		{"downgrade", "the bundle is not older than what this node has", (*job).checkDowngrade, ""},
+		{"minor versions", "Rook and Longhorn go from one minor version to the next", (*job).checkMinorSteps, ""},
+		{"restore", "a host that continues a cluster has none of its own", (*job).checkSeed, ""},
+		{"address", "this host has an address of the cluster's kind", (*job).checkAddress, ""},
+		{"networks", "the networks of the cluster are free on this host", (*job).checkNetworks, ""},
+		{"Kubernetes options", "kubeadm's configuration can be made", func(j *job) error { return cluster.CheckOptions(j.vars) }, change},
+		{"join", "this host can become a node of the cluster", (*job).checkJoin, ""},
+		{"proxy", "kurl.proxyAddress is a URL", (*job).checkProxy, change},
+		{"certificates", "kurl.caCertificates are certificates", (*job).checkCertificates, change},
+		{"node labels", "the API server accepts kurl.nodeLabels", (*job).checkLabels, change},
+		{"snapshots", "snapshots can be saved as the Installer says", (*job).checkSnapshots, change},
+		{"SELinux", "selinuxConfig.selinux is a mode", (*job).checkSELinux, change},
 	}
 }
 
 // unmet returns a result for each requirement that does not hold. All of them are final.
-func (i *Install) unmet() (results []preflight.Result) {
+func (j *job) unmet() (results []preflight.Result) {
 	for _, one := range requirements() {
-		err := one.check(i)
+		err := one.check(j)
 		if err == nil {
 			continue
 		}

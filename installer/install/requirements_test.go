@@ -55,7 +55,7 @@ func TestUnmetRequirementsAreNamedWithTheWayOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			i.settings = i.newSettings()
-			i.hooks = newHooks(i.options.Root, i.addOns, i.variables(), i.Log)
+			i.vars = i.variables()
 			i.refused = i.unmet()
 			if row.nothing {
 				if len(i.refused) > 0 {

@@ -23,19 +23,19 @@ type running struct {
 
 // live reports whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
 // same install may go on with another bundle.
-func (i *Install) live() bool {
-	_, made := i.Journal.Last(node.InitStep)
-	_, joined := i.Journal.Last(node.JoinStep)
+func (h *hostFacts) live() bool {
+	_, made := h.past.Last(node.InitStep)
+	_, joined := h.past.Last(node.JoinStep)
 	return made || joined
 }
 
 // runningAddOns returns the add-ons at work on this node. One that an install has not finished is not at work.
-func (i *Install) runningAddOns() map[string]running {
-	if !i.live() {
+func (j *job) runningAddOns() map[string]running {
+	if !j.live() {
 		return nil
 	}
-	kubernetes, _ := kubernetes(i.addOns)
-	return runningIn(i.Journal.Records(), kubernetes.name())
+	kubernetes, _ := kubernetes(j.addOns)
+	return runningIn(j.past.Records(), kubernetes.name())
 }
 
 // Versions are the versions of the add-ons at work on a node of a cluster, by name, as its journal tells.
@@ -113,9 +113,9 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 const hooklessState = "SEALIFT_ADD_ONS_WITHOUT_HOOKS"
 
 // describeHookless is the value of hooklessState.
-func (i *Install) describeHookless() string {
+func (c *contents) describeHookless() string {
 	var hookless []addOn
-	for _, a := range i.addOns {
+	for _, a := range c.addOns {
 		if !a.provides(kubernetesCapability) && !slices.ContainsFunc(hookSuffixes(), func(suffix string) bool { return a.hasHook(a.name() + suffix) }) {
 			hookless = append(hookless, a)
 		}
@@ -144,14 +144,14 @@ func (a addOn) carries() bool {
 // checkRunning refuses a bundle that would change the version of a running add-on on this node, or the options of an add-on that
 // all others run on. An install does not drain the node before it replaces the runtime, and does not know the way from one
 // version to another.
-func (i *Install) checkRunning() error {
-	if i.options.Upgrade != nil {
+func (j *job) checkRunning() error {
+	if j.options.Upgrade != nil {
 		return nil
 	}
 	var against []preflight.Result
 	var versions []string
-	all := i.runningAddOns()
-	for _, a := range i.addOns {
+	all := j.runningAddOns()
+	for _, a := range j.addOns {
 		has, runs := all[a.name()]
 		if !runs || has.version == "" {
 			continue
@@ -184,16 +184,25 @@ func (p *planner) keep(a addOn, step *lifecycle.Step) {
 	if _, runs := p.running[a.name()]; !runs {
 		return
 	}
-	rec, finished := p.Journal.Last(step.ID)
+	rec, finished := p.past.Last(step.ID)
 	if finished && (a.carries() || rec.Options == "" || rec.Options == a.options) {
 		step.Inputs = rec.Inputs
 	}
 }
 
 // arriving returns the add-ons that do not run on this node yet.
-func (p *planner) arriving() []addOn {
-	return slices.DeleteFunc(slices.Clone(p.addOns), func(a addOn) bool {
-		_, runs := p.running[a.name()]
+func (j *job) arriving() []addOn {
+	staying := j.staying()
+	return slices.DeleteFunc(slices.Clone(j.addOns), func(a addOn) bool {
+		_, runs := staying[a.name()]
 		return runs
 	})
+}
+
+// staying returns the add-ons whose steps on the host stay as they are: an upgrade replaces all of them.
+func (j *job) staying() map[string]running {
+	if j.options.Upgrade != nil {
+		return nil
+	}
+	return j.runningAddOns()
 }

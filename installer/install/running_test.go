@@ -135,7 +135,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 			first := made(t, standard(t)...)
 			if row.joins {
 				first.options.Join = &Join{Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
-				first.plan = planned(t, first)
+				first.plan = first.makePlan()
 			}
 			first.finish(t, row.failing, row.earlier)
 			addOns := standard(t)
@@ -143,14 +143,14 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 				addOns = row.change(addOns)
 			}
 			next := made(t, addOns...)
-			next.Journal, next.options.Join = first.Journal, first.options.Join
+			next.Journal, next.past, next.options.Join = first.Journal, first.past, first.options.Join
 			if row.option != nil {
 				row.option(&next.options)
 			}
 			if row.set != "" {
 				next.hooks.variables[row.set] = "another value"
 			}
-			next.plan = planned(t, next)
+			next.plan = next.makePlan()
 			wantRefusal(t, next.checkRunning(), row.want)
 			pending := ids(next.Pending())
 			for _, id := range row.again {
@@ -167,7 +167,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 				return
 			}
 			next.finish(t, "", false)
-			next.plan = planned(t, next)
+			next.plan = next.makePlan()
 			if left := ids(next.Pending()); len(left) > 0 && next.options.Upgrade == nil {
 				t.Errorf("a second run has something to do: %v", left)
 			}
@@ -206,10 +206,10 @@ func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
 			first := bundle(same, row.hooks...)
 			first.finish(t, row.failing, false)
 			if row.then != nil {
-				row.then.Journal = first.Journal
+				row.then.Journal, row.then.past = first.Journal, first.past
 				row.then.finish(t, row.late, false)
 			}
-			row.next.Journal = first.Journal
+			row.next.Journal, row.next.past = first.Journal, first.past
 			var got []string
 			for _, change := range row.next.Changes() {
 				got = append(got, change.String())
@@ -219,15 +219,6 @@ func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
 			}
 		})
 	}
-}
-
-func planned(t *testing.T, i *Install) lifecycle.Plan {
-	t.Helper()
-	plan, err := i.makePlan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
 }
 
 func wantRefusal(t *testing.T, err error, want []string) {
@@ -251,8 +242,8 @@ func TestARuntimeOfAnotherNameKeepsItsVersion(t *testing.T) {
 	first.finish(t, "", false)
 	runtime.info.Index = "another"
 	next := made(t, runtime, with(t, "kubernetes", "", "kubernetes_pre_init"))
-	next.Journal = first.Journal
-	if next.plan = planned(t, next); slices.Contains(ids(next.Pending()), "crio/install") {
+	next.Journal, next.past = first.Journal, first.past
+	if next.plan = next.makePlan(); slices.Contains(ids(next.Pending()), "crio/install") {
 		t.Error("a container runtime that was built again is installed below what runs")
 	}
 }

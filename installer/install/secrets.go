@@ -9,14 +9,14 @@ import (
 )
 
 // secrets returns what no log may contain: the secrets of a join, and values of the Installer with the name of a secret.
-func (i *Install) secrets() (values []string) {
-	if i.options.Join != nil {
-		values = append(values, i.options.Join.Token, i.options.Join.CertificateKey)
+func (j *job) secrets() (values []string) {
+	if j.options.Join != nil {
+		values = append(values, j.options.Join.Token, j.options.Join.CertificateKey)
 	}
-	for _, a := range i.spec.AddOns {
+	for _, a := range j.spec.AddOns {
 		values = appendSecrets(values, "", map[string]any(a.Options))
 	}
-	for _, s := range i.spec.Sections {
+	for _, s := range j.spec.Sections {
 		values = appendSecrets(values, "", map[string]any(s.Options))
 	}
 	return values

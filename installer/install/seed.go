@@ -35,19 +35,19 @@ type SeedVolumes struct {
 const seedState = "SEALIFT_SEED"
 
 // checkSeed refuses a seed on a host that has a cluster already, unless that came of the seed.
-func (i *Install) checkSeed() error {
-	if i.options.Seed == nil {
+func (j *job) checkSeed() error {
+	if j.options.Seed == nil {
 		return nil
 	}
-	k, makes := kubernetes(i.addOns)
+	k, makes := kubernetes(j.addOns)
 	if !makes {
 		return unmetf("use the bundle that the cluster was made from", "the bundle has no Kubernetes, so that no cluster can be restored from it")
 	}
-	if k.info.Version != i.options.Seed.Kubernetes {
-		return unmetf("use a bundle with that version", "the bundle has Kubernetes %s, and the cluster has %s", k.info.Version, i.options.Seed.Kubernetes)
+	if k.info.Version != j.options.Seed.Kubernetes {
+		return unmetf("use a bundle with that version", "the bundle has Kubernetes %s, and the cluster has %s", k.info.Version, j.options.Seed.Kubernetes)
 	}
-	rec, made := i.Journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
-	if i.Journal.Began(node.JoinStep) || made && rec.State[seedState] != i.options.Seed.ID {
+	rec, made := j.past.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
+	if j.past.Began(node.JoinStep) || made && rec.State[seedState] != j.options.Seed.ID {
 		return unmetf("'sealift restore' without --bundle restores a control plane on its own host", "this host is part of a cluster already")
 	}
 	return nil
@@ -70,8 +70,8 @@ func (p *planner) seedVolumes() {
 		return
 	}
 	v := p.options.Seed.Volumes
-	p.add(lifecycle.Step{ID: "restore/volumes", Phase: lifecycle.Install, Title: v.Title, Timeout: v.Timeout, Inputs: lifecycle.Digest(p.options.Seed.ID),
-		Run: func(ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, p.Log) }})
+	p.add(lifecycle.Step{ID: "restore/volumes", Phase: lifecycle.Install, Title: v.Title, Timeout: v.Timeout, Inputs: lifecycle.Digest(p.options.Seed.ID)},
+		func(i *Install, ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, i.Log) })
 }
 
 // settle adds the step after which the cluster is that of this host.
@@ -81,7 +81,7 @@ func (p *planner) settle() {
 		return
 	}
 	p.add(lifecycle.Step{ID: "restore/others", Phase: lifecycle.Install, Title: "remove the nodes that are gone", Timeout: shortTime,
-		Inputs: lifecycle.Digest(seed.ID), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-			return nil, seed.Settle(ctx, p.facts.Hostname, p.settings.address, p.Log)
-		})})
+		Inputs: lifecycle.Digest(seed.ID)}, inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
+		return nil, seed.Settle(ctx, i.facts.Hostname, i.settings.address, i.Log)
+	}))
 }

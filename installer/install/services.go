@@ -19,7 +19,7 @@ func (p *planner) balancer() {
 		return
 	}
 	p.add(lifecycle.Step{ID: node.BalancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + balancer.Endpoint, Timeout: shortTime,
-		Inputs: lifecycle.Digest(service.Balancer(p.options.Root).Text), Run: p.startBalancer})
+		Inputs: lifecycle.Digest(service.Balancer(p.options.Root).Text)}, (*Install).startBalancer)
 }
 
 func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
@@ -36,7 +36,7 @@ func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
 // share adds the step by which hosts that join can take their files from this one.
 func (p *planner) share() {
 	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
-		Inputs: lifecycle.Digest(p.archive.Digest, service.Sharer(p.options.Root).Text, p.spec.AddOns), Run: p.startShare, Beside: true})
+		Inputs: lifecycle.Digest(p.archive.Digest, service.Sharer(p.options.Root).Text, p.spec.AddOns), Beside: true}, (*Install).startShare)
 }
 
 func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {

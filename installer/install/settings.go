@@ -58,24 +58,24 @@ func (s subnet) split() (first, second subnet) {
 func (s settings) dual() bool { return s.address6 != "" }
 
 // newSettings makes the settings of the Installer and the host.
-func (i *Install) newSettings() settings {
-	kurl, kubernetes := i.spec.Section("kurl").Options, i.spec.AddOn("kubernetes").Options
+func (j *job) newSettings() settings {
+	kurl, kubernetes := j.spec.Section("kurl").Options, j.spec.AddOn("kubernetes").Options
 	s := settings{
 		address: word(kurl, "privateAddress"), publicAddress: word(kurl, "publicAddress"), loadBalancer: word(kubernetes, "loadBalancerAddress"),
-		clusterName: word(kubernetes, "clusterName"), airGap: !i.options.Online || isTrue(kurl, "airgap"), onlyHost: word(kurl, "hostnameCheck"),
-		skipPackages: isTrue(kurl, "skipSystemPackageInstall"), keepRuntime: isTrue(i.spec.AddOn("containerd").Options, "preserveConfig"),
+		clusterName: word(kubernetes, "clusterName"), airGap: !j.options.Online || isTrue(kurl, "airgap"), onlyHost: word(kurl, "hostnameCheck"),
+		skipPackages: isTrue(kurl, "skipSystemPackageInstall"), keepRuntime: isTrue(j.spec.AddOn("containerd").Options, "preserveConfig"),
 		standardPorts: isTrue(kubernetes, "useStandardNodePortRange"), certificates: word(kurl, "caCertificates"),
-		selinux: selinux(i.spec.Section("selinuxConfig").Options), firewalls: firewalls(i.spec),
+		selinux: selinux(j.spec.Section("selinuxConfig").Options), firewalls: firewalls(j.spec),
 		services: subnet{word(kubernetes, "serviceCIDR"), word(kubernetes, "serviceCidrRange")},
 	}
-	if s.address == "" && i.address.Address.IsValid() {
-		s.address = i.address.Address.String()
+	if s.address == "" && j.address.Address.IsValid() {
+		s.address = j.address.Address.String()
 	}
 	if address, err := netip.ParseAddr(s.address); err == nil {
 		s.ipv6 = address.Is6()
 	}
-	if i.dual && !s.ipv6 && i.facts.Address6.Address.IsValid() {
-		s.address6 = i.facts.Address6.Address.String()
+	if j.dual && !s.ipv6 && j.facts.Address6.Address.IsValid() {
+		s.address6 = j.facts.Address6.Address.String()
 	}
 	if s.clusterName == "" {
 		s.clusterName = "kubernetes"
@@ -88,16 +88,16 @@ func (i *Install) newSettings() settings {
 		s.proxy.exceptions = append(s.proxy.exceptions, fmt.Sprint(one))
 	}
 	for _, n := range []struct{ addOn, size string }{{"flannel", "podCIDRRange"}, {"antrea", "podCidrRange"}, {"weave", "podCidrRange"}} {
-		options := i.spec.AddOn(n.addOn).Options
+		options := j.spec.AddOn(n.addOn).Options
 		s.pods.network = cmp.Or(s.pods.network, word(options, "podCIDR"))
 		s.pods.size = cmp.Or(s.pods.size, word(options, n.size))
 	}
-	s.seeded(i.options.Seed)
+	s.seeded(j.options.Seed)
 	s.endpoint = s.reach()
-	if i.Joins() {
-		s.clusterName, s.endpoint = i.options.Join.Cluster.Name, i.options.Join.Cluster.Endpoint
+	if j.Joins() {
+		s.clusterName, s.endpoint = j.options.Join.Cluster.Name, j.options.Join.Cluster.Endpoint
 	}
-	if u := i.options.Upgrade; u != nil {
+	if u := j.options.Upgrade; u != nil {
 		s.endpoint = cmp.Or(u.Endpoint, s.endpoint)
 	}
 	return s

@@ -56,7 +56,7 @@ func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := &Install{spec: s, options: Options{Join: row.join}, address: chosen(netip.MustParseAddr("192.0.2.7"))}
+			i := &job{contents: contents{spec: s}, options: Options{Join: row.join}, address: chosen(netip.MustParseAddr("192.0.2.7"))}
 			got := i.newSettings()
 			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(settings{}, proxy{}, firewallOptions{}, subnet{})); diff != "" {
 				t.Error(diff)

@@ -55,8 +55,8 @@ func readSnapshots(o spec.Options) (s service.Snapshots, wanted bool, err error)
 	return s, true, nil
 }
 
-func (i *Install) checkSnapshots() error {
-	_, _, err := readSnapshots(i.spec.Section("snapshots").Options)
+func (c *contents) checkSnapshots() error {
+	_, _, err := readSnapshots(c.spec.Section("snapshots").Options)
 	return err
 }
 
@@ -67,11 +67,13 @@ func (p *planner) snapshots(phase lifecycle.Phase) {
 	case err != nil: // checkSnapshots has told
 	case wanted:
 		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: fmt.Sprintf("save a snapshot every %v", s.Every), Timeout: shortTime,
-			Inputs: lifecycle.Digest(s.Units(p.options.Root)), Run: func(ctx context.Context) (lifecycle.State, error) {
-				return nil, s.Start(ctx, p.options.Root, p.Log)
-			}})
-	case p.Journal.Began(snapshotStep):
-		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: "save no snapshots any more", Timeout: shortTime, Inputs: lifecycle.Digest(),
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, service.StopSnapshots(ctx, p.Log) }})
+			Inputs: lifecycle.Digest(s.Units(p.options.Root))}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
+			return nil, s.Start(ctx, i.options.Root, i.Log)
+		})
+	case p.past.Began(snapshotStep):
+		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: "save no snapshots any more", Timeout: shortTime, Inputs: lifecycle.Digest()},
+			func(i *Install, ctx context.Context) (lifecycle.State, error) {
+				return nil, service.StopSnapshots(ctx, i.Log)
+			})
 	}
 }

@@ -48,22 +48,22 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 }
 
 // addressCheck wants one that other nodes and the node itself reach the API server by.
-func (i *Install) addressCheck(_ context.Context, r *preflight.Reporter) {
-	if i.checkAddress() != nil {
+func (j *job) addressCheck(_ context.Context, r *preflight.Reporter) {
+	if j.checkAddress() != nil {
 		return // the requirement of this name says why
 	}
-	if address := i.settings.address; address != "" {
+	if address := j.settings.address; address != "" {
 		if !network.HasAddress(address) {
 			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)
 			return
 		}
-		chosen := i.address.Address.IsValid() && i.address.Address.String() == address
+		chosen := j.address.Address.IsValid() && j.address.Address.String() == address
 		switch {
-		case chosen && len(i.address.Others) > 0:
-			r.Warnf("if that is wrong, add private-address="+i.address.Others[0].Address.String()+" to the command, or set kurl.privateAddress in the Installer",
-				"%s; it could also be %s", i.address, listCandidates(i.address.Others))
+		case chosen && len(j.address.Others) > 0:
+			r.Warnf("if that is wrong, add private-address="+j.address.Others[0].Address.String()+" to the command, or set kurl.privateAddress in the Installer",
+				"%s; it could also be %s", j.address, listCandidates(j.address.Others))
 		case chosen:
-			r.Passf("%s", i.address)
+			r.Passf("%s", j.address)
 		default:
 			r.Passf("%s", address)
 		}
@@ -128,7 +128,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	}
 	n.Space = []preflight.Space{
 		{Path: i.options.Root, Bytes: files, Files: count}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
-		{Path: node.ContainerdDir, Bytes: i.imageSpace(uint64(images)), Files: imageFiles},
+		{Path: node.ContainerdDir, Bytes: imageSpace(uint64(images)), Files: imageFiles},
 	}
 	if pending[node.InitStep] || pending[node.JoinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
@@ -138,7 +138,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 
 // imageSpace is what images still need: what an install that was interrupted has loaded is there already. The kubelet wants
 // some of the same disk to stay free.
-func (i *Install) imageSpace(all uint64) uint64 {
+func imageSpace(all uint64) uint64 {
 	if all == 0 {
 		return 0
 	}
@@ -156,13 +156,13 @@ func (i *Install) imageSpace(all uint64) uint64 {
 }
 
 // targets are those that every package with host packages has.
-func (i *Install) targets() []string {
-	if i.settings.skipPackages {
+func (j *job) targets() []string {
+	if j.settings.skipPackages {
 		return nil
 	}
 	var common []string
 	first := true
-	for _, a := range i.addOns {
+	for _, a := range j.addOns {
 		if !a.carriesHostPackages() {
 			continue
 		}

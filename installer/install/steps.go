@@ -34,18 +34,18 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 // onNode reports whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
 // distributions' packages go nowhere. A control plane keeps everything but the blobs of images, which containerd has, for
 // hosts that join.
-func (i *Install) onNode(a addOn, e bundle.Entry) bool {
+func (j *job) onNode(a addOn, e bundle.Entry) bool {
 	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
 	if !ok || strings.HasPrefix(below, "images/blobs/") {
 		return false
 	}
-	if i.ControlPlane() {
+	if j.ControlPlane() {
 		return true
 	}
 	if strings.HasPrefix(below, "images/") {
 		return false
 	}
-	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+i.facts.Target()+"/")
+	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+j.facts.Target()+"/")
 }
 
 func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error) {
@@ -103,11 +103,11 @@ type hostRepository struct {
 	Index  string `json:"index"` // digest of the list of its packages
 }
 
-func (i *Install) hostRepositories() (found []hostRepository) {
-	for _, a := range i.addOns {
-		folder := path.Join(a.info.Dir(), "packages", i.facts.Target())
+func (j *job) hostRepositories() (found []hostRepository) {
+	for _, a := range j.addOns {
+		folder := path.Join(a.info.Dir(), "packages", j.facts.Target())
 		for _, index := range []string{packages.AptIndex, packages.YumIndex} {
-			if e, ok := i.archive.Entry(path.Join(folder, index)); ok {
+			if e, ok := j.archive.Entry(path.Join(folder, index)); ok {
 				found = append(found, hostRepository{folder, e.SHA256})
 			}
 		}
@@ -136,7 +136,8 @@ func (i *Install) packagesCheck(ctx context.Context, r *preflight.Reporter) {
 		r.Failf(o.Hint, "%s", strings.TrimPrefix(o.Package+": "+o.Reason, ": "))
 	}
 	if len(found) == 0 {
-		r.Passf("%s can be installed", strings.Join(i.packageNames, ", "))
+		names, _ := i.packagesToInstall()
+		r.Passf("%s can be installed", strings.Join(names, ", "))
 	}
 }
 
@@ -165,7 +166,8 @@ func (i *Install) packageObstacles(ctx context.Context) (_ []packages.Obstacle, 
 	if err != nil {
 		return nil, err
 	}
-	return manager.Obstacles(ctx, i.packageNames)
+	names, _ := i.packagesToInstall()
+	return manager.Obstacles(ctx, names)
 }
 
 func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {
@@ -209,12 +211,12 @@ func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
 }
 
 // inCluster makes a step wait first until the cluster's API is ready.
-func (i *Install) inCluster(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
-	return func(ctx context.Context) (lifecycle.State, error) {
+func inCluster(do action) action {
+	return func(i *Install, ctx context.Context) (lifecycle.State, error) {
 		if err := cluster.BringAPI(ctx, i.Log); err != nil {
 			return nil, err
 		}
-		return run(ctx)
+		return do(i, ctx)
 	}
 }
 

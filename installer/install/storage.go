@@ -35,20 +35,20 @@ func storeNamespace(addOn string) string {
 
 // droppedStorage are the add-ons with volumes or an object store that an earlier install brought, and that the Installer no
 // longer has.
-func (i *Install) droppedStorage() ([]catalog.Meta, error) {
-	if i.Joins() || !i.Journal.Began(node.InitStep) {
+func (j *job) droppedStorage() ([]catalog.Meta, error) {
+	if j.Joins() || !j.past.Began(node.InitStep) {
 		return nil, nil
 	}
-	known, err := catalog.Scan(os.DirFS(i.options.Root))
+	known, err := catalog.Scan(os.DirFS(j.options.Root))
 	if err != nil {
 		return nil, fmt.Errorf("the add-ons of the earlier install: %w", err)
 	}
 	var dropped []catalog.Meta
 	for _, m := range known {
-		stays := slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == m.Name })
+		stays := slices.ContainsFunc(j.addOns, func(a addOn) bool { return a.name() == m.Name })
 		again := slices.ContainsFunc(dropped, func(d catalog.Meta) bool { return d.Name == m.Name })
 		holds := slices.Contains(m.Capabilities(), catalog.Storage) || slices.Contains(m.Capabilities(), catalog.ObjectStore)
-		if holds && !stays && !again && i.Journal.Began(m.Name+"/files") {
+		if holds && !stays && !again && j.past.Began(m.Name+"/files") {
 			dropped = append(dropped, m)
 		}
 	}

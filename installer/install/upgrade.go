@@ -47,24 +47,24 @@ func (o Options) operation() lifecycle.Operation {
 }
 
 // follows says that this node is upgraded by a run that another node leads.
-func (i *Install) follows() bool { return i.options.Upgrade != nil && !i.options.Upgrade.Leads }
+func (j *job) follows() bool { return j.options.Upgrade != nil && !j.options.Upgrade.Leads }
 
-func (i *Install) leads() bool { return i.options.Upgrade != nil && i.options.Upgrade.Leads }
+func (j *job) leads() bool { return j.options.Upgrade != nil && j.options.Upgrade.Leads }
 
 // stopOnTheWay replaces the Installer's version of Kubernetes by that of a stop.
-func (i *Install) stopOnTheWay() {
-	if i.options.Upgrade == nil || i.options.Upgrade.Stop == "" {
+func (j *job) stopOnTheWay() {
+	if j.options.Upgrade == nil || j.options.Upgrade.Stop == "" {
 		return
 	}
-	for n := range i.spec.AddOns {
-		if i.spec.AddOns[n].Name == kubernetesCapability {
-			i.spec.AddOns[n].Version = i.options.Upgrade.Stop
+	for n := range j.spec.AddOns {
+		if j.spec.AddOns[n].Name == kubernetesCapability {
+			j.spec.AddOns[n].Version = j.options.Upgrade.Stop
 		}
 	}
 }
 
 // KubernetesVersions are all versions of Kubernetes in the bundle.
-func (i *Install) KubernetesVersions() []string { return i.archive.Versions(kubernetesCapability) }
+func (c *contents) KubernetesVersions() []string { return c.archive.Versions(kubernetesCapability) }
 
 // RunPhases runs what is pending of some phases of an upgrade.
 func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), phases ...lifecycle.Phase) (ran int, err error) {
@@ -93,7 +93,7 @@ func (p *planner) upgrade() {
 	}
 	p.made = true
 	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeadmTime,
-		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})
+		Inputs: lifecycle.Digest(k.info.Version)}, inCluster((*Install).upgradeCluster))
 	p.approval()
 	p.kubelet(k)
 	if p.options.Upgrade.Leads && p.options.Upgrade.Stop == "" {
@@ -111,17 +111,16 @@ func (p *planner) remove() {
 			continue
 		}
 		p.add(lifecycle.Step{ID: change.AddOn + "/" + removeStep, Phase: lifecycle.Install, AddOn: change.AddOn, Title: "remove its objects; volumes stay",
-			Timeout: 2 * shortTime, Inputs: lifecycle.Digest(change.From), Again: true, Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-				return nil, cluster.Remove(ctx, change.AddOn, p.Log)
-			})})
+			Timeout: 2 * shortTime, Inputs: lifecycle.Digest(change.From), Again: true}, inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
+			return nil, cluster.Remove(ctx, change.AddOn, i.Log)
+		}))
 	}
 }
 
 // kubelet adds the steps that replace what runs the pods of this node.
 func (p *planner) kubelet(k addOn) {
 	if !p.Joins() {
-		p.add(lifecycle.Step{ID: node.NetworkStep, Phase: lifecycle.Kubelet, Title: "choose pod and service networks", Timeout: shortTime,
-			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
+		p.networks(lifecycle.Kubelet)
 	}
 	for _, a := range p.addOns {
 		if !p.Joins() || a.provides(kubernetesCapability) {
@@ -133,7 +132,7 @@ func (p *planner) kubelet(k addOn) {
 			p.hook(a, lifecycle.Kubelet, installStep, a.name()+"_install")
 			installed := &p.steps[len(p.steps)-1]
 			// its configuration names the sandbox image of Kubernetes
-			installed.Inputs, installed.Run = lifecycle.Digest(installed.Inputs, k.sandboxImage()), p.settled(installed.Run)
+			installed.Inputs, installed.do = lifecycle.Digest(installed.Inputs, k.sandboxImage()), settled(installed.do)
 		}
 	}
 	if p.Joins() {
@@ -141,21 +140,21 @@ func (p *planner) kubelet(k addOn) {
 	}
 	p.programs(lifecycle.Kubelet)
 	p.add(lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, AddOn: k.name(), Title: "run kubelet " + k.info.Version, Timeout: 3 * shortTime,
-		Inputs: lifecycle.Digest(k.info.Version), Run: func(ctx context.Context) (lifecycle.State, error) {
-			return nil, p.bridged(ctx, func() error { return p.restartKubelet(ctx, k.info.Version) })
-		}})
+		Inputs: lifecycle.Digest(k.info.Version)}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
+		return nil, i.bridged(ctx, func() error { return i.restartKubelet(ctx, k.info.Version) })
+	})
 }
 
 // agent adds the step for the service that renews certificates, and lets another node lead an upgrade of this one.
 func (p *planner) agent() {
 	unit := service.Agent(p.options.Root)
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
-		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
-			if p.follows() { // this is the agent, which a restart would kill at this step each time; it ends by itself afterwards
-				return nil, unit.Install(ctx, p.Log)
-			}
-			return nil, unit.Start(ctx, p.Log)
-		}})
+		Inputs: lifecycle.Digest(unit.Text)}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
+		if i.follows() { // this is the agent, which a restart would kill at this step each time; it ends by itself afterwards
+			return nil, unit.Install(ctx, i.Log)
+		}
+		return nil, unit.Start(ctx, i.Log)
+	})
 }
 
 // approval adds the step after which the cluster does not approve certificates of nodes itself, as one of an earlier Sealift does. It
@@ -165,9 +164,9 @@ func (p *planner) approval() {
 		return
 	}
 	p.add(lifecycle.Step{ID: node.ApprovalStep, Phase: lifecycle.Upgrade, Title: "let agents approve certificates of nodes, and not the cluster itself", Timeout: shortTime,
-		Inputs: lifecycle.Digest(node.ApprovalStep), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
-			return nil, cluster.LetAgentsApprove(ctx, p.Log)
-		})})
+		Inputs: lifecycle.Digest(node.ApprovalStep)}, inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
+		return nil, cluster.LetAgentsApprove(ctx, i.Log)
+	}))
 }
 
 func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
@@ -199,52 +198,52 @@ func (i *Install) restartKubelet(ctx context.Context, version string) error {
 }
 
 // upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.
-func (i *Install) upgradeVariables() map[string]string {
-	if i.options.Upgrade == nil {
+func (j *job) upgradeVariables() map[string]string {
+	if j.options.Upgrade == nil {
 		return nil
 	}
-	k, _ := kubernetes(i.addOns)
-	from := cmp.Or(i.options.Upgrade.From, k.info.Version)
+	k, _ := kubernetes(j.addOns)
+	from := cmp.Or(j.options.Upgrade.From, k.info.Version)
 	return map[string]string{
 		"CURRENT_KUBERNETES_VERSION": from, "KUBERNETES_UPGRADE": flag(catalog.CompareVersions(from, k.info.Version) < 0),
 	}
 }
 
 // Replaces reports whether what pods run on gets another version or other options: Kubernetes or the container runtime.
-func (i *Install) Replaces() bool {
-	return slices.ContainsFunc(i.Changes(), func(c Change) bool {
-		return slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == c.AddOn && a.carries() })
+func (j *job) Replaces() bool {
+	return slices.ContainsFunc(j.Changes(), func(c Change) bool {
+		return slices.ContainsFunc(j.addOns, func(a addOn) bool { return a.name() == c.AddOn && a.carries() })
 	})
 }
 
 // Version is the version of Kubernetes in the bundle; "" where it has none.
-func (i *Install) Version() string {
-	k, _ := kubernetes(i.addOns)
+func (c *contents) Version() string {
+	k, _ := kubernetes(c.addOns)
 	return k.info.Version
 }
 
 // Digest identifies the bundle.
-func (i *Install) Digest() string { return i.archive.Digest }
+func (c *contents) Digest() string { return c.archive.Digest }
 
 // From is the version of Kubernetes that the cluster comes from; "" of an install.
-func (i *Install) From() string {
-	if i.options.Upgrade == nil {
+func (j *job) From() string {
+	if j.options.Upgrade == nil {
 		return ""
 	}
-	return i.options.Upgrade.From
+	return j.options.Upgrade.From
 }
 
 // UpgradeID identifies an upgrade: the same bundle and Installer are the same upgrade.
-func (i *Install) UpgradeID() (string, error) {
-	text, err := i.spec.Canonical()
-	return lifecycle.Digest(i.archive.Digest, string(text))[:16], err
+func (c *contents) UpgradeID() (string, error) {
+	text, err := c.spec.Canonical()
+	return lifecycle.Digest(c.archive.Digest, string(text))[:16], err
 }
 
 // WholeUpgrade identifies an upgrade with all its stops.
-func (i *Install) WholeUpgrade() string { return i.upgrade }
+func (c *contents) WholeUpgrade() string { return c.upgrade }
 
 // Binary is the sealift that nodes get.
-func (i *Install) Binary() string { return i.options.Binary }
+func (j *job) Binary() string { return j.options.Binary }
 
 // Change is what becomes of one add-on.
 type Change struct {
@@ -273,10 +272,10 @@ func (c Change) String() string {
 }
 
 // Changes compares the bundle with what runs on this node.
-func (i *Install) Changes() (changes []Change) {
-	runs := i.runningAddOns()
+func (j *job) Changes() (changes []Change) {
+	runs := j.runningAddOns()
 	var names []string
-	for _, a := range i.addOns {
+	for _, a := range j.addOns {
 		names = append(names, a.name())
 		has, there := runs[a.name()]
 		other := has.options != "" && has.options != a.options
@@ -304,15 +303,15 @@ func (b Brought) Bytes() uint64 { return b.Files + b.Images }
 
 // Brings counts the content that the bundle has and the bundle before had not, each content once. Without a bundle before, that is
 // everything.
-func (i *Install) Brings() (b Brought) {
+func (j *job) Brings() (b Brought) {
 	seen := map[string]bool{}
-	if before, err := bundle.Open(i.options.Root); err == nil {
+	if before, err := bundle.Open(j.options.Root); err == nil {
 		defer before.Close()
 		for _, e := range before.Index.Entries {
 			seen[e.SHA256] = true
 		}
 	}
-	for _, e := range i.archive.Index.Entries {
+	for _, e := range j.archive.Index.Entries {
 		if seen[e.SHA256] {
 			continue
 		}

@@ -31,12 +31,12 @@ func upgraded(t *testing.T, joined bool, how Upgrade) *Install {
 	first := made(t, standard(t)...)
 	if joined {
 		first.options.Join = &Join{Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
-		first.plan = planned(t, first)
+		first.plan = first.makePlan()
 	}
 	first.finish(t, "", false)
 	next := made(t, newer(t)...)
-	next.Journal, next.options.Join, next.options.Upgrade = first.Journal, first.options.Join, &how
-	next.plan = planned(t, next)
+	next.Journal, next.past, next.options.Join, next.options.Upgrade = first.Journal, first.past, first.options.Join, &how
+	next.plan = next.makePlan()
 	return next
 }
 
@@ -75,7 +75,7 @@ func TestAnUpgradeGoesThroughPhases(t *testing.T) {
 				}
 			}
 			i.finish(t, "", false)
-			i.plan = planned(t, i)
+			i.plan = i.makePlan()
 			if left := ids(i.Pending()); len(left) > 0 {
 				t.Errorf("an upgrade that is finished has something to do: %v", left)
 			}
@@ -103,7 +103,7 @@ func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
 	other := newer(t)
 	other[2].options = "other options"
 	again := made(t, other...)
-	again.Journal, again.options.Upgrade = i.Journal, i.options.Upgrade
+	again.Journal, again.past, again.options.Upgrade = i.Journal, i.past, i.options.Upgrade
 	if got := fmt.Sprint(again.Changes()); got != "[flannel 2 gets other options]" {
 		t.Errorf("with other options: %s", got)
 	}

@@ -19,36 +19,36 @@ const internalBalancer = "EKCO_ENABLE_INTERNAL_LOAD_BALANCER"
 
 // variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
 // those of the host are the host's.
-func (i *Install) variables() map[string]string {
+func (j *job) variables() map[string]string {
 	vars := make(map[string]string)
-	for _, v := range i.spec.Variables() {
+	for _, v := range j.spec.Variables() {
 		vars[v.Name] = v.Value
 	}
-	major, minor, _ := strings.Cut(i.facts.Version, ".")
+	major, minor, _ := strings.Cut(j.facts.Version, ".")
 	for name, value := range map[string]string{
-		"DIR": i.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
+		"DIR": j.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
 		"MASTER": "1", "K8S_DISTRO": "kubeadm",
-		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
-		"NODE_NAME": i.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(i.facts.CgroupVersion),
-		"SEALIFT_CGROUP_DRIVER": i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
+		"LSB_DIST": j.facts.Distribution, "DIST_VERSION": j.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
+		"NODE_NAME": j.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(j.facts.CgroupVersion),
+		"SEALIFT_CGROUP_DRIVER": j.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(j.facts.CanLowerOOMScore),
 	} {
 		vars[name] = value
 	}
-	maps.Copy(vars, i.settings.variables())
-	if i.spec.APIVersion == spec.KurlAPIVersion {
-		if !i.settings.standardPorts {
+	maps.Copy(vars, j.settings.variables())
+	if j.spec.APIVersion == spec.KurlAPIVersion {
+		if !j.settings.standardPorts {
 			vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
 		}
 		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
 	}
-	if seed := i.options.Seed; seed != nil && seed.Encrypted {
+	if seed := j.options.Seed; seed != nil && seed.Encrypted {
 		vars[cluster.KeepEncrypted] = flag(true)
 	}
 	vars[internalBalancer] = ""
-	maps.Copy(vars, i.joinVariables())
-	vars["KURL_UTIL_IMAGE"] = i.utilityImage()
-	vars[modulesVariable] = describe(i.modules())
-	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
+	maps.Copy(vars, j.joinVariables())
+	vars["KURL_UTIL_IMAGE"] = j.utilityImage()
+	vars[modulesVariable] = describe(j.modules())
+	for name, value := range kurlVariables(j.options.Root, j.spec.Name, vars) {
 		if vars[name] == "" {
 			vars[name] = value
 		}
@@ -57,8 +57,8 @@ func (i *Install) variables() map[string]string {
 }
 
 // utilityImage is kURL's image of programs for jobs, if an add-on of the bundle brings it; "" if none does.
-func (i *Install) utilityImage() string {
-	for _, a := range i.addOns {
+func (c *contents) utilityImage() string {
+	for _, a := range c.addOns {
 		for _, image := range a.manifest.Images() {
 			if catalog.IsUtilityImage(image.Ref) {
 				return image.Ref
@@ -69,11 +69,11 @@ func (i *Install) utilityImage() string {
 }
 
 // needUtilityImage are the add-ons that do not work without it.
-func (i *Install) needUtilityImage() (names []string) {
-	if i.utilityImage() != "" {
+func (c *contents) needUtilityImage() (names []string) {
+	if c.utilityImage() != "" {
 		return nil
 	}
-	for _, a := range i.addOns {
+	for _, a := range c.addOns {
 		if slices.ContainsFunc(a.texts, catalog.NeedsUtilityImage) {
 			names = append(names, a.name())
 		}

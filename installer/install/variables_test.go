@@ -71,7 +71,7 @@ func TestOnlineIsNotAirGapped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := &Install{options: Options{Online: row.online}, spec: s}
+			i := &job{options: Options{Online: row.online}, contents: contents{spec: s}}
 			i.settings = i.newSettings()
 			vars := i.variables()
 			if vars["AIRGAP"] != row.want || vars["OFFLINE_DOCKER_INSTALL"] != row.want && row.online {
