@@ -136,9 +136,9 @@ func (a commands) carryOut(ctx context.Context, in *install.Install, o installOp
 // showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
 // at a terminal is asked.
 func (a commands) showExecutions(in *install.Install, o installOptions) error {
-	all, err := in.Executions(o.checks)
-	if err != nil || len(all) == 0 {
-		return err
+	all := in.Executions(o.checks)
+	if len(all) == 0 {
+		return nil
 	}
 	a.printExecutions(all)
 	if o.source.remote() && !o.yes && !a.Confirm("Run them?") {
@@ -229,10 +229,7 @@ type plannedStep struct {
 }
 
 func (a commands) printPlan(ctx context.Context, in *install.Install, o installOptions) error {
-	executions, err := in.Executions(o.checks)
-	if err != nil {
-		return err
-	}
+	executions := in.Executions(o.checks)
 	o.checks.Runs = install.RunNothing
 	report, err := in.Preflight(ctx, o.checks)
 	if err != nil {

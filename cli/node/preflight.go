@@ -131,9 +131,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	if o.checks.Runs, err = a.allowed(in, o); err != nil {
-		return err
-	}
+	o.checks.Runs = a.allowed(in, o)
 	if record, err = in.Preflight(ctx, o.checks); err != nil {
 		return err
 	}
@@ -149,16 +147,13 @@ func upgrading(upgrade bool) *install.Upgrade {
 }
 
 // allowed shows what the checks of a bundle run, and says how much of that may run.
-func (a commands) allowed(in *install.Install, o preflightOptions) (install.Running, error) {
-	all, err := in.CheckExecutions(o.checks)
-	if err != nil {
-		return install.RunNothing, err
-	}
+func (a commands) allowed(in *install.Install, o preflightOptions) install.Running {
+	all := in.CheckExecutions(o.checks)
 	a.printExecutions(all)
 	if len(all) == 0 || !o.source.remote() || o.yes || a.CanAsk() && a.Confirm("Run them?") {
-		return install.RunAll, nil
+		return install.RunAll
 	}
-	return install.RunAddOns, nil
+	return install.RunAddOns
 }
 
 // printExecutions tells people what runs on this host before it does.

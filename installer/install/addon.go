@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ type addOn struct {
 	hooks    []string       // the functions that its install.sh declares
 	calls    commands.Calls // of its install.sh
 	texts    [][]byte       // its scripts and templates
+	checks   []byte         // its host-preflight.yaml; nil if it has none
 }
 
 func (a addOn) name() string { return a.info.Name }
@@ -136,7 +138,12 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	if err := one.readScript(a); err != nil {
 		return addOn{}, err
 	}
-	one.texts, err = readTexts(a, one)
+	if one.texts, err = readTexts(a, one); err != nil {
+		return addOn{}, err
+	}
+	if one.checks, err = a.ReadFile(path.Join(info.Dir(), preflightFile), maxTextSize); errors.Is(err, fs.ErrNotExist) {
+		return one, nil
+	}
 	return one, err
 }
 

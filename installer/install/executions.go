@@ -24,36 +24,30 @@ const (
 
 // Executions lists what runs on this host besides the steps of the plan: hooks and collectors of add-ons that check the host, and
 // everything that the Installer runs by itself.
-func (j *job) Executions(o PreflightOptions) ([]spec.Execution, error) {
-	all, err := j.addOnExecutions(o)
-	return append(all, j.spec.Executions()...), err
+func (j *job) Executions(o PreflightOptions) []spec.Execution {
+	return append(j.addOnExecutions(o), j.spec.Executions()...)
 }
 
 // CheckExecutions lists those that run while the host is looked at.
-func (j *job) CheckExecutions(o PreflightOptions) ([]spec.Execution, error) {
-	all, err := j.addOnExecutions(o)
-	return append(all, j.spec.CheckExecutions()...), err
+func (j *job) CheckExecutions(o PreflightOptions) []spec.Execution {
+	return append(j.addOnExecutions(o), j.spec.CheckExecutions()...)
 }
 
-func (j *job) addOnExecutions(o PreflightOptions) (all []spec.Execution, err error) {
+func (j *job) addOnExecutions(o PreflightOptions) (all []spec.Execution) {
 	if o = j.completed(o); o.ExcludeBuiltin {
-		return nil, nil
+		return nil
 	}
-	specs, err := j.addOnChecks()
-	for _, s := range specs {
-		all = append(all, s.executions(o.Node, j.spec)...)
+	for _, s := range j.addOnChecks() {
+		all = append(all, executionsOf(s, o.Node, j.spec)...)
 	}
 	for _, a := range j.askedAddOns() {
 		all = append(all, spec.Execution{Field: a.name(), Runs: "the hook " + a.name() + preflightsHook + ", which may name more checks"})
 	}
-	return all, err
+	return all
 }
 
-// checks is a specification of an add-on.
-type checks struct{ preflight.Specification }
-
-// executions lists what the specification runs. One that cannot be read runs nothing.
-func (c checks) executions(n preflight.Node, s *spec.Installer) []spec.Execution {
+// executionsOf lists what a specification runs. One that cannot be read runs nothing.
+func executionsOf(c preflight.Specification, n preflight.Node, s *spec.Installer) []spec.Execution {
 	text, err := c.Render(n, s)
 	if err != nil {
 		return nil

@@ -84,7 +84,9 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 func TestPlanIsAFunctionOfBundleAndHost(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"an install": func(*Options) {},
-		"a join":     func(o *Options) { o.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}} },
+		"a join": func(o *Options) {
+			o.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+		},
 		"an upgrade": func(o *Options) { o.Upgrade = &Upgrade{From: "1", Leads: true} },
 	} {
 		t.Run(name, func(t *testing.T) {

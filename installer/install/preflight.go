@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,25 +66,13 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		// nothing of this install will listen there, or does already
 		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
 	}
-	checks := preflight.Essential(h, needs)
-	if dropped, err := i.droppedStorage(); err != nil {
+	checks, err := i.checks(h, needs, o)
+	if err != nil {
 		return preflight.Record{}, err
-	} else if len(dropped) > 0 {
-		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, r) }})
 	}
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.addressCheck}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
-		if _, hasCluster := kubernetes(i.addOns); hasCluster {
-			checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck},
-				preflight.Check{Name: "firewall rules", Probe: i.firewallRules(needs.Role, needs.Resumed)})
-		}
-		probe := i.packagesCheck
-		if i.settings.skipPackages {
-			probe = i.lackedPackages
-		}
-		checks = append(checks, preflight.Check{Name: "host packages", Probe: probe})
 		if specs, failed, err = i.preflights(ctx, o.Runs); err != nil {
 			return preflight.Record{}, err
 		}
@@ -111,6 +97,31 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	return preflight.NewRecord(o.Node, o.Policy, report), err
 }
 
+// checks are sealift's own checks of this host, in the order of the report.
+func (i *Install) checks(h preflight.Host, needs preflight.Needs, o PreflightOptions) (checks []preflight.Check, err error) {
+	if checks = preflight.Builtin(h, needs); o.ExcludeBuiltin {
+		checks = preflight.Essential(h, needs)
+	}
+	if dropped, err := i.droppedStorage(); err != nil {
+		return nil, err
+	} else if len(dropped) > 0 {
+		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, r) }})
+	}
+	if o.ExcludeBuiltin {
+		return checks, nil
+	}
+	checks = append(checks, preflight.Check{Name: "address", Probe: i.addressCheck}, preflight.Check{Name: "installer", Probe: i.installerCheck},
+		i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
+	if _, hasCluster := kubernetes(i.addOns); hasCluster {
+		checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck}, preflight.Check{Name: "firewall rules", Probe: i.firewallRules(needs.Role, needs.Resumed)})
+	}
+	probe := i.packagesCheck
+	if i.settings.skipPackages {
+		probe = i.lackedPackages
+	}
+	return append(checks, preflight.Check{Name: "host packages", Probe: probe}), nil
+}
+
 // KeepPreflight writes a record beside the journal.
 func (i *Install) KeepPreflight(r preflight.Record) error {
 	if err := node.MarkRoot(i.options.Root); err != nil {
@@ -121,13 +132,7 @@ func (i *Install) KeepPreflight(r preflight.Record) error {
 
 // preflights returns the specifications of the add-ons, and what their hooks say against this host.
 func (i *Install) preflights(ctx context.Context, runs Running) (specs []preflight.Specification, failed []preflight.Result, err error) {
-	files, err := i.addOnChecks()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, one := range files {
-		specs = append(specs, one.Specification)
-	}
+	specs = i.addOnChecks()
 	if runs == RunNothing {
 		return specs, nil, nil
 	}
@@ -135,19 +140,14 @@ func (i *Install) preflights(ctx context.Context, runs Running) (specs []preflig
 	return append(specs, hooked...), failed, err
 }
 
-// addOnChecks reads the specifications that add-ons have as files.
-func (c *contents) addOnChecks() (all []checks, err error) {
+// addOnChecks are the specifications that add-ons have as files.
+func (c *contents) addOnChecks() (all []preflight.Specification) {
 	for _, a := range c.addOns {
-		text, err := c.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if a.checks != nil {
+			all = append(all, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: a.checks})
 		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, checks{preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text}})
 	}
-	return all, nil
+	return all
 }
 
 // installerPreflight returns the specification that an Installer may have in itself, spec.kurl.hostPreflights.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,6 +113,12 @@ func TestDroppedStorageIsFoundInWhatAnEarlierInstallLeft(t *testing.T) {
 	}
 	if got := names(); got != "disk openebs " {
 		t.Errorf("got %q", got)
+	}
+	for _, alone := range []bool{false, true} { // with and without the checks that people may leave out
+		checks, err := i.checks(preflight.Host{}, preflight.Needs{}, PreflightOptions{ExcludeBuiltin: alone})
+		if err != nil || !slices.ContainsFunc(checks, func(c preflight.Check) bool { return c.Name == "storage" }) {
+			t.Errorf("exclude built-in %t: no check looks at the storage: %v", alone, err)
+		}
 	}
 	i.addOns = append(i.addOns, with(t, "openebs", ""))
 	if got := names(); got != "disk " {
