@@ -35,7 +35,7 @@ way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for prog
 		RunE: func(*cobra.Command, []string) error {
 			all, err := pki.List(time.Now())
 			if err != nil {
-				return forRoot(err)
+				return err
 			}
 			if format == "json" {
 				return a.PrintJSON(all)
@@ -98,7 +98,7 @@ func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) er
 		},
 		Check: func(context.Context) (err error) {
 			keeper, err = renewal.New(o.Root, slog.New(slog.DiscardHandler))
-			return forRoot(err)
+			return err
 		},
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
 			var files []string
@@ -160,7 +160,7 @@ func (a commands) printCertificates(all []pki.Entry) error {
 func (a commands) printRotating() error {
 	s, ok, err := authority.Read("")
 	if err != nil || !ok {
-		return forRoot(err)
+		return err
 	}
 	fmt.Fprintf(a.Out, "\nrotation of %s since %s, stage %s; next: %s\n", strings.Join(s.Rotated(), ", "), s.ID, s.Stage, s.Next())
 	return nil

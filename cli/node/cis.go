@@ -44,14 +44,14 @@ func (a commands) compare(ctx context.Context, format string) error {
 	h := cis.Host{Name: name}
 	if _, err := os.Stat(cluster.APIServerManifest); err == nil {
 		if h.API, err = cluster.Client(cluster.AdminKubeconfig); err != nil {
-			return forRoot(err)
+			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return forRoot(err)
+		return err
 	}
 	report, err := cis.Look(ctx, h)
 	if err != nil {
-		return forRoot(err)
+		return err
 	}
 	if format == "json" {
 		err = a.PrintJSON(report)

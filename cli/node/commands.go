@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -54,6 +56,18 @@ func refuse(err error) error {
 	return err
 }
 
+// forRoot adds to a refusal of the system what to do: what a node keeps is for root alone.
+func forRoot(err error) error {
+	advice := hostpath.WithSudo()
+	switch {
+	case !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), advice):
+		return err
+	case strings.Contains(err.Error(), "\n"):
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}
+
 // withAdvice adds to an error that names commands of sealift how to type them on this host.
 func withAdvice(err error) error {
 	if err == nil {
@@ -85,7 +99,13 @@ func onHost(a *app.App, list ...*cobra.Command) []*cobra.Command {
 			return errors.Join(err, hostpath.Extend())
 		}
 		if run := c.RunE; run != nil {
-			c.RunE = func(cmd *cobra.Command, args []string) error { return withAdvice(refuse(run(cmd, args))) }
+			c.RunE = func(cmd *cobra.Command, args []string) error {
+				err := refuse(run(cmd, args))
+				if os.Geteuid() != 0 {
+					err = forRoot(err)
+				}
+				return withAdvice(err)
+			}
 		}
 		onHost(a, c.Commands()...)
 	}

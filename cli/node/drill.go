@@ -4,88 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 )
 
 // drilled is what 'restore --drill -o json' prints.
 type drilled struct {
-	saved
+	snapshot.Found
 	restore.Drill
 }
 
 // drill restores a snapshot beside everything that this host has, and compares.
-func (a commands) drill(ctx context.Context, content *snapshot.Content, from saved, o restoreOptions) (err error) {
-	program, stop, err := a.drillPrograms(ctx, o)
-	if err != nil {
-		return err
+func (a commands) drill(ctx context.Context, from *snapshot.Loaded, o restoreOptions) (err error) {
+	notes := a.Notes(o.Format)
+	options := restore.DrillOptions{Say: func(line string) { fmt.Fprintln(notes, line) }, Output: a.ProgramOutput()}
+	if o.source.name() != "" {
+		archive, failed := o.openBundle(ctx, a)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, archive.Close()) }()
+		options.Program = restore.BundlePrograms(archive)
 	}
-	defer func() { err = errors.Join(err, stop()) }()
-	says := a.Out
-	if o.snapshotKeys.format == "json" {
-		says = a.Err
-	}
-	options := restore.DrillOptions{Program: program, Say: func(line string) { fmt.Fprintln(says, line) }}
-	if o.verbose {
-		options.Output = a.Err
-	}
-	d, err := restore.RunDrill(ctx, options, content)
+	d, err := restore.RunDrill(ctx, options, from.Content)
 	if err != nil {
 		return fmt.Errorf("drill: %w\nwhat it made was removed", err)
 	}
-	if o.snapshotKeys.format == "json" {
-		return errors.Join(a.PrintJSON(drilled{from, d}), d.Err())
-	}
-	a.printDrill(d)
-	return d.Err()
+	return errors.Join(a.Print(o.Format, drilled{from.Found(), d}, func() error { a.printDrill(d); return nil }), d.Err())
 }
 
-// drillPrograms takes programs out of the images of the bundle, or out of those that this host's containerd has.
-func (a commands) drillPrograms(ctx context.Context, o restoreOptions) (program func(ctx context.Context, image, path, to string) error, stop func() error, err error) {
-	if o.source.name() == "" {
-		r, err := runtime.Connect(ctx, runtime.Socket)
-		if err != nil {
-			return nil, nil, fmt.Errorf("this host has no container runtime; give the cluster's bundle with --bundle: %w", err)
-		}
-		return r.Program, r.Close, nil
-	}
+// openBundle opens the bundle for its programs alone.
+func (o *restoreOptions) openBundle(ctx context.Context, a commands) (*bundle.Archive, error) {
 	if err := o.source.check("restore"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	trusted, err := app.PublicKeys(o.keys)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	archive, err := o.source.open(ctx, a, o.root, trusted...)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(ctx context.Context, image, name, to string) error {
-		return programIn(ctx, archive, image, name, to)
-	}, archive.Close, nil
-}
-
-// programIn copies a program out of the package that has the image.
-func programIn(ctx context.Context, archive *bundle.Archive, image, name, to string) error {
-	for _, p := range archive.Index.Packages {
-		layout, err := runtime.OpenLayout(archive, path.Join(p.Dir(), "images"))
-		if err != nil {
-			return err
-		}
-		if err := layout.Program(ctx, image, name, to); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return fmt.Errorf("the bundle has no image %s with %s; use one with the cluster's version: %w", image, name, fs.ErrNotExist)
+	return o.source.open(ctx, a, o.root, trusted...)
 }
 
 func (a commands) printDrill(d restore.Drill) {

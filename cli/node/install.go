@@ -11,19 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
 type installOptions struct {
 	bundleOptions
-	plan   bool
 	older  bool
-	format string
 	checks install.PreflightOptions
 }
 
@@ -62,7 +61,7 @@ flannel.podCIDR=10.1.0.0/16.`,
   sealift install -f installer.yaml --store 's3://packages/stable?region=eu-central-1' --key vendor.pub`),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
+			if err := o.take(append(words, a.TrustedWords()...)); err != nil {
 				return err
 			}
 			return a.install(cmd.Context(), o)
@@ -70,13 +69,14 @@ flannel.podCIDR=10.1.0.0/16.`,
 	}
 	flags := cmd.Flags()
 	addPreflightFlags(cmd, &o.checks)
-	o.add(cmd)
+	o.add(cmd, plannedInstall)
 	o.source.addStore(cmd, a)
-	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
-	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
+
+// plannedInstall is what --plan shows of an install or a join.
+const plannedInstall = "the steps, the state of the host and the commands that would run"
 
 func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err := o.source.check("install"); err != nil {
@@ -86,8 +86,8 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options.AllowDowngrade, options.ChooseAddress = o.older, a.addressQuestion(o.yes || o.plan)
-	in, err := prepare(options, o.plan)
+	options.AllowDowngrade, options.ChooseAddress = o.older, a.addressQuestion(o.Yes || o.Plan)
+	in, err := prepare(options, o.Plan)
 	if err != nil {
 		return err
 	}
@@ -106,31 +106,37 @@ func prepare(options install.Options, plan bool) (*install.Install, error) {
 
 // carryOut prints or runs the prepared plan.
 func (a commands) carryOut(ctx context.Context, in *install.Install, o installOptions) error {
-	pending := in.Pending()
-	if o.plan {
-		return a.printPlan(ctx, in, o)
+	pending := len(in.Pending())
+	if !o.Plan {
+		for _, line := range in.Kept() {
+			fmt.Fprintln(a.Err, line)
+		}
+		if pending == 0 {
+			return change.Print(a.App, o.Flags, change.Result{Document: installed{}, Text: change.Line(a.Out, "nothing to do: all %d steps are finished", len(in.Plan()))})
+		}
+		if err := a.showExecutions(in, o); err != nil {
+			return err
+		}
 	}
-	for _, line := range in.Kept() {
-		fmt.Fprintln(a.Err, line)
-	}
-	if len(pending) == 0 {
-		fmt.Fprintf(a.Out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
-		return nil
-	}
-	if err := a.showExecutions(in, o); err != nil {
-		return err
-	}
-	record, err := a.checkHost(ctx, in, o.checks)
-	if err != nil {
-		return err
-	}
-	if !o.yes && !a.Confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	if err := in.KeepPreflight(record); err != nil {
-		return err
-	}
-	return a.runInstall(ctx, in)
+	var record preflight.Record
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "install", Question: fmt.Sprintf("Run %d steps on this host?", pending), Unasked: true,
+		Plan: func() (change.Result, error) { return a.installPlan(ctx, in, o) },
+		Check: func(ctx context.Context) (err error) {
+			record, err = a.checkHost(ctx, in, o.checks)
+			return err
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := in.KeepPreflight(record); err != nil {
+				return change.Result{}, err
+			}
+			return a.runInstall(ctx, in, p)
+		},
+		LogFile: in.LogFile,
+		Next: func(ctx context.Context, err error) string {
+			return "the steps before are kept; " + nextStep(ctx, err, in.Resume())
+		},
+	})
 }
 
 // showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
@@ -141,36 +147,50 @@ func (a commands) showExecutions(in *install.Install, o installOptions) error {
 		return nil
 	}
 	a.printExecutions(all)
-	if o.source.remote() && !o.yes && !a.Confirm("Run them?") {
+	if o.source.remote() && !o.Yes && !a.Confirm("Run them?") {
 		return errors.New("not confirmed; nothing was run")
 	}
 	return nil
 }
 
-func (a commands) runInstall(ctx context.Context, in *install.Install) error {
-	defer a.tellOfInterruption(ctx)()
-	begin := time.Now()
+// installed is what 'install -o json' and 'join -o json' print.
+type installed struct {
+	Steps   int           `json:"steps"` // that ran
+	Seconds float64       `json:"seconds"`
+	Log     string        `json:"log,omitempty"`
+	Joins   []joinCommand `json:"joinCommands,omitempty"`
+}
+
+func (a commands) runInstall(ctx context.Context, in *install.Install, p *change.Progress) (change.Result, error) {
 	phases := newPhaseTimes()
 	ran, err := in.Run(ctx, func(e lifecycle.Event) {
 		phases.add(e)
-		printEvent(a.Out, e)
+		p.Event(e)
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
+		return change.Result{}, err
 	}
-	phases.print(a.Out)
-	fmt.Fprintf(a.Out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
-	if !in.ControlPlane() {
-		return nil
+	took := p.Took(100 * time.Millisecond)
+	done := installed{Steps: ran, Seconds: took.Seconds(), Log: in.LogFile()}
+	var failed error
+	if in.ControlPlane() && !in.Joins() {
+		done.Joins, failed = joinCommands(ctx)
 	}
-	fmt.Fprintln(a.Out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
-	if advice := hostpath.SudoAdvice(); advice != "" {
-		fmt.Fprintln(a.Out, advice)
-	}
-	if in.Joins() {
-		return nil
-	}
-	return a.printJoinCommands(ctx)
+	return change.Result{Document: done, Text: func() error {
+		phases.print(a.Out)
+		fmt.Fprintf(a.Out, "done: %d steps in %s, log %s\n", ran, took, done.Log)
+		if !in.ControlPlane() {
+			return nil
+		}
+		fmt.Fprintln(a.Out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
+		if advice := hostpath.SudoAdvice(); advice != "" {
+			fmt.Fprintln(a.Out, advice)
+		}
+		if !in.Joins() && failed == nil {
+			a.printJoinCommands(done.Joins)
+		}
+		return failed
+	}}, nil
 }
 
 // tellOfInterruption reports an interruption at once, since the current step may take a while to end. Call the returned function
@@ -228,12 +248,13 @@ type plannedStep struct {
 	Done bool `json:"done"`
 }
 
-func (a commands) printPlan(ctx context.Context, in *install.Install, o installOptions) error {
+// installPlan returns the plan, and the refusal of a host that does not fit.
+func (a commands) installPlan(ctx context.Context, in *install.Install, o installOptions) (change.Result, error) {
 	executions := in.Executions(o.checks)
 	o.checks.Runs = install.RunNothing
 	report, err := in.Preflight(ctx, o.checks)
 	if err != nil {
-		return err
+		return change.Result{}, err
 	}
 	pending := map[string]bool{}
 	for _, s := range in.Pending() {
@@ -243,16 +264,18 @@ func (a commands) printPlan(ctx context.Context, in *install.Install, o installO
 	for _, s := range in.Plan() {
 		steps = append(steps, plannedStep{s, !pending[s.ID]})
 	}
-	if o.format == "json" {
-		all := append([]spec.Execution{}, executions...)
-		if err := a.PrintJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all, "kept": append([]string{}, in.Kept()...)}); err != nil {
-			return err
-		}
-		return report.Err()
-	}
-	if err := report.WriteTable(a.Out); err != nil {
-		return err
-	}
+	return change.Result{
+		Document: map[string]any{"preflight": report.Results, "steps": steps, "executions": append([]spec.Execution{}, executions...), "kept": append([]string{}, in.Kept()...)},
+		Text: func() error {
+			if err := report.WriteTable(a.Out); err != nil {
+				return err
+			}
+			return a.printInstallPlan(steps, in.Kept(), executions)
+		},
+	}, report.Err()
+}
+
+func (a commands) printInstallPlan(steps []plannedStep, kept []string, executions []spec.Execution) error {
 	fmt.Fprintln(a.Out)
 	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 	t.Println("PHASE\tSTEP\tSTATE\tWHAT")
@@ -266,7 +289,7 @@ func (a commands) printPlan(ctx context.Context, in *install.Install, o installO
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, line := range in.Kept() {
+	for _, line := range kept {
 		fmt.Fprintf(a.Out, "\n%s\n", line)
 	}
 	if len(executions) > 0 {
@@ -275,5 +298,5 @@ func (a commands) printPlan(ctx context.Context, in *install.Install, o installO
 	for _, e := range executions {
 		fmt.Fprintf(a.Out, "  %s\n", e)
 	}
-	return report.Err()
+	return nil
 }

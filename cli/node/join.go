@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/install"
@@ -23,6 +24,7 @@ import (
 )
 
 type joinOptions struct {
+	change.Flags
 	server   string
 	from     string // a server to take files from; empty: the control plane
 	caHash   string
@@ -37,10 +39,6 @@ type joinOptions struct {
 	flags    []string // flags that stand for words
 	root     string
 	folder   string // kURL's install directory
-	plan     bool
-	yes      bool
-	verbose  bool
-	format   string
 	checks   install.PreflightOptions
 }
 
@@ -80,7 +78,6 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 				return err
 			}
 			o.words = append(o.words, a.TrustedWords()...)
-			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return a.join(cmd.Context(), o)
 		},
 	}
@@ -93,10 +90,8 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 	flags.StringArrayVar(&o.trusted, "key", nil, "public key that the control plane's bundle must be signed with; may be repeated")
 	flags.BoolVar(&o.primary, "control-plane", false, "join as an additional control plane")
 	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
-	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)
-	app.AddOutputFlag(cmd, &o.format)
+	o.Add(cmd, plannedInstall)
 	o.addWords(flags)
 	return cmd
 }
@@ -154,7 +149,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
 		return err
 	}
-	options := install.Options{Bundle: "of " + server, Scope: node.Scope{Root: o.root}, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
+	options := install.Options{Bundle: "of " + server, Scope: node.Scope{Root: o.root}, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.Yes,
 		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
 		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
@@ -172,11 +167,9 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 		// a server has all of its bundle
 		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
 	}
-	options.ChooseAddress = a.addressQuestion(o.yes || o.plan)
-	if o.verbose {
-		options.Output = a.Err
-	}
-	in, err := prepare(options, o.plan)
+	options.ChooseAddress = a.addressQuestion(o.Yes || o.Plan)
+	options.Output = a.ProgramOutput()
+	in, err := prepare(options, o.Plan)
 	if err != nil {
 		return err
 	}
@@ -188,7 +181,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
 		}
 	}
-	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{source: bundleSource{from: o.from}, yes: o.yes}, plan: o.plan, format: o.format, checks: o.checks})
+	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{Flags: o.Flags, source: bundleSource{from: o.from}}, checks: o.checks})
 }
 
 // checkEndpoint wants the API to be where the command line says that it is.

@@ -19,7 +19,7 @@ func TestJoinTakesTheWordsThatKURLPrints(t *testing.T) {
 		holds func(joinOptions) bool
 	}{
 		"a worker's": {"kubernetes-version=v1.36.3 airgap yes", func(o joinOptions) bool {
-			return o.server == "10.0.0.1" && o.token == "abcdef.0123456789abcdef" && o.caHash == "sha256:00" && o.version == "1.36.3" && o.yes && !o.primary
+			return o.server == "10.0.0.1" && o.token == "abcdef.0123456789abcdef" && o.caHash == "sha256:00" && o.version == "1.36.3" && o.Yes && !o.primary
 		}},
 		"a control plane's":                         {"cert-key=11 control-plane", func(o joinOptions) bool { return o.key == "11" && o.primary }},
 		"the last address counts, without its port": {"kubernetes-master-address=[fd00::1]:6443", func(o joinOptions) bool { return o.server == "fd00::1" }},

@@ -59,7 +59,7 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 	}
 	switches = map[string]func(){
 		"control-plane":    func() { o.primary = true },
-		installers.WordYes: func() { o.yes = true },
+		installers.WordYes: func() { o.Yes = true },
 		"airgap":           func() {}, // nothing comes from elsewhere in any case
 		"ipv6":             func() {}, // kURL prints it for hosts that join; the cluster has its kind of addresses
 	}

@@ -25,7 +25,7 @@ another step failed. The command hides the values that hooks have left, because 
 		RunE: func(*cobra.Command, []string) error {
 			records, err := lifecycle.ReadJournal(node.StateDir(root))
 			if err != nil {
-				return forRoot(fmt.Errorf("read the journal: %w", err))
+				return fmt.Errorf("read the journal: %w", err)
 			}
 			for i := range records {
 				records[i].State = nil

@@ -187,7 +187,7 @@ func (a commands) checkHost(ctx context.Context, in *install.Install, o install.
 		return record, err
 	}
 	if err := record.Err(); err != nil {
-		return record, fmt.Errorf("%w\nnothing was changed", err)
+		return record, err
 	}
 	for _, r := range record.Ignored() {
 		fmt.Fprintf(a.Err, "ignored, though it failed: %s\n", r)

@@ -67,7 +67,7 @@ could ask, run the command with --api and the new address of the control plane o
 
 func (a commands) nodeReachAPI(ctx context.Context, address string, o readdressOptions) error {
 	if err := readdress.ReachAPI(ctx, o.Options, address); err != nil {
-		return forRoot(err)
+		return err
 	}
 	return change.Print(a.App, o.Flags, a.readdressed(address, "done: this node reaches the API at "+address))
 }
@@ -86,7 +86,7 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 		return change.Print(a.App, o.Flags, a.readdressed(address, "nothing to do: "+err.Error()))
 	}
 	if err != nil {
-		return change.Unchanged(forRoot(err))
+		return change.Unchanged(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return change.Do(ctx, a.App, o.Flags, change.Work{

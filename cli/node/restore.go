@@ -4,21 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/installer/recovery/volume"
 )
 
 type restoreOptions struct {
@@ -71,76 +69,67 @@ If a restore is interrupted, run the same command again to finish it.`,
   sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --ca-hash sha256:0123… --bundle /media/usb/cluster.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.take(cmd, a.TrustedWords()); err != nil {
+			if err := o.take(a.TrustedWords()); err != nil {
 				return err
 			}
-			return a.restore(cmd, args, o)
+			return a.restore(cmd, strings.Join(args, ""), o)
 		},
 	}
 	flags := cmd.Flags()
 	addPreflightFlags(cmd, &o.checks)
-	o.bundleOptions.add(cmd)
-	flags.BoolVar(&o.plan, "plan", false, "show what would be done and what would be lost, and change nothing")
+	o.bundleOptions.add(cmd, "what would be done and what would be lost")
 	flags.StringVar(&o.address, "address", "", "address of this new host, with --bundle; default as for an install")
 	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")
 	flags.BoolVar(&o.drill, "drill", false, "try the snapshot beside everything that this host has, compare, and remove all of it")
 	flags.BoolVar(&o.volumes, "volumes", false, "write only the volumes of the snapshot that this host lacks")
-	o.addFlags(cmd)
+	o.snapshotKeys.addFlags(cmd)
 	return cmd
 }
 
-func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (err error) {
-	if o.volumes && (o.survivor || o.drill || o.source.name() != "") {
+// check reports whether the flags and the name of the snapshot go together.
+func (o *restoreOptions) check(name string) error {
+	switch {
+	case o.volumes && (o.survivor || o.drill || o.source.name() != ""):
 		return app.UsageError("--volumes writes nothing but volumes, and takes neither --survivor nor --drill nor --bundle nor --from")
-	}
-	if o.drill && (o.survivor || o.plan || o.address != "") {
+	case o.drill && (o.survivor || o.Plan || o.address != ""):
 		return app.UsageError("--drill changes nothing, and takes neither --survivor nor --plan nor --address")
-	}
-	if o.survivor {
-		if len(args) > 0 {
-			return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", args[0])
-		}
-		return a.restoreFrom(cmd.Context(), nil, nil, nil, o)
-	}
-	if o.source.name() == "" && o.address != "" {
+	case o.survivor && name != "":
+		return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", name)
+	case !o.survivor && o.source.name() == "" && o.address != "":
 		return app.UsageError("--address is that of a new host: give its --bundle, too")
 	}
-	opener, err := a.snapshotOpener(cmd, o.snapshotKeys)
+	return nil
+}
+
+func (a commands) restore(cmd *cobra.Command, name string, o restoreOptions) (err error) {
+	if err := o.check(name); err != nil {
+		return err
+	}
+	if o.survivor {
+		return a.restoreFrom(cmd.Context(), nil, o)
+	}
+	finder, err := a.finder(cmd, o.snapshotKeys)
 	if err != nil {
 		return err
 	}
-	var content *snapshot.Content
-	from, err := opener.readSnapshot(cmd.Context(), args, func(r snapshot.Reader, from io.Reader) (index snapshot.Index, err error) {
-		if content, err = r.Load(from); err == nil {
-			index = content.Index
-		}
-		return index, err
-	})
+	from, err := finder.Load(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
-	again := func(ctx context.Context, create func(string) (*volume.Writer, error)) error {
-		_, err := opener.readNamed(ctx, from.File, func(r snapshot.Reader, from io.Reader) (snapshot.Index, error) {
-			return content.Index, r.Volumes(from, content.Index, create)
-		})
-		return err
+	defer func() { err = errors.Join(err, from.Close()) }()
+	switch {
+	case o.drill:
+		return a.drill(cmd.Context(), from, o)
+	case o.volumes:
+		return a.restoreVolumes(cmd.Context(), from, o)
+	case o.source.name() != "":
+		return a.restoreOnNewHost(cmd.Context(), from, o)
 	}
-	defer func() { err = errors.Join(err, content.Close()) }()
-	if o.drill {
-		return a.drill(cmd.Context(), content, from, o)
-	}
-	if o.volumes {
-		return a.restoreVolumes(cmd.Context(), from, again, o)
-	}
-	if o.source.name() != "" {
-		return a.restoreOnNewHost(cmd.Context(), content, again, o)
-	}
-	return a.restoreFrom(cmd.Context(), content, &from, again, o)
+	return a.restoreFrom(cmd.Context(), from, o)
 }
 
 // restoreOnNewHost installs this host with what a snapshot has.
-func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Content, volumes restore.ReadVolumes, o restoreOptions) (err error) {
-	o.installOptions.format = o.snapshotKeys.format
+func (a commands) restoreOnNewHost(ctx context.Context, from *snapshot.Loaded, o restoreOptions) (err error) {
 	if err := o.source.check("restore"); err != nil {
 		return err
 	}
@@ -148,92 +137,98 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 	if err != nil {
 		return err
 	}
-	host, err := restore.ForNewHost(o.root, content, volumes)
+	host, err := restore.ForNewHost(o.root, from.Content, from.ReadVolumes)
 	if err != nil {
 		return err
 	}
 	if err := host.Check(ctx); err != nil {
-		return fmt.Errorf("%w\nnothing was changed", err)
+		return change.Unchanged(err)
 	}
-	options.Seed = &install.Seed{ID: host.ID, Kubernetes: content.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address,
+	options.Seed = &install.Seed{ID: host.ID, Kubernetes: from.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address,
 		Encrypted: host.Encrypted(), Plant: host.Plant, Settle: host.Settle}
 	if v := host.Volumes; len(v.Lacking) > 0 {
 		options.Seed.Volumes = &install.SeedVolumes{Title: v.Title(), Timeout: restore.VolumeTime, Write: v.Write}
 	}
-	in, err := prepare(options, o.plan)
+	in, err := prepare(options, o.Plan)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	if o.plan && o.installOptions.format != "json" {
+	if o.Plan && o.Format != "json" {
 		a.printWrites(host.Files(), host.Volumes)
 	}
 	return a.carryOut(ctx, in, o.installOptions)
 }
 
 // restoreFrom restores a snapshot, or this host's own data if there is none.
-func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, volumes restore.ReadVolumes, o restoreOptions) (err error) {
-	options := restore.Options{Scope: node.Scope{Root: o.root}, Volumes: volumes, Excluded: func(ctx context.Context) error {
-		return exclusion.Host{Root: o.root}.Check(ctx, nil, exclusion.Restore)
-	}}
-	if o.verbose {
-		options.Output = a.Err
+func (a commands) restoreFrom(ctx context.Context, from *snapshot.Loaded, o restoreOptions) (err error) {
+	options := restore.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}}
+	var content *snapshot.Content
+	if from != nil {
+		content, options.Volumes = from.Content, from.ReadVolumes
 	}
 	r, err := restore.Prepare(ctx, options, content)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printRestorePlan(r, from, o.snapshotKeys.format)
-	}
-	if err := r.Check(ctx); err != nil {
-		return fmt.Errorf("%w\nnothing was changed", err)
-	}
-	if err := a.confirmRestore(r, from, o.yes); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	began := time.Now()
-	events := a.Out
-	if o.snapshotKeys.format == "json" {
-		events = a.Err
-	}
-	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nrun the same command again to go on", err, r.LogFile())
-	}
-	if o.snapshotKeys.format == "json" {
-		return a.PrintJSON(restored{from, r.Lost, r.OldData(), r.Others(), r.Files(), r.Volumes.Lacking})
-	}
-	fmt.Fprintf(a.Out, "restored in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), r.LogFile())
-	fmt.Fprintf(a.Out, "etcd's old data is in %s; remove it when nobody needs it\n", r.OldData())
-	a.printLost(r, from)
-	if len(r.Others()) == 0 {
-		return nil
-	}
-	return a.printControlPlaneCommand(ctx)
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "restore", Question: restoreQuestion(r, from), Check: r.Check, LogFile: r.LogFile,
+		Plan: func() (change.Result, error) {
+			preview := r.Preview()
+			return change.Result{Document: preview, Text: func() error { return a.printRestorePlan(preview, from) }}, nil
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := r.Run(ctx, p.Event); err != nil {
+				return change.Result{}, err
+			}
+			return a.restored(ctx, r, from, p.Took(100*time.Millisecond)), nil
+		},
+	})
 }
 
 // restored is what 'restore -o json' prints.
 type restored struct {
-	*saved
-	Lost    restore.Lost      `json:"lost"`
-	OldData string            `json:"oldData"`
-	Removed []string          `json:"removed"`                  // other control planes
-	Written []string          `json:"written"`                  // files that the host lacked
-	Volumes []snapshot.Volume `json:"writtenVolumes,omitempty"` // that the host lacked
+	*snapshot.Found
+	restore.Result
+	// Join is the command with which a control plane joins, if others were removed.
+	Join string `json:"controlPlaneCommand,omitempty"`
 }
 
-func (a commands) printRestorePlan(r *restore.Restore, from *saved, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "lost": r.Lost, "removes": r.Others(), "writes": r.Files(), "volumes": r.Volumes})
+// restored returns the result of a restore.
+func (a commands) restored(ctx context.Context, r *restore.Restore, from *snapshot.Loaded, took time.Duration) change.Result {
+	done := restored{Result: r.Result()}
+	if from != nil {
+		found := from.Found()
+		done.Found = &found
 	}
-	if err := a.printSteps(r.Plan()); err != nil {
+	var failed error
+	if len(done.Removed) > 0 {
+		done.Join, failed = controlPlaneCommand(ctx)
+	}
+	return change.Result{Document: done, Text: func() error {
+		fmt.Fprintf(a.Out, "restored in %s, log %s\n", took, r.LogFile())
+		fmt.Fprintf(a.Out, "etcd's old data is in %s; remove it when nobody needs it\n", done.OldData)
+		fmt.Fprintln(a.Out, lossOf(done.Lost, from))
+		var excluded *exclusion.Error
+		switch {
+		case errors.As(failed, &excluded): // the snapshot is from the middle of it
+			fmt.Fprintf(a.Out, "\nno control plane can join yet: %v\n", failed)
+			return nil
+		case done.Join != "":
+			fmt.Fprintf(a.Out, "\nto add a control plane, run as root on the host, within 2 hours:\n  %s\n", done.Join)
+		}
+		return failed
+	}}
+}
+
+func (a commands) printRestorePlan(p restore.Preview, from *snapshot.Loaded) error {
+	if err := a.printSteps(p.Steps); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.Out)
-	a.printWrites(r.Files(), r.Volumes)
-	a.printLost(r, from)
+	a.printWrites(p.Writes, p.Volumes)
+	fmt.Fprintln(a.Out, lossOf(p.Lost, from))
 	return nil
 }
 
@@ -245,14 +240,8 @@ func (a commands) printWrites(files []string, volumes restore.Volumes) {
 	a.printVolumes(volumes)
 }
 
-func (a commands) confirmRestore(r *restore.Restore, from *saved, yes bool) error {
-	if yes {
-		return nil
-	}
-	if !a.CanAsk() {
-		return app.UsageError("nobody can be asked here: give --yes to restore, or --plan to see what that would do")
-	}
-	a.printLost(r, from)
+// restoreQuestion says what is lost, and asks.
+func restoreQuestion(r *restore.Restore, from *snapshot.Loaded) string {
 	question := "Let this control plane go on alone?"
 	if from != nil {
 		question = fmt.Sprintf("Restore this control plane as it was at %s?", from.Time.Format(time.RFC3339))
@@ -260,28 +249,25 @@ func (a commands) confirmRestore(r *restore.Restore, from *saved, yes bool) erro
 	if others := r.Others(); len(others) > 0 {
 		question += fmt.Sprintf(" (%s are removed from the cluster, and have to join again)", strings.Join(others, ", "))
 	}
-	if !a.Confirm(question) {
-		return errors.New("not confirmed; nothing was changed")
+	return lossOf(r.Lost, from) + "\n" + question
+}
+
+// lossOf says what a restore loses.
+func lossOf(lost restore.Lost, from *snapshot.Loaded) string {
+	if from == nil {
+		return "lost: only what other control planes wrote in their last moments and did not send to this host"
 	}
-	return nil
+	lines := []string{fmt.Sprintf("lost: what was written after %s, revision %d of etcd", from.Time.Format(time.RFC3339), from.Content.Index.Etcd.Revision)}
+	return strings.Join(append(lines, lostObjects(lost)...), "\n")
 }
 
 // namedObjects is how many objects of a kind of loss are named; -o json names all.
 const namedObjects = 20
 
-func (a commands) printLost(r *restore.Restore, from *saved) {
-	if from == nil {
-		fmt.Fprintln(a.Out, "lost: only what other control planes wrote in their last moments and did not send to this host")
-		return
-	}
-	fmt.Fprintf(a.Out, "lost: what was written after %s, revision %d of etcd\n", from.Time.Format(time.RFC3339), from.Etcd.Revision)
-	a.printLostObjects(r.Lost)
-}
-
-func (a commands) printLostObjects(lost restore.Lost) {
+// lostObjects names the objects that are lost, one on each line.
+func lostObjects(lost restore.Lost) (lines []string) {
 	if lost.Unknown != "" {
-		fmt.Fprintln(a.Out, "  "+lost.Unknown)
-		return
+		return []string{"  " + lost.Unknown}
 	}
 	for _, l := range []struct {
 		what string
@@ -289,72 +275,51 @@ func (a commands) printLostObjects(lost restore.Lost) {
 	}{{"is removed", lost.Created}, {"goes back", lost.Changed}, {"comes back", lost.Deleted}} {
 		for i, name := range l.all {
 			if i == namedObjects {
-				fmt.Fprintf(a.Out, "  %s: %d more; --plan -o json names them\n", l.what, len(l.all)-i)
+				lines = append(lines, fmt.Sprintf("  %s: %d more; --plan -o json names them", l.what, len(l.all)-i))
 				break
 			}
-			fmt.Fprintf(a.Out, "  %s: %s\n", l.what, name)
+			lines = append(lines, fmt.Sprintf("  %s: %s", l.what, name))
 		}
 	}
+	return lines
 }
 
-// printControlPlaneCommand tells how hosts take the places of lost control planes.
-func (a commands) printControlPlaneCommand(ctx context.Context) error {
+// controlPlaneCommand makes the command with which hosts take the places of lost control planes.
+func controlPlaneCommand(ctx context.Context) (string, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
-		return err
+		return "", err
 	}
-	command, err := exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
-	var excluded *exclusion.Error
-	if errors.As(err, &excluded) { // the snapshot is from the middle of it
-		fmt.Fprintf(a.Out, "\nno control plane can join yet: %v\n", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.Out, "\nto add a control plane, run as root on the host, within 2 hours:\n  %s\n", command)
-	return nil
+	return admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
 }
 
 // restoreVolumes writes the volumes of a snapshot that this host lacks.
-func (a commands) restoreVolumes(ctx context.Context, from saved, read restore.ReadVolumes, o restoreOptions) error {
-	v, err := restore.FindVolumes(from.Index, read)
+func (a commands) restoreVolumes(ctx context.Context, from *snapshot.Loaded, o restoreOptions) error {
+	v, err := restore.FindVolumes(from.Content.Index, from.ReadVolumes)
 	if err != nil {
-		return forRoot(err)
-	}
-	asJSON := o.snapshotKeys.format == "json"
-	if asJSON && (o.plan || len(v.Lacking) == 0) {
-		return a.PrintJSON(v)
-	}
-	if !asJSON && len(from.Volumes) == 0 {
-		fmt.Fprintln(a.Out, "the snapshot has no volumes")
-	}
-	if !asJSON {
-		a.printVolumes(v)
-	}
-	if o.plan || len(v.Lacking) == 0 {
-		return nil
-	}
-	if !o.yes {
-		if !a.CanAsk() {
-			return app.UsageError("nobody can be asked here: give --yes to restore, or --plan to see what that would do")
-		}
-		if !a.Confirm("Write these volumes? No pod may use them meanwhile.") {
-			return errors.New("not confirmed; nothing was changed")
-		}
-	}
-	defer a.tellOfInterruption(ctx)()
-	events := a.Out
-	if asJSON {
-		events = a.Err
-	}
-	if err := v.Alone(ctx, o.root, events); err != nil {
 		return err
 	}
-	if asJSON {
-		return a.PrintJSON(v)
+	if o.Format != "json" {
+		if len(from.Content.Index.Volumes) == 0 {
+			fmt.Fprintln(a.Out, "the snapshot has no volumes")
+		}
+		a.printVolumes(v)
 	}
-	return nil
+	result := change.Result{Document: v, Text: func() error { return nil }} // it is printed before
+	if len(v.Lacking) == 0 {
+		return change.Print(a.App, o.Flags, result)
+	}
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "restore", Question: "Write these volumes? No pod may use them meanwhile.",
+		Plan: func() (change.Result, error) { return result, nil },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := v.Alone(ctx, o.root, p); err != nil {
+				return change.Result{}, err
+			}
+			return result, nil
+		},
+		Next: func(context.Context, error) string { return "" }, // Alone says it
+	})
 }
 
 // printVolumes names the volumes that are written, and those that stay.

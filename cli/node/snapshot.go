@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -43,12 +41,6 @@ type snapshotSaveOptions struct {
 	key, passphrase  string
 	format           string
 	volumes          bool
-}
-
-// saved is what 'snapshot save' prints.
-type saved struct {
-	File string `json:"file"`
-	snapshot.Index
 }
 
 func (a commands) snapshotSaveCommand() *cobra.Command {
@@ -110,7 +102,7 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 	if err != nil {
 		return err
 	}
-	result, source := saved{File: o.out}, snapshot.Source{Root: o.root, Volumes: o.volumes, Output: a.Err}
+	result, source := snapshot.Found{File: o.out}, snapshot.Source{Root: o.root, Volumes: o.volumes, Output: a.Err}
 	if o.out != "" {
 		result.Index, err = source.Save(ctx, o.out, to...)
 	} else {
@@ -119,18 +111,17 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 		result.File = kept.File
 	}
 	if err != nil {
-		return forRoot(err)
+		return err
 	}
-	if o.format == "json" {
-		return a.PrintJSON(result)
-	}
-	where := ""
-	if o.out == "" {
-		where = " in " + o.store
-	}
-	fmt.Fprintf(a.Out, "saved %s%s: %s\n", result.File, where, contentOf(result.Index))
-	a.printLeftOut(result.Index)
-	return nil
+	return a.Print(o.format, result, func() error {
+		where := ""
+		if o.out == "" {
+			where = " in " + o.store
+		}
+		fmt.Fprintf(a.Out, "saved %s%s: %s\n", result.File, where, contentOf(result.Index))
+		a.printLeftOut(result.Index)
+		return nil
+	})
 }
 
 // contentOf tells what a snapshot has. The sizes of volumes are known if all of it was read.
@@ -160,15 +151,9 @@ func (a commands) printLeftOut(index snapshot.Index) {
 	}
 }
 
-// listed is a snapshot of a store. Its signature was checked if there was a key.
-type listed struct {
-	snapshot.Kept
-	Signed string `json:"signed,omitempty"`    // hash of the CA of the cluster that signed it
-	Why    string `json:"untrusted,omitempty"` // why it is not trusted
-}
-
 func (a commands) snapshotListCommand() *cobra.Command {
 	var k snapshotKeys
+	var format string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the snapshots of a store, oldest first",
@@ -178,58 +163,30 @@ signed under that name.`,
 		Example: "  sealift snapshot list\n  sealift snapshot list --identity snapshots.key --store s3://backups/cluster-1\n  sealift snapshot list -o json | jq -r '.[-1].file'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.snapshots(k.store).List(cmd.Context())
-			if err != nil {
-				return forRoot(err)
-			}
-			list := make([]listed, len(all))
-			for i, one := range all {
-				list[i].Kept = one
-			}
+			f := &snapshot.Finder{Place: a.snapshots(k.store)}
 			checked := k.identity != "" || k.passphrase != ""
 			if checked {
-				if err := a.checkListed(cmd, k, list); err != nil {
+				var err error
+				if f, err = a.finder(cmd, k); err != nil {
 					return err
 				}
 			}
-			if k.format == "json" {
-				return a.PrintJSON(list)
+			list, err := f.List(cmd.Context())
+			if err != nil {
+				return err
 			}
-			if len(all) == 0 {
+			if len(list) == 0 && format != "json" {
 				fmt.Fprintf(a.Err, "there is no snapshot in %s; save one, or name another store with --store\n", k.store)
 			}
-			return a.printSnapshots(list, checked)
+			return a.Print(format, list, func() error { return a.printSnapshots(list, checked) })
 		},
 	}
 	k.addFlags(cmd)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-// checkListed reads the beginnings of snapshots.
-func (a commands) checkListed(cmd *cobra.Command, k snapshotKeys, list []listed) error {
-	o, err := a.snapshotOpener(cmd, k)
-	if err != nil {
-		return err
-	}
-	place := a.snapshots(k.store)
-	for i := range list {
-		content, err := place.Get(cmd.Context(), list[i].Kept)
-		if err != nil {
-			return err
-		}
-		found, err := o.read(content, list[i].File, readIndex)
-		_ = content.Close()
-		switch {
-		case err != nil:
-			list[i].Why = err.Error()
-		case found.Signed():
-			list[i].Signed = found.Cluster
-		}
-	}
-	return cmd.Context().Err()
-}
-
-func (a commands) printSnapshots(all []listed, checked bool) error {
+func (a commands) printSnapshots(all []snapshot.Listed, checked bool) error {
 	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 	columns := "TIME\tCLUSTER\tNODE\tSIZE\tFILE"
 	if checked {
@@ -284,7 +241,7 @@ func (a commands) snapshotPrune(ctx context.Context, location string, keep int, 
 	list := func(verb string, work func(context.Context, int) ([]snapshot.Kept, error)) (change.Result, error) {
 		all, err := work(ctx, keep)
 		if err != nil {
-			return change.Result{}, forRoot(err)
+			return change.Result{}, err
 		}
 		return change.Result{Document: all, Text: func() error {
 			for _, k := range all {
@@ -336,10 +293,4 @@ and keep it safe. Without it, nobody can read the snapshots. An existing file is
 	cmd.Flags().StringVar(&out, "out", "", "file for the private key")
 	_ = cmd.MarkFlagFilename("out")
 	return cmd
-}
-
-// isPath reports whether an argument is a file of the host and not the name of a snapshot in a store.
-func isPath(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil || strings.ContainsRune(name, filepath.Separator)
 }

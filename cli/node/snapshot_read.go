@@ -1,13 +1,9 @@
 package node
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/plaintext"
-	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // snapshotPassphrase has the passphrase of a snapshot.
@@ -53,7 +49,6 @@ type snapshotKeys struct {
 	store, identity, passphrase string
 	caHashes                    []string
 	unsigned                    bool
-	format                      string
 }
 
 func (k *snapshotKeys) addFlags(cmd *cobra.Command) {
@@ -65,7 +60,6 @@ func (k *snapshotKeys) addFlags(cmd *cobra.Command) {
 	for _, name := range []string{"identity", "passphrase-file"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
-	app.AddOutputFlag(cmd, &k.format)
 }
 
 // trust returns whose snapshots are taken: those of the clusters that were named, or else of the cluster of this host.
@@ -84,151 +78,63 @@ func (k snapshotKeys) trust() (snapshot.Trust, error) {
 	for _, ca := range all {
 		trust.Clusters = append(trust.Clusters, identity.CAHash(ca))
 	}
-	return trust, forRoot(err)
+	return trust, err
 }
 
-// snapshotOpener opens snapshots: files, or those of a store.
-type snapshotOpener struct {
-	commands
-	keys  snapshotKeys
-	trust snapshot.Trust
-
-	passphrase []age.Identity // once it was asked for
-}
-
-func (a commands) snapshotOpener(cmd *cobra.Command, k snapshotKeys) (*snapshotOpener, error) {
+// finder returns what reads snapshots with the keys and the trust of the flags.
+func (a commands) finder(cmd *cobra.Command, k snapshotKeys) (*snapshot.Finder, error) {
 	if err := notBoth(cmd, "identity", "passphrase-file"); err != nil {
 		return nil, err
 	}
 	trust, err := k.trust()
-	return &snapshotOpener{commands: a, keys: k, trust: trust}, err
+	if err != nil {
+		return nil, err
+	}
+	f := &snapshot.Finder{Place: a.snapshots(k.store), Trust: trust, Note: func(line string) { fmt.Fprintln(a.Err, line) }}
+	var asked []age.Identity // of the passphrase
+	f.Keys = func(head []byte) (_ []age.Identity, err error) {
+		if !snapshot.WantsPassphrase(head) || k.identity != "" {
+			return k.identities(head)
+		}
+		if asked == nil {
+			asked, err = a.unlock(k.passphrase)
+		}
+		return asked, err
+	}
+	if a.CanAsk() {
+		f.Accept = a.acceptSigner
+	}
+	return f, nil
 }
 
-// identities returns what opens a snapshot that begins with these bytes.
-func (o *snapshotOpener) identities(head []byte) ([]age.Identity, error) {
-	if !snapshot.WantsPassphrase(head) {
-		if o.keys.identity == "" {
-			return nil, app.UsageError("the snapshot is not encrypted with a passphrase; name the file with the private key: --identity FILE")
-		}
-		return snapshot.Identities(o.keys.identity)
-	}
-	if o.keys.identity != "" {
+// identities reads the file with the private key, which a snapshot that begins with head must need.
+func (k snapshotKeys) identities(head []byte) ([]age.Identity, error) {
+	switch {
+	case snapshot.WantsPassphrase(head):
 		return nil, app.UsageError("the snapshot is encrypted with a passphrase, not to a key; give --passphrase-file instead of --identity")
+	case k.identity == "":
+		return nil, app.UsageError("the snapshot is not encrypted with a passphrase; name the file with the private key: --identity FILE")
 	}
-	if o.passphrase == nil {
-		passphrase, err := o.snapshotPassphrase(o.keys.passphrase, false)
-		if err != nil {
-			return nil, err
-		}
-		if o.passphrase, err = snapshot.Unlock(passphrase); err != nil {
-			return nil, err
-		}
-	}
-	return o.passphrase, nil
+	return snapshot.Identities(k.identity)
 }
 
-// readFunc reads a snapshot.
-type readFunc func(r snapshot.Reader, from io.Reader) (snapshot.Index, error)
-
-// readIndex is a readFunc of the beginning alone.
-func readIndex(r snapshot.Reader, from io.Reader) (snapshot.Index, error) { return r.Index(from) }
-
-// read reads what may be a snapshot, called name. A name of the store's kind has to be that of the index.
-func (o *snapshotOpener) read(from io.Reader, name string, read readFunc) (snapshot.Index, error) {
-	buffered := bufio.NewReaderSize(from, 1<<16)
-	head, err := buffered.Peek(snapshot.HeadSize)
+func (a commands) unlock(passphraseFile string) ([]age.Identity, error) {
+	passphrase, err := a.snapshotPassphrase(passphraseFile, false)
 	if err != nil {
-		return snapshot.Index{}, fmt.Errorf("%s is no snapshot: %w", name, err)
+		return nil, err
 	}
-	if !snapshot.IsEncrypted(head) {
-		return snapshot.Index{}, fmt.Errorf("%s is no snapshot: 'sealift snapshot save' makes files that are encrypted by age", name)
-	}
-	r := snapshot.Reader{Trust: o.trust}
-	if r.Keys, err = o.identities(head); err != nil {
-		return snapshot.Index{}, err
-	}
-	r.Name, _ = snapshot.ParseName(filepath.Base(name))
-	index, err := read(r, buffered)
-	if err != nil {
-		return index, fmt.Errorf("%s: %w", name, err)
-	}
-	return index, nil
+	return snapshot.Unlock(passphrase)
 }
 
-// readNamed reads a snapshot by its name.
-func (o *snapshotOpener) readNamed(ctx context.Context, name string, read readFunc) (saved, error) {
-	content, err := o.openSnapshot(ctx, name, o.keys.store)
-	if err != nil {
-		return saved{}, err
-	}
-	index, err := o.read(content, name, read)
-	return saved{name, index}, errors.Join(err, content.Close())
-}
-
-// find returns the name of the newest snapshot of the store that can be trusted, and tells of those that cannot.
-func (o *snapshotOpener) find(ctx context.Context) (string, error) {
-	newest, refused, err := o.snapshots(o.keys.store).Newest(ctx, func(from io.Reader, k snapshot.Kept) error {
-		_, err := o.read(from, k.File, readIndex)
-		var unknown *snapshot.UnknownClusterError
-		if errors.As(err, &unknown) && len(unknown.Trusted) == 0 && o.CanAsk() {
-			return nil // readOrAsk asks
-		}
-		return err
-	})
-	for i, r := range refused {
-		if i == namedObjects {
-			fmt.Fprintf(o.Err, "and %d more were passed over\n", len(refused)-i)
-			break
-		}
-		fmt.Fprintf(o.Err, "passed over %v\n", r.Err)
-	}
-	return newest.File, forRoot(err)
-}
-
-// readOrAsk reads a snapshot by its name. On a host that knows no cluster, it asks somebody at a terminal about the one that signed.
-func (o *snapshotOpener) readOrAsk(ctx context.Context, name string, read readFunc) (saved, error) {
-	found, err := o.readNamed(ctx, name, read)
-	if err == nil && !found.Signed() {
-		fmt.Fprintf(o.Err, "warning: %s has format %d, without a signature: anybody with the public key can have made it\n", name, found.Format)
-	}
-	var unknown *snapshot.UnknownClusterError
-	if !errors.As(err, &unknown) || len(unknown.Trusted) > 0 || !o.CanAsk() {
-		return found, err
-	}
-	fmt.Fprintf(o.Err, "%s: %s signed it at %s, a control plane of the cluster with the CA\n  %s\n", name, unknown.Index.Node, unknown.Index.Time.Format(time.RFC3339), unknown.Cluster)
-	if !o.Confirm("This host knows no cluster. Do the join commands of your cluster have that hash?") {
-		return found, err
-	}
-	o.trust.Clusters = []string{unknown.Cluster}
-	return o.readNamed(ctx, name, read)
-}
-
-// readSnapshot finds a snapshot, a file or one of the store, and reads it. Without an argument it is the newest of the store.
-func (o *snapshotOpener) readSnapshot(ctx context.Context, args []string, read readFunc) (saved, error) {
-	name := strings.Join(args, "")
-	if name == "" {
-		var err error
-		if name, err = o.find(ctx); err != nil {
-			return saved{}, err
-		}
-	}
-	return o.readOrAsk(ctx, name, read)
-}
-
-// openSnapshot opens a snapshot by its name: a file, or one of the store.
-func (a commands) openSnapshot(ctx context.Context, name, location string) (content io.ReadCloser, err error) {
-	if isPath(name) {
-		if content, err = regularfile.Open(name); errors.Is(err, regularfile.ErrNot) {
-			err = fmt.Errorf("%s is no snapshot: %w", name, err)
-		}
-		return content, forRoot(err)
-	}
-	content, _, err = a.snapshots(location).Open(ctx, name)
-	return content, forRoot(err)
+// acceptSigner asks somebody at a terminal of a host that knows no cluster about the one that signed a snapshot.
+func (a commands) acceptSigner(name string, signer *snapshot.UnknownClusterError) bool {
+	fmt.Fprintf(a.Err, "%s: %s signed it at %s, a control plane of the cluster with the CA\n  %s\n", name, signer.Index.Node, signer.Index.Time.Format(time.RFC3339), signer.Cluster)
+	return a.Confirm("This host knows no cluster. Do the join commands of your cluster have that hash?")
 }
 
 func (a commands) snapshotShowCommand() *cobra.Command {
 	var k snapshotKeys
+	var format string
 	cmd := &cobra.Command{
 		Use:   "show [FILE|NAME]",
 		Short: "Show what a snapshot has",
@@ -239,31 +145,29 @@ The command reads only the beginning. Use 'sealift snapshot verify' to check all
 		Example: "  sealift snapshot show --identity snapshots.key\n  sealift snapshot show /media/usb/cluster-1.snapshot -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.snapshotOpener(cmd, k)
+			f, err := a.finder(cmd, k)
 			if err != nil {
 				return err
 			}
-			found, err := o.readSnapshot(cmd.Context(), args, readIndex)
+			found, err := f.Index(cmd.Context(), strings.Join(args, ""))
 			if err != nil && (!errors.Is(err, snapshot.ErrUntrusted) || found.Format == 0) {
 				return err
 			}
-			s := shown{saved: found, Trusted: err == nil}
+			s := shown{Found: found, Trusted: err == nil}
 			if err != nil {
 				s.Why = err.Error()
 			}
-			if k.format == "json" {
-				return a.PrintJSON(s)
-			}
-			return a.printSnapshot(s)
+			return a.Print(format, s, func() error { return a.printSnapshot(s) })
 		},
 	}
 	k.addFlags(cmd)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
 // shown is what 'snapshot show' prints.
 type shown struct {
-	saved
+	snapshot.Found
 	Trusted bool   `json:"trusted"`
 	Why     string `json:"untrusted,omitempty"` // why it is not trusted
 }
@@ -294,6 +198,7 @@ func (a commands) printSnapshot(s shown) error {
 
 func (a commands) snapshotVerifyCommand() *cobra.Command {
 	var k snapshotKeys
+	var format string
 	cmd := &cobra.Command{
 		Use:   "verify [FILE|NAME]",
 		Short: "Check every byte of a snapshot",
@@ -302,22 +207,19 @@ a file, or the name of a snapshot in the store. Without one, the command checks 
 		Example: "  sealift snapshot verify --identity snapshots.key\n  sealift snapshot verify /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.snapshotOpener(cmd, k)
+			f, err := a.finder(cmd, k)
 			if err != nil {
 				return err
 			}
-			found, err := o.readSnapshot(cmd.Context(), args, func(r snapshot.Reader, from io.Reader) (snapshot.Index, error) { return r.Verify(from) })
+			found, err := f.Verify(cmd.Context(), strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
-			if k.format == "json" {
-				return a.PrintJSON(found)
-			}
-			fmt.Fprintf(a.Out, "%s is whole: %s of %s, %s, %s\n", found.File, found.Node, found.Time.Format(time.RFC3339), contentOf(found.Index), signedBy(found.Index))
-			return nil
+			return a.Print(format, found, change.Line(a.Out, "%s is whole: %s of %s, %s, %s", found.File, found.Node, found.Time.Format(time.RFC3339), contentOf(found.Index), signedBy(found.Index)))
 		},
 	}
 	k.addFlags(cmd)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -331,6 +233,7 @@ func signedBy(index snapshot.Index) string {
 
 func (a commands) snapshotUnpackCommand() *cobra.Command {
 	var k snapshotKeys
+	var format string
 	var out string
 	cmd := &cobra.Command{
 		Use:   "unpack [FILE|NAME] --out DIR",
@@ -344,22 +247,19 @@ done. 'sealift restore' does not need it.`,
 			if out == "" {
 				return app.UsageError("--out must name the folder to write")
 			}
-			o, err := a.snapshotOpener(cmd, k)
+			f, err := a.finder(cmd, k)
 			if err != nil {
 				return err
 			}
-			found, err := o.readSnapshot(cmd.Context(), args, func(r snapshot.Reader, from io.Reader) (snapshot.Index, error) { return r.Unpack(from, out) })
+			found, err := f.Unpack(cmd.Context(), strings.Join(args, ""), out)
 			if err != nil {
 				return err
 			}
-			if k.format == "json" {
-				return a.PrintJSON(found)
-			}
-			fmt.Fprintf(a.Out, "%s is whole; its files are in %s\n", found.File, out)
-			return nil
+			return a.Print(format, found, change.Line(a.Out, "%s is whole; its files are in %s", found.File, out))
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder to write; it must not exist")
 	k.addFlags(cmd)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

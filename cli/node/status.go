@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/sealift/sealift/installer/inspect/status"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/record"
-	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -57,7 +55,7 @@ plane.`,
 func (a commands) record(ctx context.Context, root string) error {
 	r, err := status.Record(ctx, root, app.CurrentVersion().Version)
 	if err != nil {
-		return forRoot(err)
+		return err
 	}
 	text, err := r.Encode()
 	if err != nil {
@@ -70,7 +68,7 @@ func (a commands) record(ctx context.Context, root string) error {
 func (a commands) status(ctx context.Context, root, format string) error {
 	s, err := status.Read(ctx, root)
 	if err != nil {
-		return forRoot(err)
+		return err
 	}
 	if format == "json" {
 		err = a.PrintJSON(s)
@@ -91,14 +89,6 @@ func (a commands) status(ctx context.Context, root, format string) error {
 			trouble += "; certificates need attention"
 		}
 		err = errors.New("not all is well: " + trouble)
-	}
-	return err
-}
-
-// forRoot adds to a refusal of the system what to do: what a node keeps is for root alone.
-func forRoot(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w; %s", err, hostpath.WithSudo())
 	}
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/token"
-	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -72,7 +71,7 @@ The token is good for that node and for nothing else.`,
 				}
 				return err
 			}
-			command, err := exclusion.JoinCommand(cmd.Context(), admin, controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
+			command, err := admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
 			}
@@ -164,26 +163,38 @@ func (a commands) tokenRevokeCommand() *cobra.Command {
 	}
 }
 
-// printJoinCommands tells how hosts join the cluster that was just made.
-func (a commands) printJoinCommands(ctx context.Context) error {
+// joinCommand is a command with which hosts join the cluster that was just made.
+type joinCommand struct {
+	ControlPlane bool      `json:"controlPlane"`
+	Expires      time.Time `json:"expires"`
+	Command      string    `json:"command"`
+}
+
+// joinCommands makes the commands with which hosts join the cluster that was just made.
+func joinCommands(ctx context.Context) ([]joinCommand, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, kind := range []struct {
-		title        string
-		life         time.Duration
-		controlPlane bool
-	}{
-		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
-		{"to add a control plane, within 2 hours", certificateLife, true},
-	} {
-		command, err := exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
+	var all []joinCommand
+	for _, one := range []controlplane.Invitation{{For: tokenLife}, {For: certificateLife, ControlPlane: true}} {
+		one.Description = "made by the install"
+		command, err := admin.JoinCommand(ctx, one)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Fprintf(a.Out, "\n%s:\n  %s\n", kind.title, command)
+		all = append(all, joinCommand{one.ControlPlane, time.Now().Add(one.For).Truncate(time.Second), command})
+	}
+	return all, nil
+}
+
+func (a commands) printJoinCommands(all []joinCommand) {
+	for _, one := range all {
+		title := "to add a node, run as root on the host, within 24 hours"
+		if one.ControlPlane {
+			title = "to add a control plane, within 2 hours"
+		}
+		fmt.Fprintf(a.Out, "\n%s:\n  %s\n", title, one.Command)
 	}
 	fmt.Fprintln(a.Out, "\nmake such commands again with: sealift token create")
-	return nil
 }

@@ -101,5 +101,7 @@ func (a commands) printUndo(u *upgrade.Undo) {
 	} else if u.Away != "" {
 		fmt.Fprintf(a.Out, "  the API does not answer, and no other node runs the new version: %s\n", u.Away)
 	}
-	a.printLostObjects(u.Lost)
+	for _, line := range lostObjects(u.Lost) {
+		fmt.Fprintln(a.Out, line)
+	}
 }

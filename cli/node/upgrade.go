@@ -25,9 +25,7 @@ import (
 
 type upgradeOptions struct {
 	bundleOptions
-	plan   bool
-	format string
-	how    upgrade.Options
+	how upgrade.Options
 }
 
 func (a commands) upgradeCommand() *cobra.Command {
@@ -59,18 +57,16 @@ If the upgrade is interrupted, run the same command again, on any control plane,
 			if len(words) > 0 && o.source == (bundleSource{}) && !strings.Contains(words[0], "=") { // one of kURL's flags needs a bundle, too
 				return app.UnknownCommand(fmt.Sprintf("unknown command %q for %q; see '%s --help'", words[0], cmd.CommandPath(), cmd.CommandPath()))
 			}
-			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
+			if err := o.take(append(words, a.TrustedWords()...)); err != nil {
 				return err
 			}
-			return refuse(a.upgrade(cmd.Context(), o))
+			return a.upgrade(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
-	o.add(cmd)
-	flags.BoolVar(&o.plan, "plan", false, "print the changes, the order of the nodes and the checks; change nothing")
+	o.add(cmd, "the changes, the order of the nodes and the checks")
 	flags.IntVar(&o.how.MaxUnavailable, "max-unavailable", 1, "number of workers that may be away at once")
 	flags.DurationVar(&o.how.DrainTimeout, "drain-timeout", 10*time.Minute, "how long the pods of a node may take to leave it")
-	app.AddOutputFlag(cmd, &o.format)
 	cmd.AddCommand(a.upgradeStatusCommand(), a.pauseCommand("pause", true), a.pauseCommand("resume", false), a.undoCommand())
 	return cmd
 }
@@ -95,10 +91,10 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 		return err
 	}
 	plan, err := a.planUpgrade(ctx, c, options, o)
-	if err != nil || plan.Empty() || o.plan {
+	if err != nil || plan.Empty() || o.Plan {
 		return err
 	}
-	if !o.yes && !a.Confirm("Upgrade the cluster?") {
+	if !o.Yes && !a.Confirm("Upgrade the cluster?") {
 		return errors.New("not confirmed; nothing was changed")
 	}
 	began := time.Now()
@@ -124,12 +120,12 @@ func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options i
 		fmt.Fprintln(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
 		return plan, nil
 	}
-	report, err := a.checkCluster(ctx, c, in, !o.plan)
+	report, err := a.checkCluster(ctx, c, in, !o.Plan)
 	if err != nil {
 		return plan, err
 	}
-	if o.plan {
-		return plan, a.printUpgradePlan(plan, report, o.format)
+	if o.Plan {
+		return plan, a.printUpgradePlan(plan, report, o.Format)
 	}
 	if err := report.Err(preflight.Policy{}); err != nil {
 		return plan, err

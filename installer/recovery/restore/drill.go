@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -16,7 +17,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 )
@@ -25,11 +28,30 @@ import (
 type DrillOptions struct {
 	// Dir is the folder in which the drill makes its own; it needs room for etcd's data and two programs. Empty is /var/tmp.
 	Dir string
-	// Program writes a program of an image to a file. path is its path in the image.
-	Program func(ctx context.Context, image, path, to string) error
+	// Program takes the programs out of images; nil takes them out of those that this host's containerd has.
+	Program Programs
 	// Say is told what begins; nil for nobody. Output receives what programs print; nil for nobody.
 	Say    func(string)
 	Output io.Writer
+}
+
+// Programs writes a program of an image to a file. path is its path in the image.
+type Programs func(ctx context.Context, image, path, to string) error
+
+// BundlePrograms takes programs out of the images of a bundle.
+func BundlePrograms(archive *bundle.Archive) Programs {
+	return func(ctx context.Context, image, name, to string) error {
+		for _, p := range archive.Index.Packages {
+			layout, err := runtime.OpenLayout(archive, path.Join(p.Dir(), "images"))
+			if err != nil {
+				return err
+			}
+			if err := layout.Program(ctx, image, name, to); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		return fmt.Errorf("the bundle has no image %s with %s; use one with the cluster's version: %w", image, name, fs.ErrNotExist)
+	}
 }
 
 // Drill is the result of a drill.
@@ -79,6 +101,14 @@ func RunDrill(ctx context.Context, o DrillOptions, from *snapshot.Content) (d Dr
 	}
 	if o.Output == nil {
 		o.Output = io.Discard
+	}
+	if o.Program == nil {
+		r, failed := runtime.Connect(ctx, runtime.Socket)
+		if failed != nil {
+			return Drill{}, fmt.Errorf("this host has no container runtime; give the cluster's bundle with --bundle: %w", failed)
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		o.Program = r.Program
 	}
 	if err := files.Sweep(o.Dir, drillPattern); err != nil {
 		return Drill{}, err
@@ -261,7 +291,7 @@ func internal(key string) bool {
 }
 
 // programs takes the programs out of the images that the snapshot's own manifests name.
-func (s *sandbox) programs(ctx context.Context, program func(ctx context.Context, image, path, to string) error) error {
+func (s *sandbox) programs(ctx context.Context, program Programs) error {
 	for _, folder := range []string{"bin", "pki"} {
 		if err := files.MkdirAll(s.file(folder), 0o700); err != nil {
 			return err
