@@ -135,6 +135,6 @@ func (w Work) failed(ctx context.Context, err error) error {
 // to stop.
 func tellOfInterruption(ctx context.Context, a *app.App) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
+		fmt.Fprintln(a.Err, "interrupted: a step that must not stop halfway goes on to its end; interrupt again not to wait for it")
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/kube/lease"
 )
 
@@ -32,18 +31,6 @@ func (p *Progress) Line(text string) { fmt.Fprintln(p, text) }
 // Waiting prints that another control plane is at work.
 func (p *Progress) Waiting(holder string) {
 	p.Line("waiting for the control plane that is at work: " + lease.HostOf(holder))
-}
-
-// Event prints that a step began or ended.
-func (p *Progress) Event(e lifecycle.Event) {
-	ended := map[lifecycle.Outcome]string{lifecycle.Finished: "done in", lifecycle.Failed: "failed after", lifecycle.Stopped: "stopped after"}[e.Outcome]
-	switch {
-	case e.Skipped:
-	case e.Outcome == lifecycle.Started:
-		fmt.Fprintf(p, "[%2d/%d] %s: %s\n", e.Number, e.Total, e.Step.ID, e.Step.Title)
-	case ended != "":
-		fmt.Fprintf(p, "[%2d/%d] %s: %s %s\n", e.Number, e.Total, e.Step.ID, ended, e.Duration.Round(10*time.Millisecond))
-	}
 }
 
 // Took returns how long the change has taken, rounded to unit.

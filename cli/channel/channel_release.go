@@ -5,10 +5,13 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/change"
 )
 
 type channelReleaseOptions struct {
-	yes        bool
+	change.Flags
 	kubeconfig string
 }
 
@@ -28,9 +31,8 @@ Channels leave a released add-on alone, even when they still list it, until 'sea
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, addOns []string) error { return a.channelRelease(cmd.Context(), addOns, o) },
 	}
-	flags := cmd.Flags()
-	flags.BoolVarP(&o.yes, "yes", "y", false, "give them back; without it the command only prints the plan")
-	addKubeconfig(flags, &o.kubeconfig)
+	o.Add(cmd, "what would be given back, as without --yes")
+	addKubeconfig(cmd.Flags(), &o.kubeconfig)
 	return cmd
 }
 
@@ -39,23 +41,48 @@ func (a commands) channelRelease(ctx context.Context, addOns []string, o channel
 	if err != nil {
 		return err
 	}
-	// All of them are looked at before the first one is given back.
-	for _, addOn := range addOns {
+	var backs []channel.Handback
+	for _, addOn := range addOns { // all of them are looked at before the first one is given back
 		back, err := cluster.PlanRelease(ctx, addOn)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(a.Out, back)
+		backs = append(backs, back)
 	}
-	if !o.yes {
-		_, err := fmt.Fprint(a.Out, "\nMust specify --yes to release\n")
-		return err
+	result := change.Result{Document: backs, Text: func() error { return nil }}
+	flags := o.Flags
+	flags.Plan = o.Plan || !o.Yes
+	return change.Do(ctx, a.App, flags, change.Work{
+		Plan: func() (change.Result, error) {
+			result.Text = func() error {
+				for _, back := range backs {
+					fmt.Fprintln(a.Out, back)
+				}
+				return a.mustSpecifyYes(o.Flags, "release")
+			}
+			return result, nil
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			for _, back := range backs {
+				p.Line(back.String())
+			}
+			for i, addOn := range addOns {
+				if err := cluster.Release(ctx, addOn, func(line string) { fmt.Fprintln(a.Err, line) }); err != nil {
+					return change.Result{}, fmt.Errorf("release %q: %w", addOn, err)
+				}
+				p.Line(fmt.Sprintf("Released %q", addOn))
+				backs[i].Done = true
+			}
+			return result, nil
+		},
+	})
+}
+
+// mustSpecifyYes prints kOps's words for a change that is only shown.
+func (a commands) mustSpecifyYes(f change.Flags, to string) error {
+	if f.Plan {
+		return nil
 	}
-	for _, addOn := range addOns {
-		if err := cluster.Release(ctx, addOn, func(line string) { fmt.Fprintln(a.Err, line) }); err != nil {
-			return fmt.Errorf("release %q: %w", addOn, err)
-		}
-		fmt.Fprintf(a.Out, "Released %q\n", addOn)
-	}
-	return nil
+	_, err := fmt.Fprintf(a.Out, "\nMust specify --yes to %s\n", to)
+	return err
 }

@@ -83,7 +83,7 @@ func (a commands) adopt(ctx context.Context, o adoptOptions) (err error) {
 		Plan:  func() (change.Result, error) { return preview, report.Err(preflight.Policy{}) },
 		Check: func(context.Context) error { return report.Err(preflight.Policy{}) },
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
-			if _, err := in.Run(ctx, p.Event); err != nil {
+			if _, err := in.Run(ctx, steps(p)); err != nil {
 				return change.Result{}, err
 			}
 			fmt.Fprintf(a.Err, "this node is adopted, in %s, log %s\n", p.Took(100*time.Millisecond), in.LogFile())

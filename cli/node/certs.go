@@ -105,7 +105,7 @@ func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) er
 			err := keeper.InTurn(ctx, p.Waiting, func(ctx context.Context) error {
 				return o.renewal(ctx, func(r *pki.Renewal) error {
 					log, files = r.LogFile(), r.Files()
-					return r.Run(ctx, p.Event)
+					return r.Run(ctx, steps(p))
 				})
 			})
 			if err != nil {

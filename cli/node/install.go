@@ -165,7 +165,7 @@ func (a commands) runInstall(ctx context.Context, in *install.Install, p *change
 	phases := newPhaseTimes()
 	ran, err := in.Run(ctx, func(e lifecycle.Event) {
 		phases.add(e)
-		p.Event(e)
+		printEvent(p, e)
 	})
 	if err != nil {
 		return change.Result{}, err
@@ -199,6 +199,11 @@ func (a commands) tellOfInterruption(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
 	})
+}
+
+// steps prints the steps of an operation as its progress.
+func steps(p *change.Progress) func(lifecycle.Event) {
+	return func(e lifecycle.Event) { printEvent(p, e) }
 }
 
 func printEvent(out io.Writer, e lifecycle.Event) {

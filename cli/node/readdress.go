@@ -99,7 +99,7 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 				}
 				return a.readdressed(address, fmt.Sprintf("node %s changes its address to %s by itself when an interface has it; to forget that, run 'sealift node readdress %s'", r.Node, r.To, r.From)), nil
 			}
-			if err := r.Run(ctx, p.Event); err != nil {
+			if err := r.Run(ctx, steps(p)); err != nil {
 				return change.Result{}, err
 			}
 			return a.readdressed(r.To.String(), fmt.Sprintf("done: node %s has the address %s, in %s; log %s", r.Node, r.To, p.Took(time.Second), r.LogFile())), nil

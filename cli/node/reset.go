@@ -77,7 +77,7 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 		To: "reset this host", Question: question, LogFile: r.LogFile, Check: r.Check,
 		Plan: func() (change.Result, error) { return a.resetPlan(r) },
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
-			remains, err := r.Run(ctx, p.Event)
+			remains, err := r.Run(ctx, steps(p))
 			if errors.Is(err, reset.ErrIncomplete) {
 				return a.left(remains), fmt.Errorf("%w: what failed is listed with the reason; sealift keeps its record of this host", err)
 			}

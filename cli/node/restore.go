@@ -179,7 +179,7 @@ func (a commands) restoreFrom(ctx context.Context, from *snapshot.Loaded, o rest
 			return change.Result{Document: preview, Text: func() error { return a.printRestorePlan(preview, from) }}, nil
 		},
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
-			if err := r.Run(ctx, p.Event); err != nil {
+			if err := r.Run(ctx, steps(p)); err != nil {
 				return change.Result{}, err
 			}
 			return a.restored(ctx, r, from, p.Took(100*time.Millisecond)), nil

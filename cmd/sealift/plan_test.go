@@ -173,6 +173,8 @@ func planCases() map[string]func(*testing.T) {
 		"sealift restore --plan":                 planOfRestore,
 		"sealift snapshot prune --plan":          planOfPrune,
 		"sealift channel plan":                   planOfChannel,
+		"sealift channel apply --plan":           planOfChannelApply,
+		"sealift channel release --plan":         planOfChannelRelease,
 		"sealift apply --dry-run":                dryRunOfApply,
 		"sealift cache prune --dry-run":          dryRunOfCachePrune,
 		"sealift certs rotate-encryption --plan": planOfRotation,
