@@ -21,7 +21,7 @@ func (r Records) GiveBack(ctx context.Context, name string, owner Owner, move Mo
 	return r.handOver(ctx, name, owner, move, func(record Record) (Ownership, *Owner, error) {
 		former, ok := record.Former()
 		if !ok {
-			return Ownership{}, nil, fmt.Errorf("add-on %q has had no owner but %s: there is nobody to give it back to", name, owner)
+			return Ownership{}, nil, fmt.Errorf("add-on %q has no earlier owner than %s to return it to", name, owner)
 		}
 		return former.Ownership, &owner, nil
 	})

@@ -173,7 +173,7 @@ func (r Record) encode() (map[string]string, error) {
 // decode reads the data of a ConfigMap.
 func decode(data map[string]string) (Record, error) {
 	if data[keySchema] != schemaVersion {
-		return Record{}, fmt.Errorf("its %s is %q, and this sealift reads %q: use the sealift that wrote it, or a newer one", keySchema, data[keySchema], schemaVersion)
+		return Record{}, fmt.Errorf("its %s is %q, but this sealift reads %q: use the sealift that wrote it, or a newer one", keySchema, data[keySchema], schemaVersion)
 	}
 	r := Record{Name: data[keyName], Moving: data[keyMoving], Ownership: Ownership{
 		Policy: Policy(data[keyPolicy]), Set: data[keySet],

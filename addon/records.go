@@ -80,7 +80,7 @@ func (r Records) List(ctx context.Context) ([]Record, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list who owns which add-on: %w", err)
+		return nil, fmt.Errorf("list the owners of add-ons: %w", err)
 	}
 	var records []Record
 	var errs []error
@@ -106,7 +106,7 @@ func (r Records) Get(ctx context.Context, name string) (record Record, found boo
 	case apierrors.IsNotFound(err):
 		return Record{}, false, nil
 	case err != nil:
-		return Record{}, false, fmt.Errorf("read who owns add-on %q: %w", name, err)
+		return Record{}, false, fmt.Errorf("read the owner of add-on %q: %w", name, err)
 	}
 	record, err = read(obj)
 	if err == nil && record.Name != name {
@@ -162,7 +162,7 @@ func (r Records) Forget(ctx context.Context, name string, owner Owner) error {
 		return r.ConfigMaps.Delete(ctx, objectName(name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &record.version}})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("forget who owned add-on %q: %w", name, err)
+		return fmt.Errorf("remove the owner record of add-on %q: %w", name, err)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (r Records) change(ctx context.Context, name string, change func(*Record) e
 			continue
 		}
 		if err != nil {
-			return before, fmt.Errorf("record who owns add-on %q: %w", name, err)
+			return before, fmt.Errorf("record the owner of add-on %q: %w", name, err)
 		}
 		return after, nil
 	}

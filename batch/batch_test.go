@@ -164,7 +164,7 @@ func TestCancelledBatchLeavesNoJob(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if _, err := batch.Run(t.Context(), s.cluster(), s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "somebody has removed the Job before 2 of its pieces were done") {
+	if _, err := batch.Run(t.Context(), s.cluster(), s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "the Job was removed before 2 of its pieces were done") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestJobDeletedBeforeWatchIsHandled(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if _, err := batch.Run(ctx, cluster, s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "somebody has removed the Job") {
+	if _, err := batch.Run(ctx, cluster, s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "the Job was removed") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -297,10 +297,10 @@ func TestPodDoesOnlyWorkOfItsPlan(t *testing.T) {
 		}
 	}
 	for want, environment := range map[string]map[string]string{
-		"this runs in the pods of an Indexed Job only": {},
-		"have the digest " + right:                     {"SEALIFT_BATCH_PLAN": wrong, "JOB_COMPLETION_INDEX": "0"},
-		"no such file or directory":                    {"SEALIFT_BATCH_PLAN": "absent", "JOB_COMPLETION_INDEX": "0"},
-		"but the batch has 1 pieces":                   {"SEALIFT_BATCH_PLAN": right, "JOB_COMPLETION_INDEX": "1"},
+		"this command runs only in pods of an Indexed Job": {},
+		"have the digest " + right:                         {"SEALIFT_BATCH_PLAN": wrong, "JOB_COMPLETION_INDEX": "0"},
+		"no such file or directory":                        {"SEALIFT_BATCH_PLAN": "absent", "JOB_COMPLETION_INDEX": "0"},
+		"but the batch has 1 pieces":                       {"SEALIFT_BATCH_PLAN": right, "JOB_COMPLETION_INDEX": "1"},
 	} {
 		err := batch.Serve(t.Context(), s, func(name string) string { return environment[name] }, func(context.Context, json.RawMessage) (any, error) {
 			t.Error("it did something")

@@ -83,7 +83,7 @@ func (f files) document(ctx context.Context, key string) ([]byte, error) {
 	}
 	defer value.Close()
 	if value.Size() > maxDocument {
-		return nil, fmt.Errorf("%s has %d bytes, too many", key, value.Size())
+		return nil, fmt.Errorf("%s has %d bytes, which is too large", key, value.Size())
 	}
 	return io.ReadAll(io.NewSectionReader(value, 0, value.Size()))
 }

@@ -222,7 +222,7 @@ func (w *watcher) deleted(ctx context.Context) error {
 		return err
 	}
 	if left := len(w.missing()); left > 0 {
-		return fmt.Errorf("somebody has removed the Job before %d of its pieces were done; run the same command again to go on", left)
+		return fmt.Errorf("the Job was removed before %d of its pieces were done; run the same command again to resume", left)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (w *watcher) pods(ctx context.Context, most int64) (pods []corev1.Pod, err 
 	for _, object := range list.Items {
 		var pod corev1.Pod
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod); err != nil {
-			return nil, fmt.Errorf("the API server sent a strange pod: %w", err)
+			return nil, fmt.Errorf("the API server sent an unexpected pod: %w", err)
 		}
 		pods = append(pods, pod)
 	}

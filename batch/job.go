@@ -55,7 +55,7 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 		case job == nil: // another coordinator was faster
 			return false, poll.NotYet(fmt.Errorf("another coordinator makes the %s", r.job))
 		case job.DeletionTimestamp != nil:
-			return false, poll.NotYet(fmt.Errorf("the old %s is not gone", r.job))
+			return false, poll.NotYet(fmt.Errorf("the old %s still exists", r.job))
 		case !r.owns(job):
 			return false, fmt.Errorf("%s is not a Job of this batch, and has its name; remove it, or choose another namespace", r.job)
 		}
@@ -203,7 +203,7 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 				at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == job.Name })
 				switch {
 				case at < 0:
-					return false, errors.New("there is one that is not of this batch; remove it, or choose another namespace")
+					return false, errors.New("it exists and belongs to another batch; remove it, or choose another namespace")
 				case owners[at].UID == job.UID:
 					return true, nil
 				}
@@ -212,7 +212,7 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return false, err
 			}
-			return false, poll.NotYet(errors.New("something holds the old one"))
+			return false, poll.NotYet(errors.New("the old one is still being deleted"))
 		})
 	})
 	if err != nil {
@@ -267,7 +267,7 @@ func (r *run) remove(ctx context.Context, uid types.UID) error {
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove %s: %w; it removes itself %s after its end", r.job, err, r.Keep)
+		return fmt.Errorf("remove %s: %w; Kubernetes deletes it %s after it finishes", r.job, err, r.Keep)
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func toUnstructured(object any) (*unstructured.Unstructured, error) {
 func toJob(object *unstructured.Unstructured) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, job); err != nil {
-		return nil, fmt.Errorf("the API server sent a strange Job: %w", err)
+		return nil, fmt.Errorf("the API server sent an unexpected Job: %w", err)
 	}
 	return job, nil
 }

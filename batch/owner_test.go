@@ -58,7 +58,7 @@ func TestForeignJobStays(t *testing.T) {
 	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"mine": nil}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := batch.Run(t.Context(), s.cluster(), s.store, numbers(2), o); err == nil || !strings.Contains(err.Error(), "there is one that is not of this batch") {
+	if _, err := batch.Run(t.Context(), s.cluster(), s.store, numbers(2), o); err == nil || !strings.Contains(err.Error(), "it exists and belongs to another batch") {
 		t.Errorf("got %v", err)
 	}
 	if secret, err := secrets.Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(secret.Data) != 1 || secret.DeletionTimestamp != nil {

@@ -28,7 +28,7 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, do fu
 	d, index := getenv(planVariable), getenv(indexVariable)
 	n, err := strconv.Atoi(index)
 	if d == "" || err != nil {
-		return fmt.Errorf("%s is %q and %s is %q: this runs in the pods of an Indexed Job only", planVariable, d, indexVariable, index)
+		return fmt.Errorf("%s is %q and %s is %q: this command runs only in pods of an Indexed Job", planVariable, d, indexVariable, index)
 	}
 	pieces, err := f.loadPlan(ctx, d)
 	if err != nil {

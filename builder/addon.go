@@ -41,7 +41,7 @@ func openAddOn(dir string) (_ *addOn, err error) {
 	a := &addOn{dir: abs, named: dir, version: filepath.Base(abs), name: filepath.Base(filepath.Dir(abs))}
 	for _, word := range []string{a.name, a.version} {
 		if word == string(filepath.Separator) || strings.HasPrefix(word, ".") {
-			return nil, fmt.Errorf("add-on %s: a directory <name>/<version> is needed, which name the package", abs)
+			return nil, fmt.Errorf("add-on %s: not a directory <name>/<version>, from which the package gets its name", abs)
 		}
 	}
 	if a.repository, err = repository.Of(abs); err != nil {

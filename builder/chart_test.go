@@ -201,8 +201,8 @@ func TestChartMistakesAreNamed(t *testing.T) {
 		"no such repository":      {manifest: "chart hello https://files.example.com/none 1.2.3\n", line: 1, want: []string{"chart https://files.example.com/none/index.yaml", "404"}},
 		"no such tag":             {manifest: "chart hello oci://registry.example.io/charts/hello 2.0.0\n", line: 1, want: []string{"chart registry.example.io/charts/hello:2.0.0 does not exist"}},
 		"an image for a chart":    {manifest: "chart web oci://registry.example.io/web 1\n", line: 1, want: []string{"is of type application/vnd.oci.image.index"}},
-		"another chart":           {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hullo\nversion: 1.2.3\n"}, line: 1, want: []string{"says in its Chart.yaml that it is the chart hullo"}},
-		"another chart's version": {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hello\nversion: 1.2.4\n"}, line: 1, want: []string{"says in its Chart.yaml that it is 1.2.4"}},
+		"another chart":           {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hullo\nversion: 1.2.3\n"}, line: 1, want: []string{"has the name hullo in its Chart.yaml"}},
+		"another chart's version": {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hello\nversion: 1.2.4\n"}, line: 1, want: []string{"has version 1.2.4 in its Chart.yaml"}},
 	}
 	w := chartWorld(t, nil)
 	for name, test := range tests {

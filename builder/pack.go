@@ -84,7 +84,7 @@ func unambiguous(files []bundle.File) error {
 	seen := make(map[string]bool, len(files))
 	for _, f := range files {
 		if seen[f.Path] {
-			return fmt.Errorf("%s is in the add-on's directory and also made by its Manifest; rename one of them", f.Path)
+			return fmt.Errorf("%s is both in the add-on's directory and created by its Manifest; rename one of them", f.Path)
 		}
 		seen[f.Path] = true
 	}

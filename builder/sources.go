@@ -164,7 +164,7 @@ func UnpackSources(from io.Reader, dir string) error {
 
 func unpackSource(root *os.Root, header *tar.Header, content io.Reader) error {
 	if header.Typeflag != tar.TypeReg || !filepath.IsLocal(header.Name) || header.Mode&^0o755 != 0 {
-		return fmt.Errorf("%q is no file of a repository", header.Name)
+		return fmt.Errorf("%q is not a file of a repository", header.Name)
 	}
 	if err := root.MkdirAll(path.Dir(header.Name), 0o755); err != nil {
 		return err

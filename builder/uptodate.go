@@ -41,7 +41,7 @@ func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string,
 	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Resolution: r}
 	program, err := os.Stat("/proc/self/exe")
 	if err != nil {
-		return "", fmt.Errorf("look at this program: %w", err)
+		return "", fmt.Errorf("inspect this program: %w", err)
 	}
 	in.Program = stateOf(program)
 	if b.key != nil {
@@ -56,7 +56,7 @@ func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string,
 	}
 	data, err := json.Marshal(in)
 	if err != nil {
-		return "", fmt.Errorf("encode what %s %s is made of: %w", a.name, a.version, err)
+		return "", fmt.Errorf("encode the inputs of %s %s: %w", a.name, a.version, err)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), nil

@@ -198,7 +198,7 @@ func newArchive(x Index, data []byte) *Archive {
 }
 
 // ErrNotPackage reports a bundle where a package is expected.
-var ErrNotPackage = errors.New("is a bundle, not a package; take the packages that it is made of")
+var ErrNotPackage = errors.New("is a bundle, not a package; use the packages that it contains")
 
 // OpenPackage reads the index of a package of size bytes from any source. A bundle is refused.
 func OpenPackage(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*Archive, error) {

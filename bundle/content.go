@@ -44,7 +44,7 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
 	}
 	if from < 0 || from > e.Size {
-		return nil, fmt.Errorf("%s: has %d bytes, and cannot be read from %d on", name, e.Size, from)
+		return nil, fmt.Errorf("%s: has %d bytes, so reading cannot begin at %d", name, e.Size, from)
 	}
 	if a.leavesOut(e) {
 		base, at, err := a.inBase(e)

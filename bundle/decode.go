@@ -52,7 +52,7 @@ func decodeIndex(data []byte) (x Index, err error) {
 		}
 		name, _ := key.(string)
 		if seen[name] {
-			return Index{}, fmt.Errorf("%q is there twice", name)
+			return Index{}, fmt.Errorf("%q occurs twice", name)
 		}
 		seen[name] = true
 		if err := x.decodeField(dec, name); err != nil {

@@ -248,7 +248,7 @@ func (x *Index) addPackage(a *Archive) error {
 	}
 	x.Platforms = slices.DeleteFunc(x.Platforms, func(p string) bool { return !slices.Contains(a.Index.Platforms, p) })
 	if len(x.Platforms) == 0 {
-		return fmt.Errorf("package %s %s is for %v, the packages before it are not", info.Name, info.Version, a.Index.Platforms)
+		return fmt.Errorf("package %s %s is for %v, unlike the packages before it", info.Name, info.Version, a.Index.Platforms)
 	}
 	info.Index = a.Digest
 	x.Packages = append(x.Packages, info)

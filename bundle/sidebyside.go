@@ -72,7 +72,7 @@ func (b *besides) follow(ctx context.Context, sum io.Writer, base int64, pieces 
 				continue
 			}
 			if _, err := io.Copy(sum, io.NewSectionReader(b.file, base+p.entry.Offset+done, ready-done)); err != nil {
-				return fmt.Errorf("%s: read what was written: %w", p.entry.Path, err)
+				return fmt.Errorf("%s: read the written file back: %w", p.entry.Path, err)
 			}
 			done = ready
 		}

@@ -22,7 +22,7 @@ func NewSince(index []byte) (*Since, error) {
 		return nil, err
 	}
 	if x.Kind != KindBundle {
-		return nil, errors.New("is a package; a bundle can only be an addition to a bundle")
+		return nil, errors.New("is a package; a bundle can only extend a bundle")
 	}
 	s := &Since{digest: sha256Hex(index), paths: make(map[string]string, len(x.Entries))}
 	for _, e := range x.Entries {
@@ -57,7 +57,7 @@ func (s *Since) has(e Entry) (string, bool) {
 }
 
 // ErrNoBase reports that a bundle adds to an earlier one, which was not given.
-var ErrNoBase = errors.New("the bundle leaves out files of an earlier bundle")
+var ErrNoBase = errors.New("the bundle omits files of an earlier bundle")
 
 // WithBase sets the earlier archive that has the files left out here. It compares the indexes; Verify reads the bytes.
 // Close closes the base too.
@@ -66,7 +66,7 @@ func (a *Archive) WithBase(base *Archive) error {
 		return errors.New("the bundle is complete and needs no other")
 	}
 	if base.Digest != a.Index.Base {
-		return fmt.Errorf("the bundle is an addition to the one whose index is %s, and this is %s", a.Index.Base, base.Digest)
+		return fmt.Errorf("the bundle extends the one whose index is %s, but this is %s", a.Index.Base, base.Digest)
 	}
 	for _, e := range a.Index.Entries {
 		if e.Encoding != InBase {

@@ -46,11 +46,11 @@ var moduleName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 func CheckModuleName(name string) error {
 	switch {
 	case !moduleName.MatchString(name):
-		return fmt.Errorf("%q is not a kebab name; use lower-case letters and digits, and single dashes between them, such as cert-manager", name)
+		return fmt.Errorf("%q is not in kebab case; use lower-case letters and digits, and single dashes between them, such as cert-manager", name)
 	case name == "global":
-		return errors.New("the key of its values is that of global values; rename the module")
+		return errors.New("its values key is the one of global values; rename the module")
 	case strings.HasSuffix(name, "-enabled"), strings.HasSuffix(name, "-maintenance"):
-		return errors.New("the key of its values is that of a flag; rename the module")
+		return errors.New("its values key is the one of a flag; rename the module")
 	}
 	return nil
 }

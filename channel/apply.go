@@ -88,7 +88,7 @@ func (p *pass) applyAndPrune(ctx context.Context, a *addOn) error {
 	prunes := p.options.Prune || e.Prune != nil
 	if len(a.objs) == 0 && prunes && e.ManifestHash != ManifestHash(nil) {
 		// A file that was cut off is more often the cause than the wish to delete all of it.
-		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed: if that is meant, declare the manifestHash %s", shown(e.Location), ManifestHash(nil))
+		return fmt.Errorf("manifest %s has no objects, so everything would be pruned; nothing was changed: if you intend that, declare the manifestHash %s", shown(e.Location), ManifestHash(nil))
 	}
 	if err := p.checkNamespace(ctx, e.Namespace, a.objs); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (b *Built) add(ctx context.Context, source Source, e Entry) error {
 	}
 	e.Manifest = manifestName(e)
 	if _, taken := b.Manifests[e.Manifest]; taken {
-		return errors.New("two entries are the same version, with the same id: give them ids that differ")
+		return errors.New("two entries have the same version and id: give them different ids")
 	}
 	e.ManifestHash = ManifestHash([]byte(manifest.String()))
 	if e.Prune == nil {

@@ -243,7 +243,7 @@ func nodeSelectors(which string) ([]string, error) {
 	case "all":
 		return []string{""}, nil
 	}
-	return nil, fmt.Errorf("needsRollingUpdate %q is none of control-plane, workers and all", which)
+	return nil, fmt.Errorf("needsRollingUpdate %q is not control-plane, workers or all", which)
 }
 
 // markNodes asks for the update of nodes.

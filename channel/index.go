@@ -133,7 +133,7 @@ func documents(data []byte) ([][]byte, error) {
 	}
 	keep()
 	if bytes.IndexByte(data, 0) >= 0 {
-		return nil, errors.New("it has a zero byte, so it is not text")
+		return nil, errors.New("it contains a NUL byte, so it is not text")
 	}
 	return docs, nil
 }
@@ -161,7 +161,7 @@ var kindLine = regexp.MustCompile(`(?mi)^kind:\s*["']?` + indexKind + `\b`)
 // parseIndex gives nil for a document that is not an index. An index is read as kOps reads it: its keys in any case.
 func parseIndex(doc []byte) (*Index, error) {
 	if len(doc) > maxIndex && kindLine.Match(doc) {
-		return nil, fmt.Errorf("an index has at most %d MiB, and this one has %d", maxIndex>>20, len(doc)>>20)
+		return nil, fmt.Errorf("the index has %d MiB, more than the limit of %d", len(doc)>>20, maxIndex>>20)
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(doc, &root); err != nil {
@@ -266,9 +266,9 @@ func reachable(index, manifest, ref *url.URL) error {
 	case isLocal(index):
 		return nil
 	case isLocal(manifest):
-		return fmt.Errorf("manifest %q is a file of this machine, and the index is from elsewhere: put the manifest beside it", manifest.Path)
+		return fmt.Errorf("manifest %q is a file of this machine, but the index is remote: put the manifest beside it", manifest.Path)
 	case manifest.Scheme == "s3" && ref.RawQuery != "":
-		return fmt.Errorf("manifest %q: an index from elsewhere cannot say how a bucket is reached: leave out the query, or give it with the channel", redacted(manifest))
+		return fmt.Errorf("manifest %q: a remote index cannot configure access to a bucket: leave out the query, or give it with the channel", redacted(manifest))
 	}
 	return nil
 }

@@ -257,7 +257,7 @@ func FuzzParse(f *testing.F) {
 
 func TestIndexSizeIsBounded(t *testing.T) {
 	text := "kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n" + strings.Repeat("  - {manifest: a}\n", maxIndex/16)
-	if _, err := Parse([]byte(text), at(t, "/srv/addons.yaml"), "c"); err == nil || !strings.Contains(err.Error(), "an index has at most 8 MiB") {
+	if _, err := Parse([]byte(text), at(t, "/srv/addons.yaml"), "c"); err == nil || !strings.Contains(err.Error(), "more than the limit of 8") {
 		t.Errorf("%v", err)
 	}
 }

@@ -27,7 +27,7 @@ func ParseChannel(name string) (*url.URL, error) {
 	case strings.Contains(name, "/"):
 		return nil, fmt.Errorf("channel %q: Channel format not recognized (did you mean to use `-f` to specify a local file?)", shown(name))
 	}
-	return nil, fmt.Errorf("channel %q is a name, and names of channels stand for files on the internet: give its URL, or a local file with -f", shown(name))
+	return nil, fmt.Errorf("channel %q is a name, which stands for a file on the internet: give its URL, or a local file with -f", shown(name))
 }
 
 // ParseFile reads a -f argument: a path, or a URL.

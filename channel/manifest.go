@@ -98,7 +98,7 @@ const kustomizationFile = "kustomization.yaml"
 // kustomized builds a kustomization. One that is not on this machine is copied here with the files that it names.
 func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstructured.Unstructured, error) {
 	if s.Verify {
-		return nil, errors.New("a kustomization is many files, and no one hash is theirs: without --verify it is taken as it is")
+		return nil, errors.New("a kustomization has many files and no single hash: without --verify it is applied unchecked")
 	}
 	dir := strings.TrimSuffix(at.Path, kustomizationFile)
 	if isLocal(at) {
@@ -146,7 +146,7 @@ func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
 	}
 	for _, name := range names {
 		if path.IsAbs(name) || strings.Contains(name, "://") || strings.HasPrefix(name, "git@") {
-			return fmt.Errorf("%s: %q is not beside the kustomization: nothing else is fetched", redacted(file), name)
+			return fmt.Errorf("%s: %q is not beside the kustomization, and nothing else is fetched", redacted(file), name)
 		}
 		// What has no ending is a folder: a server need not be asked for what it does not have.
 		next := at.JoinPath(name)

@@ -182,9 +182,9 @@ func (c *Cluster) PlanRelease(ctx context.Context, addOn string) (Handback, erro
 	case len(found) == 0:
 		return Handback{}, fmt.Errorf("no channel owns an add-on %q in this cluster; 'sealift channel get' lists them", addOn)
 	case len(found) > 1:
-		return Handback{}, fmt.Errorf("add-on %q is there more than once: name one of %s", addOn, strings.Join(names, ", "))
+		return Handback{}, fmt.Errorf("add-on %q exists more than once: name one of %s", addOn, strings.Join(names, ", "))
 	case found[0].To != addon.Installer().String():
-		return Handback{}, fmt.Errorf("add-on %q was not adopted from the installer: there is nobody to give it back to", addOn)
+		return Handback{}, fmt.Errorf("add-on %q was not adopted from the installer, so it cannot be returned to it", addOn)
 	}
 	return found[0], nil
 }

@@ -341,7 +341,7 @@ func testNobodyToGiveBackTo(p *playground) {
 		p.Fatal(err)
 	}
 	for addOn, want := range map[string]string{
-		"born":  `add-on "born" was not adopted from the installer: there is nobody to give it back to`,
+		"born":  `add-on "born" was not adopted from the installer, so it cannot be returned to it`,
 		"never": `no channel owns an add-on "never" in this cluster; 'sealift channel get' lists them`,
 	} {
 		if err := p.cluster.Release(p.Context(), addOn, nil); err == nil || err.Error() != want {

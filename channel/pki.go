@@ -64,7 +64,7 @@ func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 }
 
 // errNoIssuers says that the cluster has no Issuers, or not yet.
-var errNoIssuers = errors.New("needsPKI wants cert-manager in the cluster")
+var errNoIssuers = errors.New("needsPKI needs cert-manager in the cluster")
 
 // newCA makes a self-signed CA of a common name, in PEM.
 func newCA(name string) (cert, key []byte, err error) {

@@ -114,7 +114,7 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case poll.Ended(err):
-		return nil, fmt.Errorf("read %s: it is a pipe, and nobody writes to it", name)
+		return nil, fmt.Errorf("read %s: it is a pipe without a writer", name)
 	}
 	return data, err
 }
@@ -248,7 +248,7 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	for _, before := range via {
 		if before.URL.String() == req.URL.String() {
-			return fmt.Errorf("redirects go in a circle by way of %s", redacted(req.URL))
+			return fmt.Errorf("redirects form a loop through %s", redacted(req.URL))
 		}
 	}
 	if len(via) >= fetchRedirect {

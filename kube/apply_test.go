@@ -308,7 +308,7 @@ func TestApplyRecreatesOnlyWhenTold(t *testing.T) {
 func TestApplyRefusesUnnamedObjectsBeforeFirstChange(t *testing.T) {
 	c := newCluster(t)
 	_, err := c.Apply(t.Context(), c.set, c.objects(configMapOf("a", "1"), configMapOf("a", "2")), kube.ApplyOptions{})
-	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+c.ns+"/a is given twice") {
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+c.ns+"/a is listed twice") {
 		t.Error(err)
 	}
 	if c.get("v1/configmaps", "a") != nil {

@@ -109,7 +109,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 	}
 	var info version.Info
 	if err := json.Unmarshal(data, &info); err != nil || info.GitVersion == "" {
-		return "", fmt.Errorf("ask for the Kubernetes version: %s/version gives none", c.config.Host)
+		return "", fmt.Errorf("ask for the Kubernetes version: %s/version reports none", c.config.Host)
 	}
 	return info.GitVersion, nil
 }

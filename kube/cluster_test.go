@@ -107,7 +107,7 @@ func TestVersionComesFromServer(t *testing.T) {
 	if version, err := c.Version(t.Context()); err != nil || version != controlplane.DefaultVersion {
 		t.Errorf("version %q, %v", version, err)
 	}
-	for text, want := range map[string]string{"{}": "/version gives none", "hello": "/version gives none"} {
+	for text, want := range map[string]string{"{}": "/version reports none", "hello": "/version reports none"} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
 		defer server.Close()
 		if _, err := connect(t, &rest.Config{Host: server.URL}).Version(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

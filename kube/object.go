@@ -63,14 +63,14 @@ func checkObjects(objs []*unstructured.Unstructured) error {
 			errs = append(errs, fmt.Errorf("object %d (%q): apiVersion and kind are required", i+1, ref.Name))
 			continue
 		case obj.IsList():
-			errs = append(errs, fmt.Errorf("object %d: a %s must be taken apart first, as render.Decode does", i+1, ref.Kind))
+			errs = append(errs, fmt.Errorf("object %d: a %s must be split first, as render.Decode does", i+1, ref.Kind))
 			continue
 		case ref.Name == "":
 			errs = append(errs, fmt.Errorf("object %d (%s): metadata.name is required; generateName cannot be applied", i+1, ref.Kind))
 			continue
 		}
 		if first, twice := seen[ref.identity()]; twice {
-			errs = append(errs, fmt.Errorf("%s is given twice, as object %d and object %d", ref, first, i+1))
+			errs = append(errs, fmt.Errorf("%s is listed twice, as object %d and object %d", ref, first, i+1))
 			continue
 		}
 		seen[ref.identity()] = i + 1

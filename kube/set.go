@@ -132,7 +132,7 @@ func (e *Engine) readRecord(ctx context.Context, set Set) (record, error) {
 		return rec, fmt.Errorf("the Secret records set %s, not %s: it was copied or renamed; delete it or choose another set name", id, set.ID())
 	}
 	if tool := parent.Annotations[noteTooling]; !strings.HasPrefix(tool, Manager+"/") {
-		return rec, fmt.Errorf("the set belongs to %q, and only that may change it", tool)
+		return rec, fmt.Errorf("the set belongs to %q, and only its owner may change it", tool)
 	}
 	for gk := range splitNote(parent.Annotations[noteGroupKinds]) {
 		rec.groupKinds[parseGroupKind(gk)] = true

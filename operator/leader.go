@@ -82,9 +82,9 @@ func addressOf(identity string) (string, error) {
 func (r *Replicas) check() error {
 	switch ip := net.ParseIP(r.Address); {
 	case r.Namespace == "":
-		return errors.New("several replicas need a namespace for their Lease; say --namespace")
+		return errors.New("several replicas need a namespace for their Lease; give --namespace")
 	case r.Pod == "":
-		return errors.New("several replicas need names; say --pod with the name of the Pod")
+		return errors.New("several replicas need names; give --pod with the name of the Pod")
 	case ip == nil || ip.IsUnspecified():
 		return fmt.Errorf("several replicas need the address of the Pod; --listen-address is %q", r.Address)
 	}
@@ -136,7 +136,7 @@ func (r *replica) ofLeader(ctx context.Context, asked bool) (status int, text []
 		return 0, nil, err
 	}
 	if holder == "" || holder == r.identity() || asked {
-		return 0, nil, errors.New("nobody leads now")
+		return 0, nil, errors.New("there is no leader now")
 	}
 	address, err := addressOf(holder)
 	if err != nil {

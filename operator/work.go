@@ -62,9 +62,9 @@ func (w *work) knowsHooks() bool { return w.modules == nil || w.modules.Discover
 func (w *work) notReady() error {
 	switch {
 	case w.modules != nil && !w.modules.Ready():
-		return errors.New("the start is not over: not all modules have run; /status/converge says how far it is")
+		return errors.New("the operator is still starting: not all modules have run; /status/converge shows the progress")
 	case w.modules == nil && !w.Ready():
-		return errors.New("the start is not over: hooks with onStartup run, or objects are synchronized")
+		return errors.New("the operator is still starting: hooks with onStartup run, or objects are synchronized")
 	}
 	if err := w.webhooks(); err != nil {
 		return fmt.Errorf("the API server does not call all hooks: %w", err)

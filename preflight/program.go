@@ -114,11 +114,11 @@ func programEnvironment() []string {
 func readReport(text []byte) ([]Result, error) {
 	var report Report
 	if err := json.Unmarshal(text, &report); err != nil {
-		return nil, fmt.Errorf("%s gave no report: %w", ProgramName, err)
+		return nil, fmt.Errorf("%s printed no report: %w", ProgramName, err)
 	}
 	for _, r := range report.Results {
 		if r.Status != Pass && r.Status != Warn && r.Status != Fail {
-			return nil, fmt.Errorf("%s gave no report: check %q has the status %q", ProgramName, r.Check, r.Status)
+			return nil, fmt.Errorf("%s printed no report: check %q has the status %q", ProgramName, r.Check, r.Status)
 		}
 	}
 	return report.Results, nil

@@ -119,7 +119,7 @@ func (s Specification) fillValues(n *yaml.Node, data map[string]any, room *int, 
 // head checks the kind of a document and sets its name.
 func (s Specification) head(root *yaml.Node) error {
 	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s of %s: a specification is a mapping", s.Kind, s.Name)
+		return fmt.Errorf("%s of %s: a specification must be a mapping", s.Kind, s.Name)
 	}
 	if field(root, "apiVersion") == nil {
 		put(root, "apiVersion", scalar("troubleshoot.sh/v1beta2"))

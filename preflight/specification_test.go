@@ -130,7 +130,7 @@ func TestInvalidSpecificationsAreRefused(t *testing.T) {
 		"a template that does not parse":   {"{{kurl if }}", "missing value for if"},
 		"a field that nodes do not have":   {"{{kurl .Nodes.First }}", "nil"},
 		"YAML that does not parse":         {"a: [", "did not find"},
-		"a list":                           {"- a", "is a mapping"},
+		"a list":                           {"- a", "must be a mapping"},
 		"another kind":                     {"kind: Pod", "its kind is Pod"},
 		"a function that reads the host":   {`{{kurl env "HOME" }}`, `"env" not defined`},
 		"what grows beyond all measure":    {`{{kurl range until 3000000 }}aa{{kurl end}}`, "larger than"},

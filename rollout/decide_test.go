@@ -322,9 +322,9 @@ func TestDecideRefuses(t *testing.T) {
 		targets []rollout.Target
 		want    string
 	}{
-		{"a wave that does not exist", rollout.Spec{}, []rollout.Target{{Name: "a", Status: rollout.Waiting}}, `target "a": wave 0 does not exist, there are 0`},
+		{"a wave that does not exist", rollout.Spec{}, []rollout.Target{{Name: "a", Status: rollout.Waiting}}, `target "a": wave 0 does not exist; there are 0`},
 		{"two of one name", rollout.Spec{Waves: waves}, slices.Repeat([]rollout.Target{{Name: "a", Status: rollout.Waiting}}, 2), `target "a" is listed twice`},
-		{"a status that nobody observes", rollout.Spec{Waves: waves}, []rollout.Target{{Name: "a", Status: rollout.Soaking}}, `"Soaking" is no status that can be observed`},
+		{"a status that nobody observes", rollout.Spec{Waves: waves}, []rollout.Target{{Name: "a", Status: rollout.Soaking}}, `"Soaking" is not an observable status`},
 		{"a negative soak", rollout.Spec{Waves: waves, Soak: -1}, nil, "must not be negative"},
 		{"a negative deadline", rollout.Spec{Waves: waves, Deadline: new(time.Duration(-1))}, nil, "must not be negative"},
 		{"a negative amount", rollout.Spec{Waves: []rollout.Wave{{AtOnce: rollout.Amount{Value: -1}}}}, nil, "must not be negative"},

@@ -204,10 +204,10 @@ func check(spec Spec, targets []Target) error {
 		switch t.Status {
 		case Waiting, Working, Failed, Succeeded, TimedOut, Skipped:
 		default:
-			errs = append(errs, fmt.Errorf("target %q: %q is no status that can be observed", t.Name, t.Status))
+			errs = append(errs, fmt.Errorf("target %q: %q is not an observable status", t.Name, t.Status))
 		}
 		if t.Wave < 0 || t.Wave >= len(spec.Waves) {
-			errs = append(errs, fmt.Errorf("target %q: wave %d does not exist, there are %d", t.Name, t.Wave, len(spec.Waves)))
+			errs = append(errs, fmt.Errorf("target %q: wave %d does not exist; there are %d", t.Name, t.Wave, len(spec.Waves)))
 		}
 		if seen[t.Name] {
 			errs = append(errs, fmt.Errorf("target %q is listed twice", t.Name))

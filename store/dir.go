@@ -55,7 +55,7 @@ func openDir(name string) (Store, error) {
 func (d dir) open() (*folder, error) {
 	root, err := os.OpenRoot(d.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("store: there is no folder %s; create or mount it first", d.name)
+		return nil, fmt.Errorf("store: folder %s does not exist; create or mount it first", d.name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

@@ -50,7 +50,7 @@ func (f *fileObject) Reopen(context.Context) (Object, error) {
 	for {
 		users := f.file.users.Load()
 		if users == 0 || f.closed.Load() {
-			return nil, fmt.Errorf("open %s once more: %w", f.file.Name(), fs.ErrClosed)
+			return nil, fmt.Errorf("reopen %s: %w", f.file.Name(), fs.ErrClosed)
 		}
 		if f.file.users.CompareAndSwap(users, users+1) {
 			return &fileObject{file: f.file, info: f.info}, nil

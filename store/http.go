@@ -34,7 +34,7 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 		return nil, fmt.Errorf("store %q names no host", u.Redacted())
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
+		return nil, fmt.Errorf("store %q: a query or a fragment has no effect here; leave it out", u.Redacted())
 	}
 	w := &web{base: u, client: &http.Client{Transport: newTransport(o.CAs, o.Stall), CheckRedirect: o.checkRedirect}, opener: o}
 	if o.Write {
@@ -96,7 +96,7 @@ func (w *web) List(ctx context.Context, prefix string) ([]Info, error) {
 		}
 	}
 	if o.Size() > maxListing {
-		return nil, fmt.Errorf("%s of %s has %d bytes, too many", ListingName, w.base.Redacted(), o.Size())
+		return nil, fmt.Errorf("%s of %s has %d bytes, which is too large", ListingName, w.base.Redacted(), o.Size())
 	}
 	if err := json.NewDecoder(io.NewSectionReader(o, 0, o.Size())).Decode(&listing); err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", ListingName, w.base.Redacted(), err)
@@ -203,7 +203,7 @@ func (p *page) check(resp *http.Response, off, n int64) error {
 		if off == 0 && resp.ContentLength == n { // the whole value was requested
 			return nil
 		}
-		return fmt.Errorf("the server of %s supports no ranges; download the package and use a folder as store", redacted(p.url))
+		return fmt.Errorf("the server of %s does not support ranges; download the package and use a folder as store", redacted(p.url))
 	}
 	if err := checkRange(resp.Header.Get("Content-Range"), off, n, p.size); err != nil {
 		return fmt.Errorf("%s: %w", redacted(p.url), err)

@@ -29,7 +29,7 @@ func checkRange(got string, off, n, size int64) error {
 	}
 	if _, text, ok := strings.Cut(got, "/"); ok {
 		if total, err := strconv.ParseInt(text, 10, 64); err == nil && total != size {
-			return fmt.Errorf("%w: it had %d bytes, and has %d now; start again", ErrChanged, size, total)
+			return fmt.Errorf("%w: its size changed from %d to %d bytes; start again", ErrChanged, size, total)
 		}
 	}
 	return fmt.Errorf("asked for %q, got %q", want, got)

@@ -159,7 +159,7 @@ func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	}
 	// Some servers ignore conditions.
 	if version := bare(out.ETag); version != o.version {
-		err = fmt.Errorf("%w: its ETag was %s, and is %s now; start again", ErrChanged, o.version, version)
+		err = fmt.Errorf("%w: its ETag changed from %s to %s; start again", ErrChanged, o.version, version)
 	} else {
 		err = checkRange(aws.ToString(out.ContentRange), off, n, o.size)
 	}

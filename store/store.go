@@ -217,7 +217,7 @@ func checkKey(key string) error {
 func PackageKey(name, version string) (string, error) {
 	key := name + "-" + version + ".tar.gz"
 	if strings.Contains(key, "/") {
-		return "", errors.New("the name and version of an add-on cannot have a slash")
+		return "", errors.New("the name and version of an add-on cannot contain a slash")
 	}
 	return key, checkKey(key)
 }

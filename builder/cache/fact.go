@@ -15,14 +15,14 @@ import (
 func (c *Cache) Remember(kind, key string, fact any) error {
 	data, err := json.Marshal(record{Key: digestOf(key), Fact: fact})
 	if err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	path := c.recordPath(kind, key)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	if err := c.writeFact(path, data); err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
+		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
 	return nil
 }

@@ -124,15 +124,15 @@ func (w *Writer) Commit(want string) (string, error) {
 	}
 	now := time.Now()
 	if err := os.Chtimes(w.file.Name(), now, now); err != nil { // a partial may be older than this use
-		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
+		return "", fmt.Errorf("store blob %s in the cache: %w", got, err)
 	}
 	taken, err := w.file.Stat()
 	if err != nil {
-		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
+		return "", fmt.Errorf("store blob %s in the cache: %w", got, err)
 	}
 	// No sync: other processes hash a blob again when they pack it. A blob damaged by a power failure is fetched again.
 	if err := w.file.Place(w.cache.Path(got), 0o644); err != nil {
-		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
+		return "", fmt.Errorf("store blob %s in the cache: %w", got, err)
 	}
 	w.ended = true
 	w.cache.taken.Store(got, taken)

@@ -283,8 +283,8 @@ func TestInvalidContextIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
-		"none": "no directory of the repository", "file": "no directory of the repository", "../x": "no directory of the repository",
-		"link": "no directory of the repository", "leaves": "outside the repository", "pipe": "not a regular file",
+		"none": "not a directory of the repository", "file": "not a directory of the repository", "../x": "not a directory of the repository",
+		"link": "not a directory of the repository", "leaves": "outside the repository", "pipe": "not a regular file",
 		"secrets": "outside the repository",
 	} {
 		if c, err := dockerfile.ReadContext(t.Context(), repository, dir); err == nil || !strings.Contains(err.Error(), want) {
@@ -358,7 +358,7 @@ func TestFindEngine(t *testing.T) {
 	if got := find("buildah"); !strings.Contains(got, "choose another with --engine") {
 		t.Errorf("one that is not there: %s", got)
 	}
-	if got := find("make"); !strings.Contains(got, "is no engine") {
+	if got := find("make"); !strings.Contains(got, "is not an engine") {
 		t.Errorf("one that is none: %s", got)
 	}
 }

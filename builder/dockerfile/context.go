@@ -65,7 +65,7 @@ func (c *Context) copy(ctx context.Context, create func(name string, mode fs.Fil
 	}
 	defer r.Close()
 	if info, err := fs.Stat(r.FS(), c.Dir); err != nil || !info.IsDir() {
-		return "", errors.Join(errors.New("it is no directory of the repository"), err)
+		return "", errors.Join(errors.New("it is not a directory of the repository"), err)
 	}
 	all := sha256.New()
 	err = fs.WalkDir(r.FS(), c.Dir, func(at string, e fs.DirEntry, err error) error {

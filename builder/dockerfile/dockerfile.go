@@ -215,7 +215,7 @@ func (s *Source) store(dir string) ([]Output, error) {
 			return err
 		}
 		if strings.ContainsAny(file, "\\\n\r") || !filepath.IsLocal(file) {
-			return fmt.Errorf("it wrote a file named %q, which no package can have", file)
+			return fmt.Errorf("it wrote a file named %q, which is not a valid name in a package", file)
 		}
 		info, err := e.Info()
 		if err != nil {

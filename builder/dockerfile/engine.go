@@ -24,7 +24,7 @@ func Engines() []string { return []string{"buildah", "podman", "docker", "buildc
 func FindEngine(ctx context.Context, name string) (string, error) {
 	if name != "" {
 		if !slices.Contains(Engines(), name) {
-			return "", fmt.Errorf("%q is no engine for Dockerfiles; there are %s", name, strings.Join(Engines(), ", "))
+			return "", fmt.Errorf("%q is not an engine for Dockerfiles; use one of %s", name, strings.Join(Engines(), ", "))
 		}
 		if _, err := exec.LookPath(name); err != nil {
 			return "", fmt.Errorf("engine %s: %w; install it, or choose another with --engine", name, err)
@@ -45,7 +45,7 @@ func FindEngine(ctx context.Context, name string) (string, error) {
 			return "", context.Cause(ctx)
 		}
 	}
-	return "", fmt.Errorf("no engine to build a Dockerfile with: none of %s is there and answers; install buildah, or leave the target out with --target", strings.Join(Engines(), ", "))
+	return "", fmt.Errorf("no engine can build a Dockerfile: none of %s is installed and answers; install buildah, or leave the target out with --target", strings.Join(Engines(), ", "))
 }
 
 // probes are commands that succeed when an engine can build.

@@ -40,7 +40,7 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 	})
 }
 
-var errRestarted = errors.New("restarted: the partial did not fit")
+var errRestarted = errors.New("restarted: the server refused to resume the partial download")
 
 type watchedBody struct {
 	body     io.Reader

@@ -86,7 +86,7 @@ func (s *aptSolver) ready(ctx context.Context) error {
 	s.updated = true
 	status, err := s.base(ctx)
 	if err != nil {
-		return fmt.Errorf("find out what a minimal host has: %w", err)
+		return fmt.Errorf("list the packages of a minimal host: %w", err)
 	}
 	s.status = status
 	return nil
@@ -267,7 +267,7 @@ func (s *aptSolver) install(ctx context.Context, status string, names []string, 
 		r.Target = s.target.Name
 		address := upstreamURL(s.upstream, r.URL)
 		if r.URL = cleaned(address); !s.target.has(r.URL, s.arch) {
-			return nil, fmt.Errorf("the archive's index puts package %s outside of the archive: %s", r.Name, address)
+			return nil, fmt.Errorf("the archive's index names a path outside the archive for package %s: %s", r.Name, address)
 		}
 	}
 	return resolved, nil

@@ -184,7 +184,7 @@ func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	case err != nil:
 		return nil, err
 	case a.Bare.Error != "":
-		return nil, fmt.Errorf("find out what a minimal host has: %s; correct base in sealift.yaml", a.Bare.Error)
+		return nil, fmt.Errorf("list the packages of a minimal host: %s; correct base in sealift.yaml", a.Bare.Error)
 	case a.Whole.Error != "":
 		return nil, &Error{Target: s.target.Name, Names: a.Alone, Err: errors.New(a.Whole.Error)}
 	}
@@ -278,7 +278,7 @@ func (s *dnfSolver) lists(ctx context.Context, packages []Resolved) error {
 	}
 	for _, r := range packages {
 		if !have[r.URL+" "+r.SHA256] {
-			return fmt.Errorf("locked package %s %s: %s lies in none of the sources of %s, and no repository there says that it has the package; "+
+			return fmt.Errorf("locked package %s %s: %s is not in any source of %s, and no repository there says that it has the package; "+
 				"lock the add-on again with sealift lock --update", r.Name, r.Version, r.URL, s.target.Name)
 		}
 	}

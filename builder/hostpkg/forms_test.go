@@ -53,7 +53,7 @@ func TestFileNamesOfIndexesAreCleaned(t *testing.T) {
 			}, same)
 			resolved, err := a.resolve("tool")
 			if want == "" {
-				if err == nil || !strings.Contains(err.Error(), "outside of the archive") {
+				if err == nil || !strings.Contains(err.Error(), "outside the archive") {
 					t.Errorf("got %+v, %v", resolved, err)
 				}
 				return
@@ -188,7 +188,7 @@ func TestPackagesMayBeOnAnotherHost(t *testing.T) {
 			}
 			forged := resolved[0]
 			forged.URL = "https://evil.example.com/tool-1.0-1.x86_64.rpm"
-			if err := fresh.CheckLocked(t.Context(), a.target(), "x86_64", []Resolved{forged}); err == nil || !strings.Contains(err.Error(), "lies in none of the sources") {
+			if err := fresh.CheckLocked(t.Context(), a.target(), "x86_64", []Resolved{forged}); err == nil || !strings.Contains(err.Error(), "is not in any source") {
 				t.Errorf("a place that no repository names: %v", err)
 			}
 		})

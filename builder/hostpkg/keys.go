@@ -79,7 +79,7 @@ func (o Options) fetchKey(ctx context.Context, r Resolved) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on again with sealift lock --update", r.Target, r.Key))...)
+	return errors.Join(append(errs, fmt.Errorf("the keys of %s differ from the locked ones, sha256 %s; lock the add-on again with sealift lock --update", r.Target, r.Key))...)
 }
 
 // checked is the kind of fact that the cache keeps of a package whose signature was good.
@@ -122,7 +122,7 @@ func (s signatures) check(ctx context.Context, r Resolved) error {
 	}
 	args := []string{"--dbpath", database, "--define", "_pkgverify_level all", "--checksig", "--verbose", s.options.Cache.Path(r.SHA256)}
 	if said, err := s.run(ctx, args...); err != nil {
-		return fmt.Errorf("package %s %s: its signature is not good: %w: %s; the repository or a mirror serves what the distribution did not sign, or signedBy in sealift.yaml names other keys",
+		return fmt.Errorf("package %s %s: its signature is invalid: %w: %s; the repository or a mirror serves a package that the distribution did not sign, or signedBy in sealift.yaml names other keys",
 			r.Name, r.Version, err, said)
 	}
 	return s.options.Cache.Remember(checked, fact, true)

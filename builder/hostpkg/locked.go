@@ -86,13 +86,13 @@ func (t Target) checkLocked(r Resolved, arch string) error {
 	case r.isRPM() != yum:
 		return fmt.Errorf("%s is not a package for %s", r.URL, t.Name)
 	case yum && r.Key == "":
-		return errors.New("it names no key that signed it")
+		return errors.New("it does not name the key that signed it")
 	case !yum && r.Key != "":
 		return errors.New("it names a key, which only an rpm has")
 	case strings.ContainsAny(r.fileName(), "/\\ \t\r\n"):
 		return fmt.Errorf("%q is not the name of a package file", r.fileName())
 	case !yum && !t.has(r.URL, arch), yum && cleaned(r.URL) == "":
-		return fmt.Errorf("%s lies in none of the sources of %s", r.URL, t.Name)
+		return fmt.Errorf("%s is not in any source of %s", r.URL, t.Name)
 	}
 	return t.checkName(r.Name)
 }
@@ -137,8 +137,8 @@ func (s *aptSolver) lists(ctx context.Context, packages []Resolved) error {
 	}
 	for _, r := range packages {
 		if !have[r.Name+" "+r.Version+" "+r.Arch+" "+r.SHA256] {
-			return fmt.Errorf("locked package %s %s (sha256 %s): no signed index of the archive has it; "+
-				"lock the add-on again with sealift lock --update, or name a mirror in sealift.yaml that keeps what was superseded", r.Name, r.Version, r.SHA256)
+			return fmt.Errorf("locked package %s %s (sha256 %s): no signed index of the archive lists it; "+
+				"lock the add-on again with sealift lock --update, or name a mirror in sealift.yaml that keeps superseded packages", r.Name, r.Version, r.SHA256)
 		}
 	}
 	return nil

@@ -50,11 +50,11 @@ func TestLockedDebMustBeInSignedIndex(t *testing.T) {
 		want   string
 	}{
 		"what was resolved":                      {good, ""},
-		"a file of the cache, which is an asset": {changed(func(r *Resolved) { r.SHA256 = put(t, c, evil) }), "no signed index of the archive has it"},
-		"another version":                        {changed(func(r *Resolved) { r.Version = "9.9"; r.SHA256 = strings.Repeat("0", 64) }), "no signed index of the archive has it"},
-		"another place":                          {changed(func(r *Resolved) { r.URL = "https://evil.example.com/tool_1.0_amd64.deb" }), "lies in none of the sources"},
-		"a place beside the archive":             {changed(func(r *Resolved) { r.URL = "http://archive.example.com/test/../evil/tool_1.0_amd64.deb" }), "lies in none of the sources"},
-		"another host that begins with the same": {changed(func(r *Resolved) { r.URL = "http://archive.example.com.evil.example.com/test/t.deb" }), "lies in none of the sources"},
+		"a file of the cache, which is an asset": {changed(func(r *Resolved) { r.SHA256 = put(t, c, evil) }), "no signed index of the archive lists it"},
+		"another version":                        {changed(func(r *Resolved) { r.Version = "9.9"; r.SHA256 = strings.Repeat("0", 64) }), "no signed index of the archive lists it"},
+		"another place":                          {changed(func(r *Resolved) { r.URL = "https://evil.example.com/tool_1.0_amd64.deb" }), "is not in any source"},
+		"a place beside the archive":             {changed(func(r *Resolved) { r.URL = "http://archive.example.com/test/../evil/tool_1.0_amd64.deb" }), "is not in any source"},
+		"another host that begins with the same": {changed(func(r *Resolved) { r.URL = "http://archive.example.com.evil.example.com/test/t.deb" }), "is not in any source"},
 		"an rpm":                                 {changed(func(r *Resolved) { r.URL = "http://archive.example.com/test/tool.rpm" }), "is not a package for test-1"},
 		"a deb with keys":                        {changed(func(r *Resolved) { r.Key = put(t, c, []byte("key")) }), "names a key"},
 		"a name that leads to elsewhere":         {changed(func(r *Resolved) { r.Name = "../../tool" }), "is not the name of a package file"},
@@ -110,19 +110,19 @@ func TestLockedRPMMustBeSignedByItsTarget(t *testing.T) {
 	t.Run("the keys are an asset of the same Manifest", func(t *testing.T) {
 		r := evil
 		r.Key = put(t, c, mustRead(t, stranger.keys))
-		if _, err := source.Fetch(t.Context(), r); err == nil || !strings.Contains(err.Error(), "not those that it was locked with") {
+		if _, err := source.Fetch(t.Context(), r); err == nil || !strings.Contains(err.Error(), "differ from the locked ones") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("the package is", func(t *testing.T) {
-		if _, err := source.Fetch(t.Context(), evil); err == nil || !strings.Contains(err.Error(), "its signature is not good") {
+		if _, err := source.Fetch(t.Context(), evil); err == nil || !strings.Contains(err.Error(), "its signature is invalid") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("it names no keys", func(t *testing.T) {
 		r := evil
 		r.Key = ""
-		if err := source.CheckLocked(t.Context(), a.target(), "x86_64", []Resolved{r}); err == nil || !strings.Contains(err.Error(), "names no key") {
+		if err := source.CheckLocked(t.Context(), a.target(), "x86_64", []Resolved{r}); err == nil || !strings.Contains(err.Error(), "does not name the key") {
 			t.Errorf("got %v", err)
 		}
 		if _, err := source.Fetch(t.Context(), r); err == nil {

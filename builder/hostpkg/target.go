@@ -60,7 +60,7 @@ func (t Target) Architecture(platform string) (string, error) {
 	if arch, ok := names[platform]; ok {
 		return arch, nil
 	}
-	return "", fmt.Errorf("there are no packages of %s for platform %s", t.Name, platform)
+	return "", fmt.Errorf("%s has no packages for platform %s", t.Name, platform)
 }
 
 // forArchitecture keeps the sources that have an architecture.
@@ -81,7 +81,7 @@ func (t Target) Check() error {
 	}
 	yum := t.Manager == manifest.ManagerYum
 	if !yum && t.Manager != "" && t.Manager != manifest.ManagerApt {
-		return fmt.Errorf("target %s: %q is no package manager, only %s and %s are", t.Name, t.Manager, manifest.ManagerApt, manifest.ManagerYum)
+		return fmt.Errorf("target %s: %q is not a package manager; use %s or %s", t.Name, t.Manager, manifest.ManagerApt, manifest.ManagerYum)
 	}
 	if !yum && (t.Platform != "" || len(t.Modules) > 0) {
 		return fmt.Errorf("target %s: only yum has modules", t.Name)
@@ -147,11 +147,11 @@ func (a Archive) checkApt() error {
 	flat := a.isFlat()
 	switch {
 	case flat && len(a.Components) > 0:
-		return fmt.Errorf("the suite %s is the folder of a flat repository, which has no components", a.Suites[0])
+		return fmt.Errorf("the suite %s is a folder of a flat repository, which has no components", a.Suites[0])
 	case len(a.Suites) == 0 || len(a.Components) == 0 && !flat:
 		return errors.New("suites and components are needed; those of a flat repository are suites: [/]")
 	case slices.ContainsFunc(a.Suites, func(s string) bool { return strings.HasSuffix(s, "/") != flat }):
-		return errors.New("some suites end with a slash, as folders of a flat repository do, and some do not; make two sources")
+		return errors.New("some suites end with a slash, which marks a flat repository, and some do not; make two sources")
 	}
 	for _, word := range slices.Concat(a.Suites, a.Components) {
 		if word == "" || strings.ContainsAny(word, " \t\r\n") {

@@ -57,7 +57,7 @@ func find(name, given, of string) (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is needed to find out what packages depend on: %w; install the package %s, or leave the target out with --target", name, err, of)
+		return "", fmt.Errorf("%s is needed to resolve dependencies of packages: %w; install the package %s, or leave the target out with --target", name, err, of)
 	}
 	return found, nil
 }

@@ -181,15 +181,15 @@ func TestRPMWithoutDistributionSignatureIsRefused(t *testing.T) {
 		"it is not signed": {func(*Target) {
 			a.run("rpmsign", "--delsign", file)
 			a.publish("")
-		}, "package tool 1.0-1: its signature is not good"},
+		}, "package tool 1.0-1: its signature is invalid"},
 		"a stranger signed it": {func(target *Target) {
 			target.Sources[0].SignedBy = newYumArchive(t).keys
-		}, "package tool 1.0-1: its signature is not good"},
+		}, "package tool 1.0-1: its signature is invalid"},
 		"it was changed after it was signed": {func(*Target) {
 			changed := []byte(strings.Replace(string(signed), "It does nothing", "It does plenty!"[:15], 1))
 			a.writeFile(file, changed)
 			a.publish("")
-		}, "package tool 1.0-1: its signature is not good"},
+		}, "package tool 1.0-1: its signature is invalid"},
 		"it is not what the repository lists": {func(*Target) {
 			changed := append([]byte{}, signed...)
 			changed[len(changed)-1] ^= 1

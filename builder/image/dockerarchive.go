@@ -51,7 +51,7 @@ func dockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) 
 	case len(r.Manifests) != 1:
 		return bundle.File{}, fmt.Errorf("the format holds one platform, not %d; build a package for each", len(r.Manifests))
 	case ref.Tag() == "":
-		return bundle.File{}, errors.New("the format has no place for a digest; name the image with a tag, too")
+		return bundle.File{}, errors.New("the format cannot store a digest; name the image with a tag, too")
 	}
 	a := &archiveMaker{cache: c, image: r.Manifests[0], name: ref.Repository() + ":" + ref.Tag()}
 	key := a.name + " " + a.image.Digest

@@ -177,7 +177,7 @@ func TestUnsupportedDockerArchiveContentIsRefused(t *testing.T) {
 		want  string
 	}{
 		"two platforms":                      {b.pull(t, "app:1", "linux/amd64", "linux/arm64"), "holds one platform, not 2"},
-		"a name without a tag":               {b.pull(t, "app@"+digest), "no place for a digest"},
+		"a name without a tag":               {b.pull(t, "app@"+digest), "cannot store a digest"},
 		"a layer that the config has not so": {b.pull(t, "lying:1"), "the configuration says sha256:0000"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -113,10 +113,10 @@ func (k *chartKind) render(ctx context.Context, r *resolving, d manifest.Chart) 
 		return nil, renderError(r.addOn, d, err)
 	}
 	if got := c.rendered.Version; strings.TrimPrefix(got, "v") != strings.TrimPrefix(d.Version, "v") {
-		return nil, fmt.Errorf("chart %s: what the repository has as version %s says in its Chart.yaml that it is %s", d.Name, d.Version, got)
+		return nil, fmt.Errorf("chart %s: version %s in the repository has version %s in its Chart.yaml", d.Name, d.Version, got)
 	}
 	if got := c.rendered.Name; got != d.Name {
-		return nil, fmt.Errorf("chart %s: the archive %s says in its Chart.yaml that it is the chart %s", d.Name, c.URL, got)
+		return nil, fmt.Errorf("chart %s: the archive %s has the name %s in its Chart.yaml", d.Name, c.URL, got)
 	}
 	sum := sha256.Sum256(c.rendered.Document())
 	c.Document = hex.EncodeToString(sum[:])

@@ -189,7 +189,7 @@ func (p *dockeroutPart) files(dir string) ([]bundle.File, error) {
 			f := output.Pack(path.Join(dir, build.Target), p.kind.options.Cache)
 			before, ok := packed[f.Path]
 			if ok && before.SHA256 != f.SHA256 {
-				return nil, fmt.Errorf("%s is written by two builds, each with other content; give the files names of their own, or build one package for each platform", f.Path)
+				return nil, fmt.Errorf("two builds write %s with different content; give the files different names, or build one package for each platform", f.Path)
 			}
 			if !ok {
 				packed[f.Path] = f

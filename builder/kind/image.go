@@ -94,7 +94,7 @@ func (k *imageKind) one(ctx context.Context, run *resolving, d manifest.Image) (
 func agree(locked lock.Image, r image.Resolved) error {
 	for _, m := range r.Manifests {
 		if want, ok := locked.Platforms[m.Platform]; ok && want != m.Digest {
-			return fmt.Errorf("image %s: %s is locked to %s for %s, but what the image is locked to, %s, has %s; lock it again with sealift lock --update",
+			return fmt.Errorf("image %s: %s is locked to %s for %s, but the locked index %s has %s; lock it again with sealift lock --update",
 				r.Ref, lock.FileName, want, m.Platform, r.Root.Digest, m.Digest)
 		}
 	}

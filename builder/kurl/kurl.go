@@ -135,7 +135,7 @@ type link struct{ dir, path, target string }
 func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 	gz, err := gzip.NewReader(r)
 	if err != nil {
-		return fmt.Errorf("not an archive of kURL's: %w", err)
+		return fmt.Errorf("not a kURL archive: %w", err)
 	}
 	defer gz.Close()
 	inflated := &limited{gz, new(int64), u.maxSize}
@@ -153,14 +153,14 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("damaged, or not an archive of kURL's: %w", err)
+			return fmt.Errorf("damaged, or not a kURL archive: %w", err)
 		}
 		if u.entries++; u.entries > u.maxFiles {
-			return fmt.Errorf("has more than %d files; if you trust it, take it in with 'sealift import --max-files'", u.maxFiles)
+			return fmt.Errorf("has more than %d files; if you trust it, import it with 'sealift import --max-files'", u.maxFiles)
 		}
 		err = u.entry(header, entries)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("damaged: it ends before its end; copy it again")
+			return errors.New("damaged: it is truncated; copy it again")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
@@ -179,7 +179,7 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 	name := path.Clean(strings.TrimPrefix(h.Name, "./"))
 	name = strings.TrimPrefix(name, "kurl/") // of a bundle
 	if name == errorFile {
-		return errors.New("the bundle is incomplete: kURL's server failed while it made it; download it again")
+		return errors.New("the bundle is incomplete: kURL's server failed while creating it; download it again")
 	}
 	if name == utilityFile && h.Typeflag == tar.TypeReg {
 		file, err := u.keep(name, h.FileInfo().Mode().Perm(), content)
@@ -269,7 +269,7 @@ func (u *unpacked) resolve() error {
 		}
 		file, ok := u.addOns[l.dir][target]
 		if _, isLink := targets[target]; isLink || !ok {
-			return fmt.Errorf("%s: links to %s, which is no file of its add-on", l.path, l.target)
+			return fmt.Errorf("%s: links to %s, which is not a file of its add-on", l.path, l.target)
 		}
 		file.Path = l.path
 		u.addOns[l.dir][l.path] = file
@@ -285,7 +285,7 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 	p := bundle.Package{Name: words[1], Version: words[2], Platforms: []string{Platform}, Files: slices.Collect(maps.Values(files))}
 	for _, needed := range []string{"Manifest", "install.sh"} {
 		if _, ok := files[path.Join(dir, needed)]; !ok {
-			return Made{}, fmt.Errorf("has no %s; a package of kURL has one", needed)
+			return Made{}, fmt.Errorf("has no %s, which every kURL package has", needed)
 		}
 	}
 	var err error
@@ -328,7 +328,7 @@ func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
 	for _, image := range m.Images() {
 		archive, ok := files[path.Join(dir, "images", image.ID+".tar.gz")]
 		if !ok {
-			return nil, fmt.Errorf("%s: the package has no images/%s.tar.gz; have it built again", image.Position(), image.ID)
+			return nil, fmt.Errorf("%s: the package has no images/%s.tar.gz; rebuild it", image.Position(), image.ID)
 		}
 		list = append(list, bundle.Image{ID: image.ID, Ref: image.Ref, NoRemoteLoad: image.NoRemoteLoad, Size: archive.Size})
 	}

@@ -140,7 +140,7 @@ func TestImportRefuses(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"no archive":                       {[]byte("no archive"), "not an archive of kURL's"},
+		"no archive":                       {[]byte("no archive"), "not a kURL archive"},
 		"one that was cut":                 {whole[:len(whole)-20], "damaged"},
 		"one without add-ons":              {archive(t, entry{"bin/kurl", "x"}), "has no add-on, only bin"},
 		"one of somebody else":             {archive(t, entry{"src/main.c", "x"}), "has no add-on: a package"},

@@ -54,7 +54,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
 		made, err = s.imported(ctx, key, digest, object)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("take in the package %s of kURL: %w", key, err), object.Close())
+		return nil, errors.Join(fmt.Errorf("import the kURL package %s: %w", key, err), object.Close())
 	}
 	return made, object.Close()
 }

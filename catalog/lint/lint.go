@@ -55,7 +55,7 @@ func Find(paths ...string) ([]string, error) {
 			}
 		}
 		if len(dirs) == before {
-			return nil, fmt.Errorf("no add-on in %s: name a directory that has a %s, or a tree of them", path, manifest.FileName)
+			return nil, fmt.Errorf("no add-on in %s: name a directory with a %s, or a tree of such directories", path, manifest.FileName)
 		}
 	}
 	slices.Sort(dirs)

@@ -145,7 +145,7 @@ func TestWriteRefuses(t *testing.T) {
 		"the version as a parameter":         {"demo", "2.0", template.Options{Set: map[string]string{"version": "1"}}, "is the version itself"},
 		"a value that would be two words":    {"demo", "2.0", template.Options{Set: map[string]string{"db-tag": "1 no_remote_load"}}, "is not one word"},
 		"a value that would be two lines":    {"demo", "2.0", template.Options{Set: map[string]string{"db-tag": "1\nasset"}}, "is not one word"},
-		"parameters of a version not there":  {"demo", "2.0", template.Options{From: "0.1"}, "take parameters from version 0.1"},
+		"parameters of a version not there":  {"demo", "2.0", template.Options{From: "0.1"}, "read the parameters of version 0.1"},
 		"a Manifest with mistakes":           {"broken", "2.0", template.Options{}, `template/Manifest.tmpl:1:1: error: `},
 		"parameters that nobody gives, all":  {"unfilled", "2.0", template.Options{}, "no value for A, B"},
 		"parameters of which some are given": {"unfilled", "2.0", template.Options{Set: map[string]string{"a": "1"}}, "no value for B"},

@@ -54,7 +54,7 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 	}
 	v := Version{Name: filepath.Base(abs), Version: version, Dir: filepath.Join(t.addOn, version), From: o.From, Changes: []manifest.Change{}}
 	if _, err := os.Lstat(v.Dir); !errors.Is(err, fs.ErrNotExist) {
-		return Version{}, errors.Join(fmt.Errorf("%s already exists; remove it first to write it again", v.Dir), err)
+		return Version{}, errors.Join(fmt.Errorf("%s already exists; remove it first to rewrite it", v.Dir), err)
 	}
 	if v.ComparedTo, err = newest(t.addOn); err != nil {
 		return Version{}, err
@@ -115,7 +115,7 @@ func (t *Template) choose(version, from string, set map[string]string) (map[stri
 	values := make(map[string]string)
 	if from != "" {
 		if _, err := os.Stat(filepath.Join(t.addOn, from, manifest.FileName)); err != nil {
-			return nil, fmt.Errorf("take parameters from version %s: %w", from, err)
+			return nil, fmt.Errorf("read the parameters of version %s: %w", from, err)
 		}
 		var err error
 		if values, err = t.Values(from); err != nil {

@@ -91,10 +91,10 @@ func TestLabWrongUsage(t *testing.T) {
 		says      string
 	}{
 		{"boot needs a name", []string{"boot"}, app.ExitUsage, "accepts 1 arg"},
-		{"a host's name is a DNS label", []string{"boot", "Node_1"}, app.ExitFailed, "small letters"},
+		{"a host's name is a DNS label", []string{"boot", "Node_1"}, app.ExitFailed, "lower-case letters"},
 		{"the system must be known", []string{"boot", "a", "--os", "plan-9"}, app.ExitFailed, "debian-12 or debian-13"},
-		{"enter needs a host that exists", []string{"enter", "nobody"}, app.ExitFailed, "there is no such host"},
-		{"so does egress", []string{"egress", "nobody"}, app.ExitFailed, "there is no such host"},
+		{"enter needs a host that exists", []string{"enter", "nobody"}, app.ExitFailed, "host not found"},
+		{"so does egress", []string{"egress", "nobody"}, app.ExitFailed, "host not found"},
 		{"remove needs names or --all", []string{"remove"}, app.ExitUsage, "--all"},
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
 		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},

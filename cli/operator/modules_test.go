@@ -161,7 +161,7 @@ func testModuleCommands(t *testing.T) {
 		{[]string{"module", "snapshots", "hello"}, "filterResult: default", app.ExitDone},
 		{[]string{"module", "render", "hello"}, "data: {name: hook}", app.ExitDone},
 		{[]string{"module", "resource-monitor"}, "hello: 1 objects, 0 absent\n", app.ExitDone},
-		{[]string{"module", "values", "nobody"}, "there is no such module", app.ExitFailed},
+		{[]string{"module", "values", "nobody"}, "module not found", app.ExitFailed},
 		{[]string{"module", "values", "a/b"}, "is no name of a module", app.ExitUsage},
 		{[]string{"config", "list"}, "log.level info\n", app.ExitDone},
 		{[]string{"config", "set", "log.level", "loud"}, `"loud" is none of`, app.ExitFailed},

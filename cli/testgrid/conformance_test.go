@@ -25,7 +25,7 @@ func TestConformanceRefusesBeforeAnythingRuns(t *testing.T) {
 		"an argument":          {[]string{"--out", out, "ConfigMap"}, app.ExitUsage, "flags of e2e.test go behind --"},
 		"no program":           {[]string{"--out", out, "--e2e", "/does/not/exist"}, app.ExitFailed, "name it with --e2e"},
 		"no cluster":           {[]string{"--out", out, "--e2e", "/bin/true", "--kubeconfig", "/does/not/exist"}, app.ExitFailed, "/does/not/exist"},
-		"no program of tests":  {[]string{"--list", "--e2e", "/bin/true"}, app.ExitFailed, "e2e.test has written no report"},
+		"no program of tests":  {[]string{"--list", "--e2e", "/bin/true"}, app.ExitFailed, "e2e.test wrote no report"},
 		"no program of images": {[]string{"images", "--e2e", "/bin/false"}, app.ExitFailed, "exit status 1"},
 	} {
 		code, _, errOut := command(t, append([]string{"conformance"}, row.args...)...)

@@ -131,7 +131,7 @@ func analyzeHost(spec string, a *v1beta2.HostAnalyze, from collected) []prefligh
 		return []preflight.Result{undecided(title, err)}
 	}
 	if len(found) == 0 {
-		return []preflight.Result{undecided(title, errors.New("nothing was collected for it, or no outcome fits"))}
+		return []preflight.Result{undecided(title, errors.New("nothing was collected for it, or no outcome matches"))}
 	}
 	return results(spec, found)
 }

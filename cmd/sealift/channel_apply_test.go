@@ -184,7 +184,7 @@ func testChannelBadIndexes(c *channelCluster) {
 		{"a version that is none", c.index("version.yaml", "{version: 1.0-kops, manifest: a}"), `addon "version" has unparseable version "1.0-kops"`},
 		{"no manifest", c.index("manifest.yaml", "{version: 1.0.0}"), "spec.manifest: Required value"},
 		{"a bootstrap index with a range", c.index("boot.yaml", "{version: 1.0.0, manifest: a, kubernetesVersion: '>=1.6.0'}"), `bootstrap addon "boot" has a KubernetesVersion`},
-		{"a redirect in a circle", server.URL + "/circle", "redirects go in a circle"},
+		{"a redirect in a circle", server.URL + "/circle", "redirects form a loop"},
 		{"no such file", c.dir + "/nothing.yaml", "no such file"},
 		{"nothing on the web", server.URL + "/nothing", "does not exist"},
 		{"forbidden", server.URL + "/403", "403 Forbidden"},
@@ -232,7 +232,7 @@ func testChannelPKI(c *channelCluster) {
 	c.write("a.yaml", configMap("keyed", "1"))
 	file := c.index("addons.yaml", "{name: keyed, version: 1.0.0, manifest: a.yaml, needsPKI: true}")
 	code, _, errOut := c.sealift("apply", "--yes", "-f", file)
-	if code != app.ExitFailed || !strings.Contains(errOut, "needsPKI wants cert-manager") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "needsPKI needs cert-manager") {
 		c.Errorf("without cert-manager: exit code %d: %s", code, errOut)
 	}
 	c.must("apply", "--yes", "-f", c.write("crd.yaml", definition("issuers", "Issuer", "cert-manager.io", "v1", "Namespaced")))

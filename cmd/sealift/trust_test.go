@@ -37,7 +37,7 @@ func TestServerWithOwnCAIsTrusted(t *testing.T) {
 		"is trusted by a flag":           {[]string{"--ca-cert", ca}, nil, app.ExitDone, "small"},
 		"is trusted by the environment":  {nil, []string{"SEALIFT_CA_CERT=" + ca}, app.ExitDone, "small"},
 		"a file that is not there":       {[]string{"--ca-cert", "nowhere.pem"}, nil, app.ExitUsage, "--ca-cert nowhere.pem: "},
-		"a file that has no certificate": {[]string{"--ca-cert", archive}, nil, app.ExitUsage, "are no certificates of CAs"},
+		"a file that has no certificate": {[]string{"--ca-cert", archive}, nil, app.ExitUsage, "are not CA certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

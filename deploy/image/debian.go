@@ -138,7 +138,7 @@ func unpackOne(name string, all map[string]file) error {
 			return fmt.Errorf("%s is neither a file nor a folder nor a symbolic link", header.Name)
 		}
 		if other, known := all[f.name]; known && (other.data != nil || other.link != f.link) {
-			return fmt.Errorf("another package has %s, too", f.name)
+			return fmt.Errorf("another package also has %s", f.name)
 		}
 		all[f.name] = f
 	}

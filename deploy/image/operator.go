@@ -191,7 +191,7 @@ func folder(dir, at string) (files []file, err error) {
 		case info.Mode().IsRegular():
 			f.data, err = os.ReadFile(name)
 		default:
-			err = fmt.Errorf("%s is no file", name)
+			err = fmt.Errorf("%s is not a regular file", name)
 		}
 		files = append(files, f)
 		return err

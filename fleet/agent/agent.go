@@ -143,7 +143,7 @@ func connect(o Options) (*agent, error) {
 // connectLocal connects to the agent's own cluster alone.
 func connectLocal(o Options) (*agent, error) {
 	if len(o.Keys) == 0 && !o.Unsigned {
-		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
+		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and use the file that it writes, or join with --unsigned if the hub signs nothing")
 	}
 	o.RemoveTime = cmp.Or(o.RemoveTime, time.Minute)
 	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), delivery: newImageDelivery()}

@@ -52,7 +52,7 @@ func (a *agent) completeNow(ctx context.Context, m *manifest) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("see whether it is complete: %w", err)
+		return false, fmt.Errorf("check whether it is complete: %w", err)
 	}
 	return isComplete(evaluateRules(m.rules, live)), nil
 }

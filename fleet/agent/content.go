@@ -57,7 +57,7 @@ func withContent(a *bundle.Archive, folder string) error {
 	}
 	base, err := bundle.Open(filepath.Join(folder, a.Index.Base))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the parcel leaves out files that this cluster had when it reported, and %s has others now: make a parcel with --since of the newest report, or without it", folder)
+		return fmt.Errorf("the parcel omits files that this cluster had when it reported, but the files in %s have changed since: make a parcel with --since of the newest report, or without it", folder)
 	}
 	if err == nil {
 		if err = a.WithBase(base); err != nil {

@@ -28,7 +28,7 @@ func (a *agent) permit(ctx context.Context, spec ocm.AgentSpec, m *manifest) err
 	}
 	who := spec.Executor.Subject
 	if who.Type != ocm.ExecutorServiceAccount || who.ServiceAccount == nil {
-		return fmt.Errorf("executor: its subject is %q; only a %s is supported, with namespace and name", who.Type, ocm.ExecutorServiceAccount)
+		return fmt.Errorf("executor: its subject is %q; only a %s with namespace and name is supported", who.Type, ocm.ExecutorServiceAccount)
 	}
 	user := executorIdentity(*who.ServiceAccount)
 	for _, verb := range executorVerbs {
@@ -62,7 +62,7 @@ func (a *agent) may(ctx context.Context, user rest.ImpersonationConfig, verb str
 	}}
 	answer, err := a.reader.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("executor: ask whether %s may %s the object: %w", user.UserName, verb, err)
+		return fmt.Errorf("executor: check whether %s may %s the object: %w", user.UserName, verb, err)
 	}
 	if !answer.Status.Allowed {
 		return fmt.Errorf("executor: %s may not %s %s; give it this right on the cluster, or remove spec.executor", user.UserName, verb, resourceOf(m.id))

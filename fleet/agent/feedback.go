@@ -136,7 +136,7 @@ func wellKnown(live *unstructured.Unstructured) []ocm.JSONPath {
 // find reads a path that begins with a dot, or returns nil if there is nothing there.
 func find(live *unstructured.Unstructured, p ocm.JSONPath) (any, error) {
 	if p.Version != "" && p.Version != live.GroupVersionKind().Version {
-		return nil, fmt.Errorf("version %s of %s is not the one that is applied", p.Version, live.GetKind())
+		return nil, fmt.Errorf("version %s of %s is not the applied one", p.Version, live.GetKind())
 	}
 	j := jsonpath.New(p.Name).AllowMissingKeys(true)
 	if err := j.Parse("{" + p.Path + "}"); err != nil {

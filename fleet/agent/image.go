@@ -33,7 +33,7 @@ func (c Carried) imagesOf(ctx context.Context, a *bundle.Archive) (Images, error
 // keep keeps the content of a parcel, and brings its images to the nodes.
 func (c Carried) keep(ctx context.Context, a *bundle.Archive, images Images) error {
 	if err := keepContent(ctx, a, c.Content); err != nil {
-		return fmt.Errorf("keep the content of the parcel in %s: %w", c.Content, err)
+		return fmt.Errorf("store the content of the parcel in %s: %w", c.Content, err)
 	}
 	if images == nil {
 		return nil
@@ -42,7 +42,7 @@ func (c Carried) keep(ctx context.Context, a *bundle.Archive, images Images) err
 		_, err := images.Bring(ctx, filepath.Join(c.Content, currentName))
 		return err
 	}); err != nil {
-		return fmt.Errorf("bring the images of the parcel to the nodes: %w; run the same command again", err)
+		return fmt.Errorf("deliver the images of the parcel to the nodes: %w; run the same command again", err)
 	}
 	return nil
 }

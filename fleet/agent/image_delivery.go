@@ -84,7 +84,7 @@ func (c *imageDelivery) want(work, state string, images []string, nodes map[type
 	case e.err != nil:
 		return e.err
 	case c.queue[0] != work:
-		return fmt.Errorf("those of work %s are brought first", c.queue[0])
+		return fmt.Errorf("images of work %s are delivered first", c.queue[0])
 	}
 	return errOnTheWay
 }

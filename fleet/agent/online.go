@@ -40,7 +40,7 @@ type Content struct {
 }
 
 // errOnTheWay says that images are being brought right now.
-var errOnTheWay = errors.New("they are on their way")
+var errOnTheWay = errors.New("they are being delivered")
 
 // retryLooks is how often an agent looks at its works before it tries again to bring images.
 const retryLooks = 6
@@ -245,7 +245,7 @@ func started(work *ocm.ManifestWork, known *appliedWork) bool {
 func (a *agent) withoutImages(ctx context.Context, work *ocm.ManifestWork, why error) error {
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
-		return errors.New("the copy of a work has another type")
+		return errors.New("the deep copy of a work has another type")
 	}
 	message := "The work is not applied, because its images are not on the nodes: " + strings.TrimSpace(why.Error())
 	meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{

@@ -90,7 +90,7 @@ type carrier struct {
 // it goes on when it is called again. One at a time works with a content folder.
 func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied, err error) {
 	if len(c.Keys) == 0 {
-		return out, errors.New("the cluster joined a hub that signs nothing, and without a signature nothing is taken from a parcel; join again without --unsigned")
+		return out, errors.New("the cluster joined a hub that signs nothing, and parcels need a signature; join again without --unsigned")
 	}
 	c.MaxAge, c.Look = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.Look, time.Second)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -229,7 +229,7 @@ func (w *carrier) check(ctx context.Context, a *bundle.Archive, p parcel.Parcel)
 		return fail(err)
 	}
 	if err := a.Verify(ctx); err != nil {
-		return fail(fmt.Errorf("the parcel is damaged, or the content that it counts on: %w; copy it again, or make one without --since", err))
+		return fail(fmt.Errorf("the parcel or the content that it requires is damaged: %w; copy it again, or make one without --since", err))
 	}
 	return works, deleted, marks, nil
 }
@@ -253,7 +253,7 @@ func (w *carrier) recall(ctx context.Context) (memory seal.Memory, err error) {
 	}
 	had, err := w.marks.read(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
+		return nil, fmt.Errorf("read the record of parcels: %w", err)
 	}
 	if had.Data[parcelField] == "" {
 		w.last = parcel.Last{}
@@ -271,7 +271,7 @@ func readLast(m *corev1.ConfigMap) (last parcel.Last, err error) {
 		err = json.Unmarshal([]byte(text), &last)
 	}
 	if err != nil {
-		return last, fmt.Errorf("read what is remembered of parcels in ConfigMap %s/%s: %w", m.Namespace, m.Name, err)
+		return last, fmt.Errorf("read the record of parcels in ConfigMap %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	return last, nil
 }
@@ -280,7 +280,7 @@ func readLast(m *corev1.ConfigMap) (last parcel.Last, err error) {
 func (m *marks) lastReport(ctx context.Context) (number int64, err error) {
 	list, err := m.client.ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("read what is remembered of parcels: %w", err)
+		return 0, fmt.Errorf("read the record of parcels: %w", err)
 	}
 	for i := range list.Items {
 		if !strings.HasPrefix(list.Items[i].Name, marksName) {

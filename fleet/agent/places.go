@@ -147,7 +147,7 @@ func (a *agent) findHomes(ctx context.Context, work *ocm.ManifestWork, was place
 			continue
 		}
 		if err != nil {
-			m.err = fmt.Errorf("see whose it is: %w", err)
+			m.err = fmt.Errorf("find its owner: %w", err)
 			continue
 		}
 		for name, manager := range was.Sets {

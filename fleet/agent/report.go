@@ -99,7 +99,7 @@ func (w *carrier) recorded(ctx context.Context, work *ocm.ManifestWork, manifest
 	}
 	for i := range manifests {
 		if m := &manifests[i]; m.err == nil && !applied[m.id] {
-			m.err = errors.New("the last parcel could not apply it; see the report of that parcel, and pack another one")
+			m.err = errors.New("the last parcel failed to apply it; see the report of that parcel, and pack another one")
 		}
 	}
 	return nil

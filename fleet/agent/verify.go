@@ -63,7 +63,7 @@ func (a *agent) refuse(ctx context.Context, work *ocm.ManifestWork, why error) e
 	a.remember(work.Name, nil)
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
-		return errors.New("the copy of a work has another type")
+		return errors.New("the deep copy of a work has another type")
 	}
 	for kind, reason := range map[string]string{seal.Verified: string(r.Reason), "Applied": "ManifestWorkRefused"} {
 		meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{
@@ -152,7 +152,7 @@ func (m *marks) nameFor(ctx context.Context, key signature.PublicKey) (string, e
 	name := nameOfMarks(key)
 	first, err := m.read(ctx, name)
 	if err != nil {
-		return "", fmt.Errorf("read the memory of works: %w", err)
+		return "", fmt.Errorf("read the record of works: %w", err)
 	}
 	if !m.ours(first) {
 		m.known[name] = first // nobody changes it any more
@@ -172,7 +172,7 @@ func (m *marks) gone(ctx context.Context, work string) error {
 	defer m.mu.Unlock()
 	list, err := m.client.ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("read the memory of works: %w", err)
+		return fmt.Errorf("read the record of works: %w", err)
 	}
 	for i := range list.Items {
 		name := list.Items[i].Name
@@ -196,7 +196,7 @@ func (m *marks) gone(ctx context.Context, work string) error {
 func (m *marks) change(ctx context.Context, name string, change func(seal.Memory, map[string]string) error) error {
 	had, err := m.read(ctx, name)
 	if err != nil {
-		return fmt.Errorf("read the memory of works: %w", err)
+		return fmt.Errorf("read the record of works: %w", err)
 	}
 	memory, err := seal.ReadMemory(had.Data)
 	if err != nil {
@@ -227,7 +227,7 @@ func (m *marks) change(ctx context.Context, name string, change func(seal.Memory
 	}
 	if err != nil {
 		delete(m.known, name) // somebody else may have written it
-		return fmt.Errorf("remember the number of a work: %w", err)
+		return fmt.Errorf("record the number of a work: %w", err)
 	}
 	m.known[name] = next
 	return nil

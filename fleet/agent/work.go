@@ -84,7 +84,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	}
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
-		return 0, errors.New("the copy of a work has another type")
+		return 0, errors.New("the deep copy of a work has another type")
 	}
 	failed := a.status(ctx, after, known.manifests)
 	a.verified(after)
@@ -194,7 +194,7 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 	now := placesOf(work, manifests, by)
 	gone, err := a.settle(ctx, work, was, now)
 	if err != nil {
-		return nil, fmt.Errorf("objects of work %s that are updated in another way now: %w", work.Name, err)
+		return nil, fmt.Errorf("release objects of work %s whose update strategy changed: %w", work.Name, err)
 	}
 	former, err := a.formers(ctx, work.Name)
 	if err != nil {

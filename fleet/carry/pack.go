@@ -253,7 +253,7 @@ func (h Hub) archives(ctx context.Context, from *packages.Source, out *Packed) (
 		err = found.Err()
 	}
 	if err == nil && len(found.Missing) > 0 {
-		err = fmt.Errorf("no package of the store carries %s; build one, or pack without --store", strings.Join(found.Missing, ", "))
+		err = fmt.Errorf("no package of the store contains %s; build one, or pack without --store", strings.Join(found.Missing, ", "))
 	}
 	return archives, err
 }
@@ -266,7 +266,7 @@ func (h Hub) mark(ctx context.Context, works []*ocm.ManifestWork) error {
 			continue
 		}
 		if err := h.finalizers(ctx, w, append(slices.Clone(w.Finalizers), ocm.WorkFinalizer)); err != nil {
-			return fmt.Errorf("note that work %s is packed: %w", w.Name, err)
+			return fmt.Errorf("record that work %s is packed: %w", w.Name, err)
 		}
 	}
 	return nil

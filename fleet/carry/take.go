@@ -59,7 +59,7 @@ func (h Hub) Take(ctx context.Context, file []byte, plan bool) (Taken, error) {
 		return out, err
 	}
 	if r.Number <= entry.Report {
-		return out, &seal.Refusal{Reason: seal.Older, Message: fmt.Sprintf("report %d of cluster %s is not newer than report %d, which was taken before", r.Number, r.Cluster, entry.Report)}
+		return out, &seal.Refusal{Reason: seal.Older, Message: fmt.Sprintf("report %d of cluster %s is not newer than report %d, which was already read", r.Number, r.Cluster, entry.Report)}
 	}
 	out.WentBack = r.Highest > entry.Sequence
 	var list ocm.List[ocm.ManifestWork]

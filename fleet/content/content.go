@@ -88,7 +88,7 @@ func (f Found) Err() error {
 	if len(f.Missing) == 0 || len(f.Unusable) == 0 {
 		return nil
 	}
-	return fmt.Errorf("no package that can be used carries %s; one of these may, so publish it again, or remove it from the store: %w",
+	return fmt.Errorf("no usable package contains %s; one of these may, so publish it again, or remove it from the store: %w",
 		strings.Join(f.Missing, ", "), errors.Join(f.Unusable...))
 }
 

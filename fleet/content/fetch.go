@@ -59,7 +59,7 @@ func fetchFile(ctx context.Context, a *bundle.Archive, e bundle.Entry, name stri
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != e.SHA256 {
-		return errors.Join(fmt.Errorf("the content has the digest %s, not %s; it is fetched again", got, e.SHA256), os.Remove(part))
+		return errors.Join(fmt.Errorf("the content has the digest %s, not %s; it will be fetched again", got, e.SHA256), os.Remove(part))
 	}
 	if err := f.Sync(); err != nil {
 		return err

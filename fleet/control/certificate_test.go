@@ -105,7 +105,7 @@ func (g *grid) registration() {
 	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", `signer example.com/guard: secrets "guard-ca" not found`)
 	g.authority("guard-ca")
 	g.apply(fmt.Sprintf(registered, "cluster-admin", "south")) // whose hash is another one
-	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "the hub binds only what it may do itself")
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "the hub can grant only rights that it has itself")
 	older := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:guard:role:agent:older", Labels: map[string]string{"open-cluster-management.io/addon-name": "guard", "open-cluster-management.io/addon-template-name": ""}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
@@ -117,7 +117,7 @@ func (g *grid) registration() {
 	_, err = admin.RbacV1().RoleBindings("rome").Create(g.Context(), older, metav1.CreateOptions{})
 	g.must(err)
 	g.apply(strings.Replace(fmt.Sprintf(registered, "guard", "east"), "namespace: shared", "namespace: rome", 1))
-	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "singleNamespace.namespace is rome, which is the namespace of a cluster")
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "singleNamespace.namespace is rome, the namespace of a cluster")
 	for namespace, name := range map[string]string{"rome": older.Name, "shared": "open-cluster-management:guard:role:agent"} {
 		g.eventually("what was bound in "+namespace+" is gone, also what an older hub bound", func() string {
 			if b, err := admin.RbacV1().RoleBindings(namespace).Get(g.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -130,7 +130,7 @@ func (g *grid) registration() {
 	_, err = admin.RbacV1().RoleBindings("shared").Create(g.Context(), theirs, metav1.CreateOptions{})
 	g.must(err)
 	g.apply(fmt.Sprintf(registered, "guard", "west"))
-	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "in namespace shared was not made by a hub")
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "in namespace shared was not created by a hub")
 	g.must(admin.RbacV1().RoleBindings("shared").Delete(g.Context(), theirs.Name, metav1.DeleteOptions{}))
 	g.apply(fmt.Sprintf(registered, "guard", "south"))
 	g.eventually("it is registered", func() string { return g.has("oslo", "guard", "RegistrationApplied", "True/SetPermissionApplied") })

@@ -262,7 +262,7 @@ func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[str
 	}
 	if len(found.Missing) > 0 && !l.uncarried {
 		l.listed = list.Packages
-		return nil, fmt.Errorf("no package of the hub's store carries %s; publish one, or, if clusters have it from elsewhere, run: kubectl annotate addontemplate %s %s=true",
+		return nil, fmt.Errorf("no package of the hub's store contains %s; publish one, or, if clusters get it from elsewhere, run: kubectl annotate addontemplate %s %s=true",
 			strings.Join(found.Missing, ", "), a.template.GetName(), inventory.Uncarried)
 	}
 	for _, image := range found.Missing {

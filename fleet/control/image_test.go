@@ -138,7 +138,7 @@ func TestWorksNameDigests(t *testing.T) {
 
 	t.Log("an image that no package carries is named, and nothing starts")
 	g.apply(fmt.Sprintf(toolConfig, "2", "3"))
-	g.says("oslo", "tools", "Configured", "False/ImagesMissing", "no package of the hub's store carries example.com/tool:2;")
+	g.says("oslo", "tools", "Configured", "False/ImagesMissing", "no package of the hub's store contains example.com/tool:2;")
 	g.eventually("the add-on says so", func() string {
 		var all ocm.ClusterManagementAddOn
 		g.must(g.client.Get(t.Context(), types.NamespacedName{Name: "tools"}, &all))

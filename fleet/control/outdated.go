@@ -12,7 +12,7 @@ import (
 )
 
 // errBehind says that the cache does not have an object yet as the hub wrote it.
-var errBehind = errors.New("the cache is behind what was written")
+var errBehind = errors.New("the cache has not seen the last write yet")
 
 // outdated has the versions that objects have at least, as the hub's writes show, including those that were refused. A controller that
 // reads an older version from the cache waits for the next one: the API server would refuse what it writes. That buys more than a quarter

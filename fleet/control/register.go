@@ -145,14 +145,14 @@ func (c *controllers) bind(ctx context.Context, b *rbacv1.RoleBinding) error {
 		}
 		return apierrors.NewConflict(rbacv1.Resource("rolebindings"), b.Name, errors.New("the cache does not have it yet"))
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("bind %s %s in namespace %s: %w; the hub binds only what it may do itself: give it these rights, as 'sealift fleet hub --print-rbac' says",
+		return fmt.Errorf("bind %s %s in namespace %s: %w; the hub can grant only rights that it has itself: give it these rights, as 'sealift fleet hub --print-rbac' prints",
 			b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, err)
 	}
 	return err
 }
 
 func foreign(b *rbacv1.RoleBinding) error {
-	return refusal{fmt.Errorf("RoleBinding %s in namespace %s was not made by a hub: delete it, or give it another name", b.Name, b.Namespace)}
+	return refusal{fmt.Errorf("RoleBinding %s in namespace %s was not created by a hub: delete or rename it", b.Name, b.Namespace)}
 }
 
 // shareable refuses rights that reach beyond an add-on's own cluster, although the hub holds them: the hub's own roles, the namespaces
@@ -164,19 +164,19 @@ func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn,
 		if b.Namespace == a.Namespace {
 			field = "currentCluster.clusterRoleName"
 		}
-		return refusal{fmt.Errorf(permissions+"%s names %s, which has the rights of the hub itself: make a role with the rights that the agent needs, and name that one",
+		return refusal{fmt.Errorf(permissions+"%s names %s, which has the rights of the hub itself: create a role with the rights that the agent needs, and name that one",
 			field, b.RoleRef.Name)}
 	}
 	if b.Namespace == a.Namespace {
 		return nil
 	}
 	if b.Namespace == c.hub.Namespace || slices.Contains(c.SecretNamespaces, b.Namespace) {
-		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, which has Secrets of the hub: agents must not read them; "+
-			"name a namespace that has only what the agents share, or use type CurrentCluster", b.Namespace)}
+		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, which has Secrets of the hub that agents must not read; "+
+			"name a namespace for agents only, or use type CurrentCluster", b.Namespace)}
 	}
 	err := c.Get(ctx, types.NamespacedName{Name: b.Namespace}, &ocm.ManagedCluster{})
 	if err == nil {
-		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, which is the namespace of a cluster: agents of other clusters must not read it; "+
+		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, the namespace of a cluster, which agents of other clusters must not read; "+
 			"name another namespace, or use type CurrentCluster", b.Namespace)}
 	}
 	return client.IgnoreNotFound(err)
@@ -222,7 +222,7 @@ func (c *controllers) authority(ctx context.Context, signer *ocm.CustomSignerSpe
 		at.Namespace = c.hub.Namespace
 	}
 	if at.Namespace != c.hub.Namespace && !slices.Contains(c.SecretNamespaces, at.Namespace) {
-		return nil, fmt.Errorf("signer %s: the hub reads no Secrets of namespace %s: move Secret %s to %s, or start the hub with --secret-namespace %s",
+		return nil, fmt.Errorf("signer %s: the hub may not read Secrets of namespace %s: move Secret %s to %s, or start the hub with --secret-namespace %s",
 			signer.SignerName, at.Namespace, at.Name, c.hub.Namespace, at.Namespace)
 	}
 	var secret corev1.Secret

@@ -43,7 +43,7 @@ func (m *rolloutStates) recall(ctx context.Context, addOn string) (inventory.Sta
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: inventory.StatesName(addOn), Namespace: m.hub.Namespace}}
 		err := m.hub.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(config), config)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("read what is remembered of the rollout of %s: %w", addOn, err)
+			return nil, fmt.Errorf("read the state of the rollout of %s: %w", addOn, err)
 		}
 		all, errs := inventory.ReadStates(config.Data)
 		for _, err := range errs {
@@ -83,7 +83,7 @@ func (m *rolloutStates) remember(ctx context.Context, addOn *ocm.ClusterManageme
 	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID}}
 	if err := m.store(ctx, next); err != nil {
 		m.forget(addOn.Name) // somebody else may have written it
-		return 0, fmt.Errorf("remember the rollout of %s: %w", addOn.Name, err)
+		return 0, fmt.Errorf("store the state of the rollout of %s: %w", addOn.Name, err)
 	}
 	m.put(addOn.Name, &remembered{config: next, stored: kept.states, states: kept.states, wrote: time.Now()})
 	return 0, nil

@@ -45,7 +45,7 @@ func Convert(in map[string]any, version string) (map[string]any, error) {
 	case from == group+"v1beta1" && version == "v1alpha1":
 		err = downgrade(out, kind)
 	default:
-		err = errors.New("there is no such conversion")
+		err = errors.New("conversion not supported")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("convert %s %v from %q to %q: %w", kind, child(in, "metadata")["name"], from, to, err)

@@ -137,9 +137,9 @@ func TestRoundTrips(t *testing.T) {
 
 func TestConvertRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{apiVersion: v1, kind: Secret, metadata: {name: a}}`:                                                `convert Secret a from "v1" to "addon.open-cluster-management.io/v1beta1": there is no such conversion`,
+		`{apiVersion: v1, kind: Secret, metadata: {name: a}}`:                                                `convert Secret a from "v1" to "addon.open-cluster-management.io/v1beta1": conversion not supported`,
 		`{apiVersion: addon.open-cluster-management.io/v1alpha1, kind: AddOnHubConfig, metadata: {name: a}}`: "the kind has one version only",
-		`{}`: "there is no such conversion",
+		`{}`: "conversion not supported",
 	} {
 		if _, err := conversion.Convert(parse(t, text), "v1beta1"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

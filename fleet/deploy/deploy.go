@@ -109,7 +109,7 @@ func Works(a AddOn) (Plan, error) {
 		case "hosting":
 			at = len(sides) - 1 // an add-on that nobody hosts runs on its own cluster
 		default:
-			return Plan{}, fmt.Errorf("%s: %s is %q, which is none of managed, hosting and none", nameOf(m), location, where)
+			return Plan{}, fmt.Errorf("%s: %s is %q, not managed, hosting or none", nameOf(m), location, where)
 		}
 		if isHook(m) {
 			hooks[at] = append(hooks[at], m)
@@ -274,7 +274,7 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 		}
 		i := packItem{m, nameOf(m), order, len(text)}
 		if i.size > maxManifest {
-			return nil, fmt.Errorf("%s has %d bytes; a manifest may have %d", i.id, i.size, maxManifest)
+			return nil, fmt.Errorf("%s has %d bytes; the limit for a manifest is %d", i.id, i.size, maxManifest)
 		}
 		all = append(all, i)
 	}

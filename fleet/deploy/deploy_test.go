@@ -121,8 +121,8 @@ func TestLargeManifestGetsItsOwnWork(t *testing.T) {
 
 func TestWorksRefuse(t *testing.T) {
 	for want, m := range map[string]map[string]any{
-		"a manifest may have 512000":                 configMap("big", 512000),
-		`which is none of managed, hosting and none`: manifests(t, `[{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {addon.open-cluster-management.io/hosted-manifest-location: moon}}}]`)[0],
+		"the limit for a manifest is 512000": configMap("big", 512000),
+		`not managed, hosting or none`:       manifests(t, `[{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {addon.open-cluster-management.io/hosted-manifest-location: moon}}}]`)[0],
 	} {
 		if _, err := deploy.Works(deploy.AddOn{Manifests: []map[string]any{m}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

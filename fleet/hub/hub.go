@@ -242,7 +242,7 @@ func (c endingCache) WaitForCacheSync(ctx context.Context) bool {
 func pool(pem []byte) (*x509.CertPool, error) {
 	p := x509.NewCertPool()
 	if !p.AppendCertsFromPEM(pem) {
-		return nil, errors.New("there is no certificate in the certificate authority")
+		return nil, errors.New("the certificate authority has no certificate")
 	}
 	return p, nil
 }

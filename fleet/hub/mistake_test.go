@@ -75,20 +75,20 @@ func addOnMistakes() (list []mistake) {
 	signer := func(name, ca string) string {
 		return ", registration: [{type: CustomSigner, customSigner: {signerName: " + name + ", signingCA: {" + ca + "}}}]"
 	}
-	add("more-rights", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: cluster-admin}}"), "", "", "the hub binds only what it may do itself")
+	add("more-rights", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: cluster-admin}}"), "", "", "the hub can grant only rights that it has itself")
 	shared := func(namespace, kind, role string) string {
 		return permission("{type: SingleNamespace, singleNamespace: {namespace: " + namespace + ", roleRef: {apiGroup: rbac.authorization.k8s.io, kind: " + kind + ", name: " + role + "}}}")
 	}
-	add("shares-a-cluster", "", shared("rome", "ClusterRole", "view"), "", "", "is the namespace of a cluster")
+	add("shares-a-cluster", "", shared("rome", "ClusterRole", "view"), "", "", "the namespace of a cluster")
 	add("shares-the-hub", "", shared(hub.DefaultNamespace, "ClusterRole", "view"), "", "", "which has Secrets of the hub")
 	add("reads-the-signing-key", "", shared(hub.DefaultNamespace, "Role", registration.HubAccount), "", "", "which has the rights of the hub itself")
 	add("is-the-hub", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: "+registration.HubAccount+"}}"), "", "", "which has the rights of the hub itself")
-	add("signs-for-kubernetes", "", signer("kubernetes.io/kube-apiserver-client", "name: ca"), "", "", "is one of Kubernetes")
-	add("foreign-authority", "", signer("example.com/x", "name: ca, namespace: kube-system"), "", "", "the hub reads no Secrets of namespace kube-system")
+	add("signs-for-kubernetes", "", signer("kubernetes.io/kube-apiserver-client", "name: ca"), "", "", "belongs to Kubernetes")
+	add("foreign-authority", "", signer("example.com/x", "name: ca, namespace: kube-system"), "", "", "the hub may not read Secrets of namespace kube-system")
 	add("no-authority", "", signer("example.com/x", "name: missing"), "", "", "not found")
 	add("unfinished", `{apiVersion: v1, kind: ConfigMap, metadata: {name: unfinished, namespace: default}, data: {a: "{{NAME"}}`, "", "", "", "{{ without }}")
-	add("too-large", `{apiVersion: v1, kind: ConfigMap, metadata: {name: too-large, namespace: default}, data: {a: `+strings.Repeat("x", 600<<10)+`}}`, "", "", "", "a manifest may have")
-	add("nowhere", configMap("nowhere", ", annotations: {addon.open-cluster-management.io/hosted-manifest-location: moon}"), "", "", "", "none of managed, hosting and none")
+	add("too-large", `{apiVersion: v1, kind: ConfigMap, metadata: {name: too-large, namespace: default}, data: {a: `+strings.Repeat("x", 600<<10)+`}}`, "", "", "", "the limit for a manifest is")
+	add("nowhere", configMap("nowhere", ", annotations: {addon.open-cluster-management.io/hosted-manifest-location: moon}"), "", "", "", "not managed, hosting or none")
 	add("no-host", "", "", "addon.open-cluster-management.io/hosting-cluster-name: moon", "", "hosting cluster moon is not a managed cluster")
 	add("circle", "", "", `fleet.sealift.dev/requires: "circle"`, "", "requires itself")
 	add("lonely", "", "", `fleet.sealift.dev/requires: "nobody"`, "", "requires nobody, which does not exist")

@@ -26,7 +26,7 @@ func shardOf(cluster string) int {
 
 // Why the work of a shard ends.
 var (
-	errYielded = errors.New("another hub is to work on this shard of the fleet")
+	errYielded = errors.New("this shard of the fleet was assigned to another hub")
 	errLost    = errors.New("the Lease of this shard of the fleet was lost")
 )
 
@@ -180,7 +180,7 @@ func (s *shards) renewed(held *shard, at time.Time) {
 func (s *shards) overdue(held *shard) {
 	if !s.idle(held) {
 		select {
-		case s.failed <- errors.Join(errLost, errors.New("its work does not end, and another hub may begin with it")):
+		case s.failed <- errors.Join(errLost, errors.New("its work does not end, although another hub may start it")):
 		default:
 		}
 	}

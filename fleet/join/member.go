@@ -61,16 +61,16 @@ func Read(kubeconfig []byte) (Member, error) {
 	}
 	found, ok := cfg.Extensions[extensionName].(*runtime.Unknown)
 	if !ok {
-		return Member{}, errors.New("it does not say what the agent trusts; run 'sealift fleet join' again, and take the file that it writes")
+		return Member{}, errors.New("it lacks the agent's trust settings; run 'sealift fleet join' again, and use the file that it writes")
 	}
 	var m member
 	in := json.NewDecoder(bytes.NewReader(found.Raw))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&m); err != nil {
-		return Member{}, fmt.Errorf("read what the agent trusts: %w", err)
+		return Member{}, fmt.Errorf("read the agent's trust settings: %w", err)
 	}
 	if m.Cluster == "" || m.Unsigned != (len(m.HubKeys) == 0) {
-		return Member{}, errors.New("it names no cluster, or neither a key of the hub nor that the hub signs nothing; run 'sealift fleet join' again")
+		return Member{}, errors.New("it lacks the cluster's name, or both a key of the hub and the setting for an unsigned hub; run 'sealift fleet join' again")
 	}
 	out := Member{Cluster: m.Cluster, Unsigned: m.Unsigned}
 	for _, text := range m.HubKeys {

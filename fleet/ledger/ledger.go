@@ -186,7 +186,7 @@ func (l *Ledger) Take(ctx context.Context, cluster string, report int64) error {
 	return l.change(ctx, func(all map[string]Entry) (bool, error) {
 		entry := all[cluster]
 		if report <= entry.Report {
-			return false, fmt.Errorf("report %d of cluster %s is not newer than report %d, which was taken before", report, cluster, entry.Report)
+			return false, fmt.Errorf("report %d of cluster %s is not newer than report %d, which was already read", report, cluster, entry.Report)
 		}
 		entry.Report = report
 		all[cluster] = entry

@@ -102,7 +102,7 @@ func ReadArchive(file string, keys []signature.PublicKey) (_ *bundle.Archive, p 
 func ReadUnpacked(a *bundle.Archive) (p Parcel, err error) {
 	text, err := a.ReadFile(Name, maxParcel)
 	if err != nil {
-		return p, fmt.Errorf("no parcel: %w", err)
+		return p, fmt.Errorf("not a parcel: %w", err)
 	}
 	if err := decode(text, &p); err != nil {
 		return p, fmt.Errorf("read %s: %w", Name, err)
@@ -128,7 +128,7 @@ func decode(text []byte, into any) error {
 		return err
 	}
 	if in.Decode(new(any)) != io.EOF {
-		return errors.New("something follows the document")
+		return errors.New("unexpected data after the document")
 	}
 	return nil
 }

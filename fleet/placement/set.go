@@ -65,6 +65,6 @@ func members(s ocm.ManagedClusterSet) (labels.Selector, error) {
 	case "", ocm.ExclusiveClusterSetLabel:
 		return labels.SelectorFromSet(labels.Set{ocm.ClusterSetLabel: s.Name}), nil
 	default:
-		return nil, fmt.Errorf("ManagedClusterSet %s has selectorType %q, which is none of %s and %s", s.Name, kind, ocm.ExclusiveClusterSetLabel, ocm.LabelSelector)
+		return nil, fmt.Errorf("ManagedClusterSet %s has selectorType %q, not %s or %s", s.Name, kind, ocm.ExclusiveClusterSetLabel, ocm.LabelSelector)
 	}
 }

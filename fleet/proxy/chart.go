@@ -254,7 +254,7 @@ func (p *pass) sees(ctx context.Context, name string) error {
 		return err
 	}
 	if owner := metav1.GetControllerOf(&there); owner == nil || owner.UID != p.hcp.UID {
-		return fmt.Errorf("there is a HelmReleaseProxy %s that this HelmChartProxy did not make: delete or rename it", name)
+		return fmt.Errorf("HelmReleaseProxy %s exists and was not created by this HelmChartProxy: delete or rename it", name)
 	}
 	return nil
 }

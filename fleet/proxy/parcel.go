@@ -174,7 +174,7 @@ func (c Carrier) Mark(ctx context.Context, list []parcel.Release) error {
 			continue
 		}
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.mark(ctx, hrp) }); err != nil {
-			return fmt.Errorf("note that HelmReleaseProxy %s/%s is packed: %w", hrp.Namespace, hrp.Name, err)
+			return fmt.Errorf("record that HelmReleaseProxy %s/%s is packed: %w", hrp.Namespace, hrp.Name, err)
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (c Carrier) mark(ctx context.Context, read *caaph.HelmReleaseProxy) error {
 		return err
 	}
 	if hrp.UID != read.UID || hrp.Generation != read.Generation {
-		return errors.New("it has changed meanwhile; pack again")
+		return errors.New("it changed in the meantime; pack again")
 	}
 	base := hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	if !slices.Contains(hrp.Finalizers, caaph.ReleaseFinalizer) {

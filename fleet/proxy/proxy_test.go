@@ -180,7 +180,7 @@ func testForeign(r *room) {
 		r.t.Fatal(err)
 	}
 	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.1.0")
-	r.want("one", "HelmReleaseReady", "False Conflict release web in namespace foreign-on-clusters of the cluster belongs to somebody else")
+	r.want("one", "HelmReleaseReady", "False Conflict release web in namespace foreign-on-clusters of the cluster has another owner")
 	r.remove("web")
 	if d := r.data("web"); d["text"] != "theirs" || d["version"] != "1.0.0" {
 		r.t.Errorf("the cluster has %v", d)

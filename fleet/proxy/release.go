@@ -169,7 +169,7 @@ func (a *attempt) unread(ctx context.Context, err error) error {
 }
 
 func (a *attempt) foreign(ctx context.Context, t Target) error {
-	return a.failed(ctx, conflict, fmt.Errorf("release %s in namespace %s of the cluster belongs to somebody else: choose another releaseName, or set options.takeOwnership to take it over",
+	return a.failed(ctx, conflict, fmt.Errorf("release %s in namespace %s of the cluster has another owner: choose another releaseName, or set options.takeOwnership to take it over",
 		t.Name, a.hrp.Spec.ReleaseNamespace))
 }
 

@@ -57,7 +57,7 @@ func Identities(cluster, addOn string, registrations []ocm.Registration) []ocm.R
 func Check(registrations []ocm.Registration) error {
 	for _, r := range registrations {
 		if c := r.CustomSigner; r.Type == ocm.CustomSigner && c != nil && isKubernetes(c.SignerName) {
-			return fmt.Errorf("registration of type CustomSigner: signer %q is one of Kubernetes; use type KubeClient, or a signer of your own domain", c.SignerName)
+			return fmt.Errorf("registration of type CustomSigner: signer %q belongs to Kubernetes; use type KubeClient, or a signer of your own domain", c.SignerName)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func ReadMemory(data map[string]string) (Memory, error) {
 		}
 		var mark Mark
 		if err := json.Unmarshal([]byte(text), &mark); err != nil {
-			return nil, fmt.Errorf("what is remembered of work %s: %w", name, err)
+			return nil, fmt.Errorf("the record of work %s: %w", name, err)
 		}
 		m[name] = mark
 	}

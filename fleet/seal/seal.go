@@ -87,7 +87,7 @@ func Read(text string) (Seal, error) {
 	in.DisallowUnknownFields()
 	err := in.Decode(&s)
 	if err == nil && in.Decode(new(any)) != io.EOF {
-		err = errors.New("something follows the object")
+		err = errors.New("unexpected data after the object")
 	}
 	if err == nil && s.Sequence < 1 {
 		err = fmt.Errorf("sequence number %d is not positive", s.Sequence)

@@ -55,7 +55,7 @@ func (v View) Plan(ctx context.Context, name string, changed []*unstructured.Uns
 			continue
 		}
 		if o.GetName() != name || o.GetAPIVersion() != ocm.AddOnVersion.String() {
-			return Plan{}, fmt.Errorf("the change has %s %s in %s; the plan is for %s in %s", o.GetKind(), o.GetName(), o.GetAPIVersion(), name, ocm.AddOnVersion)
+			return Plan{}, fmt.Errorf("the change has %s %s in %s, but the plan is for %s in %s", o.GetKind(), o.GetName(), o.GetAPIVersion(), name, ocm.AddOnVersion)
 		}
 		next := ocm.ClusterManagementAddOn{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &next); err != nil {

@@ -205,7 +205,7 @@ func (v View) decide(ctx context.Context, known *inventory.AddOn, lookup *invent
 	var kept corev1.ConfigMap
 	err := v.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: inventory.StatesName(known.Name)}, &kept)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read what the hub remembers of the rollout of %s: %w", known.Name, err)
+		return nil, fmt.Errorf("read the hub's state of the rollout of %s: %w", known.Name, err)
 	}
 	states, _ := inventory.ReadStates(kept.Data) // the hub logs what cannot be read, and begins again as we do
 	d := &decided{AddOn: known}

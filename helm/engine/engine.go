@@ -100,7 +100,7 @@ func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered,
 		return helm.Rendered{}, err
 	}
 	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, kubeVersion) {
-		return helm.Rendered{}, fmt.Errorf("the chart is for Kubernetes %s, and charts are rendered for %s", wanted, kubeVersion)
+		return helm.Rendered{}, fmt.Errorf("the chart requires Kubernetes %s, but charts are rendered for %s", wanted, kubeVersion)
 	}
 	release := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
 	top, err := commonutil.ToRenderValues(loaded, values, release, capabilities)

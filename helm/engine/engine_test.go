@@ -152,7 +152,7 @@ func TestMistakesAreNamed(t *testing.T) {
 			`hello/templates/x.yaml: Helm does not know the hook "crd-install"`},
 		"a library":             {"", map[string]string{"Chart.yaml": files(nil)["Chart.yaml"] + "type: library\n"}, "a library"},
 		"a missing dependency":  {"", map[string]string{"Chart.yaml": files(nil)["Chart.yaml"] + "dependencies: [{name: gone, version: 1.0.0}]\n"}, "lacks the chart gone"},
-		"another Kubernetes":    {"", map[string]string{"Chart.yaml": files(nil)["Chart.yaml"] + "kubeVersion: \"< 1.20.0\"\n"}, "the chart is for Kubernetes < 1.20.0"},
+		"another Kubernetes":    {"", map[string]string{"Chart.yaml": files(nil)["Chart.yaml"] + "kubeVersion: \"< 1.20.0\"\n"}, "the chart requires Kubernetes < 1.20.0"},
 		"values against schema": {"replicas: many\n", map[string]string{"values.schema.json": `{"properties": {"replicas": {"type": "integer"}}}`}, "replicas"},
 	}
 	for name, test := range tests {

@@ -104,7 +104,7 @@ func unique(all []object) error {
 	seen := make(map[string]object)
 	for _, o := range all {
 		if first, twice := seen[o.identity()]; twice {
-			return fmt.Errorf("%s: %s is also in %s; one of them has to go or needs another name, by the chart's values or in the chart", o.Template, o.String(), first.Template)
+			return fmt.Errorf("%s: %s is also in %s; remove or rename one of them, in the chart's values or in the chart", o.Template, o.String(), first.Template)
 		}
 		seen[o.identity()] = o
 	}

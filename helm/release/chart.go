@@ -111,7 +111,7 @@ func (c Chart) With(archives ...[]byte) (Chart, error) {
 // load makes what Helm works with.
 func (c Chart) load() (*chart.Chart, error) {
 	if len(c.files) == 0 {
-		return nil, errors.New("no chart is given")
+		return nil, errors.New("no chart was given")
 	}
 	return loader.LoadFiles(c.files)
 }

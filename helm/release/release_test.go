@@ -292,7 +292,7 @@ func TestChartsComeFromDirectoriesArchivesAndFiles(t *testing.T) {
 	contains(t, err, "no such file")
 	w := newWorld(t)
 	_, err = w.Install(t.Context(), "web", release.Chart{}, nil, release.Options{})
-	contains(t, err, "no chart is given")
+	contains(t, err, "no chart was given")
 	_, err = w.Install(t.Context(), "web", chart(t, "1.0.0", map[string]string{"Chart.yaml": files("1.0.0", nil)["Chart.yaml"] + "type: library\n"}), nil, release.Options{})
 	contains(t, err, "a library")
 }

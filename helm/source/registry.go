@@ -88,7 +88,7 @@ func pull(ctx context.Context, client *http.Client, access Access, text, digest 
 		return nil, err
 	}
 	if digest != "" && head.Digest.String() != digest {
-		return nil, fmt.Errorf("%w: %s, and %s is wanted", ErrDigest, head.Digest, digest)
+		return nil, fmt.Errorf("%w: %s, want %s", ErrDigest, head.Digest, digest)
 	}
 	if head.Size > maxManifest {
 		return nil, fmt.Errorf("the manifest has %d bytes, more than %d", head.Size, maxManifest)
@@ -110,7 +110,7 @@ func pull(ctx context.Context, client *http.Client, access Access, text, digest 
 			return read(layer)
 		}
 	}
-	return nil, errors.New("it is no Helm chart: it has no part of type " + contentTypes[0])
+	return nil, errors.New("it is not a Helm chart: it has no part of type " + contentTypes[0])
 }
 
 // read reads a part of bounded size, whose digest is checked on the way.

@@ -74,7 +74,7 @@ func fetch(ctx context.Context, want Chart, access Access) (Archive, error) {
 	version, digest, pinned := strings.Cut(want.Version, "@")
 	want.Version = version
 	if pinned && !isDigest(digest) {
-		return Archive{}, fmt.Errorf("%q is no digest: give sha256: and 64 hexadecimal digits", digest)
+		return Archive{}, fmt.Errorf("%q is not a digest: give sha256: and 64 hexadecimal digits", digest)
 	}
 	at, err := url.Parse(want.Repository)
 	if err != nil {
@@ -109,7 +109,7 @@ func pack(content []byte, version string, digests ...string) (Archive, error) {
 	a := Archive{Content: content, Version: version, Digest: "sha256:" + hex.EncodeToString(sum[:])}
 	for _, want := range digests {
 		if want != "" && strings.TrimPrefix(want, "sha256:") != hex.EncodeToString(sum[:]) {
-			return Archive{}, fmt.Errorf("%w: %s, and %s is wanted", ErrDigest, a.Digest, want)
+			return Archive{}, fmt.Errorf("%w: %s, want %s", ErrDigest, a.Digest, want)
 		}
 	}
 	return a, nil
@@ -134,7 +134,7 @@ func pick(want string, have []string) (int, error) {
 	}
 	if best < 0 {
 		const shown = 5
-		return 0, fmt.Errorf("no version matches %q: there are %s", orAny(want), strings.Join(have[:min(shown, len(have))], ", "))
+		return 0, fmt.Errorf("no version matches %q; available: %s", orAny(want), strings.Join(have[:min(shown, len(have))], ", "))
 	}
 	return best, nil
 }

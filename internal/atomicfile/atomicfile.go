@@ -90,7 +90,7 @@ func (f *File) Place(path string, mode os.FileMode) error {
 }
 
 // ErrNotRegular reports that path is a device, a pipe, a folder or a link to nothing, which must not be replaced by a file.
-var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
+var ErrNotRegular = errors.New("is not a regular file, so it is not replaced; name another")
 
 // checkReplaceable refuses paths that are not regular files, such as /dev/null.
 func checkReplaceable(path string, stat func(string) (fs.FileInfo, error)) error {

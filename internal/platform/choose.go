@@ -51,7 +51,7 @@ func Choose(ctx context.Context, read Read, root ocispec.Descriptor, wanted plat
 			return nil, fmt.Errorf("%s is of type %q, which containerd does not load as an image", desc.Digest, desc.MediaType)
 		}
 		if c.path = append(c.path, desc); len(c.path) > maxDepth {
-			return nil, fmt.Errorf("more than %d indexes lie in each other", maxDepth)
+			return nil, fmt.Errorf("more than %d nested indexes", maxDepth)
 		}
 		next, err := limited(ctx, desc)
 		if errdefs.IsNotFound(err) && c.failed == nil {

@@ -29,7 +29,7 @@ func Parse(s string) (ocispec.Platform, error) {
 	}
 	p = platforms.Normalize(p)
 	if p.Variant != "" && p.Architecture != "arm" {
-		return ocispec.Platform{}, fmt.Errorf("platform %s: containerd looks for %s/%s there, whatever the CPU; use that", s, p.OS, p.Architecture)
+		return ocispec.Platform{}, fmt.Errorf("platform %s: containerd loads %s/%s on every such CPU; use that", s, p.OS, p.Architecture)
 	}
 	return p, nil
 }

@@ -170,7 +170,7 @@ func TestImageThatContainerdCannotReadIsRefused(t *testing.T) {
 		"an entry without a type":     {d.index(t, typed(image, "")), "does not load as an image"},
 		"an index under a wrong type": {typed(d.index(t, image), ocispec.MediaTypeImageManifest), "expected manifest but found index"},
 		"a manifest that is missing":  {d.index(t, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromString("x")}), "does not exist"},
-		"indexes without an end":      {deep, "lie in each other"},
+		"indexes without an end":      {deep, "nested indexes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := platform.Matcher("linux/amd64")

@@ -151,7 +151,7 @@ type body struct {
 }
 
 func (b *body) tooLarge(size int64) error {
-	return fmt.Errorf("the answer has %d bytes or more, and at most %d are supported", size, b.limit)
+	return fmt.Errorf("the response has %d bytes or more; at most %d are supported", size, b.limit)
 }
 
 func (b *body) Read(p []byte) (int, error) {

@@ -67,19 +67,19 @@ func Parse(text []byte) (certificates [][]byte, err error) {
 		}
 		text = rest
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("has a %s; give certificates of CAs, as PEM", block.Type)
+			return nil, fmt.Errorf("has a %s; give CA certificates in PEM", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w", len(certificates)+1, err)
 		}
 		if !c.IsCA {
-			return nil, fmt.Errorf("certificate %d, of %s, is not of a CA; give the CA that signed it", len(certificates)+1, c.Subject)
+			return nil, fmt.Errorf("certificate %d, of %s, is not a CA certificate; give the CA that signed it", len(certificates)+1, c.Subject)
 		}
 		certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
 	}
 	if len(certificates) == 0 || len(bytes.TrimSpace(text)) > 0 {
-		return nil, errors.New("are no certificates of CAs, as PEM: text that begins with -----BEGIN CERTIFICATE-----")
+		return nil, errors.New("are not CA certificates in PEM, which begin with -----BEGIN CERTIFICATE-----")
 	}
 	return certificates, nil
 }

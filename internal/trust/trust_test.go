@@ -17,13 +17,13 @@ func TestOnlyCACertificatesAreAccepted(t *testing.T) {
 	}{
 		"one":                      {one, "", 1},
 		"several, with text":       {"# of the proxy\n" + one + "\n# of the registry\n" + two, "", 2},
-		"nothing":                  {"", "are no certificates", 0},
+		"nothing":                  {"", "are not CA certificates", 0},
 		"what is none":             {"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1: ", 0},
-		"one of a server":          {one + leaf, "certificate 2, of CN=leaf, is not of a CA", 0},
+		"one of a server":          {one + leaf, "certificate 2, of CN=leaf, is not a CA certificate", 0},
 		"a key":                    {"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "has a EC PRIVATE KEY", 0},
-		"one that is cut off":      {one + two[:100], "are no certificates", 0},
-		"what a shell would run":   {"$(touch /tmp/owned)", "are no certificates", 0},
-		"a certificate, then text": {one + "and so on", "are no certificates", 0},
+		"one that is cut off":      {one + two[:100], "are not CA certificates", 0},
+		"what a shell would run":   {"$(touch /tmp/owned)", "are not CA certificates", 0},
+		"a certificate, then text": {one + "and so on", "are not CA certificates", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse([]byte(row.text))

@@ -301,7 +301,7 @@ func scalar(value any) (string, error) {
 	case float64:
 		return strconv.FormatFloat(value, 'g', -1, 64), nil
 	}
-	return "", errors.New("its value is no text")
+	return "", errors.New("its value is not text")
 }
 
 func text(value any) string {

@@ -124,7 +124,7 @@ func hold(ctx context.Context, client coordinationv1client.LeasesGetter, o Optio
 	case <-working.Done():
 		return context.Cause(working)
 	case <-patience.C:
-		return fmt.Errorf("%s has held the lease %s for %s: see what it does, or delete the lease", g.holderName(), o, o.Patience)
+		return fmt.Errorf("%s has held the lease %s for %s: check what it does, or delete the lease", g.holderName(), o, o.Patience)
 	}
 	err = work(working)
 	if lost := context.Cause(working); err != nil && errors.Is(lost, ErrLost) && !errors.Is(err, ErrLost) {

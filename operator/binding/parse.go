@@ -129,7 +129,7 @@ func ParseCrontab(text string) (cron.Schedule, error) {
 	}
 	schedule, err := crontabs.Parse(strings.TrimSpace(text))
 	if err != nil {
-		return nil, fmt.Errorf("crontab %q is wrong: %w", text, err)
+		return nil, fmt.Errorf("crontab %q is invalid: %w", text, err)
 	}
 	return schedule, nil
 }

@@ -298,7 +298,7 @@ func setSection(c *values.Config, key string, was any, patch []values.Operation,
 	}
 	global, ok := after.(map[string]any)
 	if !ok {
-		return fmt.Errorf("values patch: %s must stay a map", key)
+		return fmt.Errorf("values patch: %s must remain a map", key)
 	}
 	c.Global = global
 	return nil

@@ -157,7 +157,7 @@ func (o *Operator) loadModules(found *module.Found) error {
 		u.owner = &owner{operator: o, key: m.Key, unit: u, changed: func() { o.queueRun(u, "moduleValuesChanged") }}
 		schemas, err := schema.Load(filepath.Join(m.Path, "openapi"))
 		if err == nil && u.chart && o.options.Releases == nil {
-			err = fmt.Errorf("module %s has a chart, and nothing here installs charts", m.Name)
+			err = fmt.Errorf("module %s has a chart, but this program cannot install charts", m.Name)
 		}
 		if err != nil {
 			errs = append(errs, err)

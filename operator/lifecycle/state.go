@@ -11,7 +11,7 @@ import (
 )
 
 // ErrUnknown is in the error for a module that does not exist.
-var ErrUnknown = errors.New("there is no such module")
+var ErrUnknown = errors.New("module not found")
 
 // Status is how a module is.
 type Status struct {

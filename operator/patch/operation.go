@@ -295,7 +295,7 @@ func plain(value any) (any, error) {
 	}
 	out, err := decode([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("holds neither YAML nor JSON: %w", err)
+		return nil, fmt.Errorf("contains neither YAML nor JSON: %w", err)
 	}
 	return out, nil
 }

@@ -255,7 +255,7 @@ func TestMistakesRefuseWholeStream(t *testing.T) {
 		"a: [":                            "neither JSON nor YAML",
 		"{operation: Create, object: []}": "object: must be an object",
 		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":   "object: needs apiVersion, kind, and metadata.name or metadata.generateName",
-		"{operation: Create, object: 'a: ['}":                                            "object: holds neither YAML nor JSON",
+		"{operation: Create, object: 'a: ['}":                                            "object: contains neither YAML nor JSON",
 		"{operation: Delete, kind: Pod}":                                                 "name: is required",
 		"{operation: Delete, name: x}":                                                   "kind: is required",
 		"{operation: Delete, name: '', kind: Pod}":                                       "name: is empty",

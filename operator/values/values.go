@@ -71,7 +71,7 @@ func Sections(all map[string]any, keys ...string) map[string]any {
 func decode(document []byte) (out map[string]any, err error) {
 	err = json.Unmarshal(document, &out)
 	if err == nil && out == nil {
-		err = errors.New("the values are no object")
+		err = errors.New("the values are not an object")
 	}
 	return out, err
 }

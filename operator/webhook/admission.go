@@ -107,14 +107,14 @@ func parseVerdict(written []byte) (*verdict, error) {
 	}
 	v := verdict{Message: "what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message"}
 	if err := json.NewDecoder(bytes.NewReader(written)).Decode(&v); err != nil {
-		return nil, fmt.Errorf("what it wrote to $ADMISSION_RESPONSE_PATH is not an answer: %w", err)
+		return nil, fmt.Errorf("its response in $ADMISSION_RESPONSE_PATH is invalid: %w", err)
 	}
 	if v.Code != 0 && (v.Code < 400 || v.Code > 599) {
-		return nil, fmt.Errorf("what it wrote to $ADMISSION_RESPONSE_PATH has the code %d; a refusal has one from 400 to 599", v.Code)
+		return nil, fmt.Errorf("its response in $ADMISSION_RESPONSE_PATH has the code %d; a refusal has one from 400 to 599", v.Code)
 	}
 	var operations []json.RawMessage
 	if err := json.Unmarshal(v.Patch, &operations); len(v.Patch) > 0 && err != nil {
-		return nil, fmt.Errorf("the patch that it wrote to $ADMISSION_RESPONSE_PATH is not a list of operations: %w", err)
+		return nil, fmt.Errorf("the patch in $ADMISSION_RESPONSE_PATH is not a list of operations: %w", err)
 	}
 	return &v, nil
 }

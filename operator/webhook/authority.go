@@ -99,13 +99,13 @@ func readAuthority(secret *unstructured.Unstructured) (*authority, error) {
 		encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
 		text, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(text) == 0 {
-			return nil, fmt.Errorf("it has no key %s; delete the Secret, and a new one is made", key)
+			return nil, fmt.Errorf("it has no key %s; delete the Secret to have it recreated", key)
 		}
 		texts[i] = text
 	}
 	pair, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
-		return nil, fmt.Errorf("%w; delete the Secret, and a new one is made", err)
+		return nil, fmt.Errorf("%w; delete the Secret to have it recreated", err)
 	}
 	return &authority{texts[0], texts[1], pair}, nil
 }

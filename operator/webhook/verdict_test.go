@@ -28,9 +28,9 @@ func TestFirstVerdictCounts(t *testing.T) {
 		{`{"allowed":null,"warnings":["w"]}`, "403 what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message w"},
 		{`{}`, "403 what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message"},
 		{`{"patch":"W10K"}`, "403 what it wrote to $ADMISSION_RESPONSE_PATH does not allow this, and has no message []\n"},
-		{`{"allowed":"true"}`, "500 hook hook.sh: what it wrote to $ADMISSION_RESPONSE_PATH is not an answer"},
-		{`allowed: true`, "500 hook hook.sh: what it wrote to $ADMISSION_RESPONSE_PATH is not an answer"},
-		{`[]`, "500 hook hook.sh: what it wrote to $ADMISSION_RESPONSE_PATH is not an answer"},
+		{`{"allowed":"true"}`, "500 hook hook.sh: its response in $ADMISSION_RESPONSE_PATH is invalid"},
+		{`allowed: true`, "500 hook hook.sh: its response in $ADMISSION_RESPONSE_PATH is invalid"},
+		{`[]`, "500 hook hook.sh: its response in $ADMISSION_RESPONSE_PATH is invalid"},
 	} {
 		written = row.written
 		r := s.judge(t.Context(), a, &review{Request: []byte("{}")})

@@ -96,7 +96,7 @@ func (s *Server) Set(hooks []Hook) error {
 	r, err := route(hooks)
 	errs := []error{err}
 	if s.options.Namespace == "" && len(r.admissions)+len(r.conversions) > 0 {
-		return errors.New("hooks have webhooks, and the namespace of the operator is unknown; say --namespace")
+		return errors.New("hooks have webhooks, but the namespace of the operator is unknown; give --namespace")
 	}
 	s.routes.Store(r)
 	s.doubled.Store(&err)
@@ -136,7 +136,7 @@ func route(hooks []Hook) (*routes, error) {
 			for j := range all {
 				b := &all[j]
 				if other := r.admissions[b.Name]; other != nil {
-					errs = append(errs, fmt.Errorf("hook %s: %s[%d].name: hook %s has a webhook %s, too; give them different names", h.Name, t, j, other.hook.Name, b.Name))
+					errs = append(errs, fmt.Errorf("hook %s: %s[%d].name: hook %s also has a webhook %s; give them different names", h.Name, t, j, other.hook.Name, b.Name))
 					continue
 				}
 				r.admissions[b.Name] = &admission{h, t, j, b}

@@ -119,7 +119,7 @@ func TestConversionsKeepOrder(t *testing.T) {
 	for answer, want := range map[string]string{
 		"fails":                       `"message":"Hook failed to convert to g/v3"`,
 		"":                            "it wrote nothing to $CONVERSION_RESPONSE_PATH",
-		"{":                           "is not an answer",
+		"{":                           "is invalid",
 		`{"failedMessage":"no luck"}`: `"message":"no luck"`,
 		`{"failedMessage":"first"}{"failedMessage":"second"}`: `"message":"first"`,
 		`{"convertedObjects":[]}`:                             "it returned 0 objects instead of 1",
@@ -209,7 +209,7 @@ func TestDuplicateWebhookNamesAreRefused(t *testing.T) {
 		}
 	}
 	err = New(t.Context(), Options{}).Set([]Hook{{Name: "one.sh", Config: config}})
-	if err == nil || !strings.Contains(err.Error(), "say --namespace") {
+	if err == nil || !strings.Contains(err.Error(), "give --namespace") {
 		t.Error(err)
 	}
 }

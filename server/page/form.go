@@ -145,7 +145,7 @@ func merge(body, more map[string]any) error {
 		default:
 			for _, name := range slices.Sorted(maps.Keys(options)) {
 				if _, twice := chosen[name]; twice {
-					errs = append(errs, fmt.Errorf("further settings: %s: %s is set above, too; keep one of them", key, name))
+					errs = append(errs, fmt.Errorf("further settings: %s: %s is also set above; keep one of them", key, name))
 					continue
 				}
 				chosen[name] = options[name]
@@ -163,7 +163,7 @@ func parseFurther(text string) (map[string]any, error) {
 	r := strictyaml.Reader{Name: "further settings"}
 	root := r.Mapping([]byte(text))
 	if root == nil {
-		return nil, fmt.Errorf("further settings are no YAML mapping, such as 'kurl: {proxyAddress: …}': %w", r.Err())
+		return nil, fmt.Errorf("further settings are not a YAML mapping, such as 'kurl: {proxyAddress: …}': %w", r.Err())
 	}
 	more, _ := strictyaml.Value(root).(map[string]any)
 	return more, nil

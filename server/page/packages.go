@@ -114,7 +114,7 @@ func (s *Site) open(r *http.Request) (Package, error) {
 		return Package{}, err
 	}
 	if info := p.Index.Packages[0]; info.Name != name || info.Version != version {
-		return Package{}, errors.Join(fmt.Errorf("the package says that it is %s %s; publish it again: %w", info.Name, info.Version, fs.ErrNotExist), p.Close())
+		return Package{}, errors.Join(fmt.Errorf("the package contains %s %s; publish it again: %w", info.Name, info.Version, fs.ErrNotExist), p.Close())
 	}
 	index, _ := p.Raw()
 	if err := connlimit.Grow(r, parsedIndex*int64(len(index))); err != nil {

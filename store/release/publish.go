@@ -174,7 +174,7 @@ func (r Release) settle(ctx context.Context, own []Package) error {
 		}
 		for _, p := range own {
 			if now, _ := index.Find(p.Name, p.Version); now.SHA256 != p.SHA256 {
-				return fmt.Errorf("another publish replaced %s meanwhile: %w; decide which of the two you want, and publish it again", p.Key, store.ErrChanged)
+				return fmt.Errorf("another publish replaced %s in the meantime: %w; decide which of the two you want, and publish it again", p.Key, store.ErrChanged)
 			}
 		}
 		if version != "" && reflect.DeepEqual(index, last) {

@@ -135,7 +135,7 @@ func (r Release) readOnce(ctx context.Context, key string) (data []byte, version
 	}
 	defer o.Close()
 	if o.Size() > maxDocument {
-		return nil, "", fmt.Errorf("%s has %d bytes, too many", key, o.Size())
+		return nil, "", fmt.Errorf("%s has %d bytes, which is too large", key, o.Size())
 	}
 	data, err = io.ReadAll(io.NewSectionReader(o, 0, o.Size()))
 	return data, o.Version(), err

@@ -210,9 +210,9 @@ func TestUnrunnableSuiteIsRefused(t *testing.T) {
 		change func(*conformance.Options)
 		says   string
 	}{
-		"a cluster of another minor version": {func(o *conformance.Options) { o.Cluster.Version = "v1.35.4" }, "take the e2e.test of v1.35.4"},
-		"no test":                            {func(o *conformance.Options) { o.Focus = regexp.MustCompile("nothing") }, "none of the 5 conformance tests"},
-		"another program":                    {func(o *conformance.Options) { o.Suite.Program = "/bin/true" }, "no release of Kubernetes"},
+		"a cluster of another minor version": {func(o *conformance.Options) { o.Cluster.Version = "v1.35.4" }, "use the e2e.test of v1.35.4"},
+		"no test":                            {func(o *conformance.Options) { o.Focus = regexp.MustCompile("nothing") }, "no conformance test of 5"},
+		"another program":                    {func(o *conformance.Options) { o.Suite.Program = "/bin/true" }, "not a release of Kubernetes"},
 		"a program that fails":               {func(o *conformance.Options) { o.Suite.Program = "/bin/false" }, "exit status 1"},
 	} {
 		changed := o

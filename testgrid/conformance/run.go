@@ -87,7 +87,7 @@ func (o Options) Choose(all []string) (chosen []string, err error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("none of the %d conformance tests is selected; change --focus or --skip", len(all))
+		return nil, fmt.Errorf("no conformance test of %d is selected; change --focus or --skip", len(all))
 	}
 	return chosen, nil
 }
@@ -105,7 +105,7 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 		return nil, err
 	}
 	if minor(r.version) != minor(r.Cluster.Version) {
-		return nil, fmt.Errorf("the tests are those of Kubernetes %s, and the cluster runs %s; take the e2e.test of %s", r.version, r.Cluster.Version, r.Cluster.Version)
+		return nil, fmt.Errorf("the tests are for Kubernetes %s, but the cluster runs %s; use the e2e.test of %s", r.version, r.Cluster.Version, r.Cluster.Version)
 	}
 	all, err := r.Suite.Tests(ctx)
 	if err != nil {

@@ -100,7 +100,7 @@ func readSpecs(d *json.Decoder, each func(spec)) error {
 		return err
 	}
 	if begin != json.Delim('[') {
-		return fmt.Errorf("SpecReports begins with %v, not with a list", begin)
+		return fmt.Errorf("SpecReports is %v, not a list", begin)
 	}
 	for d.More() {
 		var s spec
@@ -121,7 +121,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 		return err
 	}
 	if got != want {
-		return fmt.Errorf("%v at byte %d, where %v belongs", got, d.InputOffset(), want)
+		return fmt.Errorf("found %v at byte %d, want %v", got, d.InputOffset(), want)
 	}
 	return nil
 }

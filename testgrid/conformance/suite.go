@@ -71,7 +71,7 @@ func (s Suite) Version(ctx context.Context) (string, error) {
 	}
 	version := regexp.MustCompile(`v\d+\.\d+\.\d+\S*`).FindString(out)
 	if version == "" {
-		return "", fmt.Errorf("%s --version prints %q, which is no release of Kubernetes", s.Program, strings.TrimSpace(out))
+		return "", fmt.Errorf("%s --version prints %q, which is not a release of Kubernetes", s.Program, strings.TrimSpace(out))
 	}
 	return version, nil
 }
@@ -157,7 +157,7 @@ func (s Suite) run(ctx context.Context, name string, most time.Duration, log io.
 func readFile(path string, each func(spec)) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("e2e.test has written no report")
+		return errors.New("e2e.test wrote no report")
 	}
 	if err != nil {
 		return err

@@ -131,11 +131,11 @@ func (h History) Load(ctx context.Context, digest string, attempt int, dir strin
 		return nil, err
 	}
 	if err := unpack(io.NewSectionReader(value, 0, value.Size()), dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("unpack an earlier result, %s: %w; --again all makes a new one", attemptKey(digest, attempt), err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("unpack an earlier result, %s: %w; --again all replaces it", attemptKey(digest, attempt), err), os.RemoveAll(dir))
 	}
 	r, err := report.ReadResult(dir)
 	if err != nil || r == nil || r.Digest != digest || r.Attempt != attempt {
-		return nil, errors.Join(fmt.Errorf("%s in the store is damaged or of another test; --again all makes a new one", attemptKey(digest, attempt)), err, os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("%s in the store is damaged or of another test; --again all replaces it", attemptKey(digest, attempt)), err, os.RemoveAll(dir))
 	}
 	r.Machines = nil // they belong to another machine
 	return r, nil
@@ -163,7 +163,7 @@ func unpack(from io.Reader, dir string) error {
 			return err
 		}
 		if header.Typeflag != tar.TypeReg || header.Name != filepath.Base(header.Name) || header.Name == ".." {
-			return fmt.Errorf("%q is no file of a result", header.Name)
+			return fmt.Errorf("%q is not a file of a result", header.Name)
 		}
 		if left -= header.Size; left < 0 {
 			return fmt.Errorf("it unpacks to more than %d bytes", int64(maxAttempt))

@@ -39,7 +39,7 @@ func (h *Hosts) Kind(system string) Provider { return h.kinds[system] }
 func (h *Hosts) CheckPods(systems []string) error {
 	for _, system := range systems {
 		if h.prepared[system].folder != "" {
-			return fmt.Errorf("the folder that prepares machines of %s is here, and not in the pods; put its content into the machines' images, or run the tests without --on", system)
+			return fmt.Errorf("the folder that prepares machines of %s is on this machine, not in the pods; put its content into the machines' images, or run the tests without --on", system)
 		}
 		switch h.kinds[system].(type) {
 		case lab:
@@ -47,7 +47,7 @@ func (h *Hosts) CheckPods(systems []string) error {
 		case podKind:
 			return fmt.Errorf("the machines of %s are pods themselves, which a pod without rights cannot make; run their tests without --on", system)
 		case *sshPool:
-			return fmt.Errorf("the machines of %s are reached by ssh and serve one run at a time, and each pod is a run of its own; use the kind command", system)
+			return fmt.Errorf("the machines of %s are reached by ssh and serve one run at a time, but each pod is its own run; use the kind command", system)
 		}
 	}
 	return nil

@@ -193,7 +193,7 @@ func egress(ctx context.Context, h *host.Host, senders map[host.Packets]string) 
 
 func (m *labMachine) Egress(ctx context.Context) ([]Connection, error) {
 	if !m.watched {
-		return nil, fmt.Errorf("what leaves %s is not counted", m.Name())
+		return nil, fmt.Errorf("the traffic of %s is not counted", m.Name())
 	}
 	return m.look(ctx)
 }

@@ -201,7 +201,7 @@ func TestTestsQueueForMachines(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Error(err)
 	}
-	if _, err := k.Make(t.Context(), machine.Request{Count: 2}); err == nil || !strings.Contains(err.Error(), "has 1 that can be used") {
+	if _, err := k.Make(t.Context(), machine.Request{Count: 2}); err == nil || !strings.Contains(err.Error(), "only 1 in HOSTS.yaml can be used") {
 		t.Errorf("a kept machine was lent: %v", err)
 	}
 }

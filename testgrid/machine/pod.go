@@ -205,7 +205,7 @@ func (g *podGroup) aim(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("look for an address that the machines must not reach: %w", err)
+		return fmt.Errorf("find an address that the machines must not reach: %w", err)
 	}
 	g.probe = fmt.Sprintf("timeout 3 bash -c '>/dev/tcp/%s/%d'", api.Spec.ClusterIP, api.Spec.Ports[0].Port)
 	return nil
@@ -235,7 +235,7 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 		if reaches, err := g.reaches(ctx, m); err != nil {
 			return err
 		} else if !reaches {
-			return fmt.Errorf("%s cannot reach the API server, so nobody can see whether a NetworkPolicy works", m.name)
+			return fmt.Errorf("%s cannot reach the API server, so NetworkPolicies cannot be tested", m.name)
 		}
 	}
 	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: g.id}}}}
@@ -247,7 +247,7 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 		_, err := g.client.NetworkingV1().NetworkPolicies(g.namespace).Create(ctx, policy, metav1.CreateOptions{})
 		return unlessExists(err)
 	}); err != nil {
-		return fmt.Errorf("cut the machines off: %w", err)
+		return fmt.Errorf("isolate the machines: %w", err)
 	}
 	end := time.Now().Add(policyTime)
 	for _, m := range machines { // a policy takes effect on one node after the other

@@ -199,11 +199,11 @@ func (m *podMachine) Enter() []string {
 // Egress checks again that nothing gets out. The policy drops packets, and nobody counts them.
 func (m *podMachine) Egress(ctx context.Context) ([]Connection, error) {
 	if m.group.probe == "" {
-		return nil, fmt.Errorf("what leaves %s is not held back", m.name)
+		return nil, fmt.Errorf("the traffic of %s is not blocked", m.name)
 	}
 	reaches, err := m.group.reaches(ctx, m)
 	if reaches {
-		err = errors.New("it reaches the API server now, and did not before the test")
+		err = errors.New("it reaches the API server now, but did not before the test")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("check what %s can reach: %w", m.name, err)

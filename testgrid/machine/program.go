@@ -17,7 +17,7 @@ import (
 )
 
 // ErrUnable is returned when a kind of machine cannot do what a test needs. The test is skipped, not failed.
-var ErrUnable = errors.New("these machines cannot do it")
+var ErrUnable = errors.New("these machines do not support it")
 
 // programGrace is how long a program of the user may take to end after it was asked to.
 const programGrace = 30 * time.Second

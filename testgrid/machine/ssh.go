@@ -181,7 +181,7 @@ func (p *sshPool) take(ctx context.Context, n int) ([]sshHost, error) {
 		p.mu.Lock()
 		if usable := len(p.hosts) - p.kept; n > usable {
 			p.mu.Unlock()
-			return nil, fmt.Errorf("the test needs %d machines, and HOSTS.yaml has %d that can be used", n, usable)
+			return nil, fmt.Errorf("the test needs %d machines, but only %d in HOSTS.yaml can be used", n, usable)
 		}
 		if n <= len(p.free) {
 			taken := p.free[:n:n]
@@ -214,7 +214,7 @@ func (p *sshPool) back(h sshHost, keep bool) {
 
 func (p *sshPool) Make(ctx context.Context, w Request) ([]Machine, error) {
 	if w.Airgap && len(p.egress) == 0 {
-		return nil, fmt.Errorf("%w: nothing counts what leaves these machines; set egress in HOSTS.yaml", ErrUnable)
+		return nil, fmt.Errorf("%w: the traffic of these machines is not counted; set egress in HOSTS.yaml", ErrUnable)
 	}
 	hosts, err := p.take(ctx, w.Count)
 	if err != nil {
@@ -226,7 +226,7 @@ func (p *sshPool) Make(ctx context.Context, w Request) ([]Machine, error) {
 	}
 	for _, h := range hosts {
 		if err := p.makeBare(ctx, h); err != nil {
-			return nil, errors.Join(fmt.Errorf("make %s bare: %w", h.Name, err), removeAll(ctx, machines))
+			return nil, errors.Join(fmt.Errorf("reset %s: %w", h.Name, err), removeAll(ctx, machines))
 		}
 	}
 	return machines, nil
@@ -240,7 +240,7 @@ func (p *sshPool) Adopt(_ context.Context, _ Request, kept []Kept) (machines []M
 	for _, m := range kept {
 		at := slices.IndexFunc(free, func(h sshHost) bool { return h.Name == m.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("machine %s is not in HOSTS.yaml, or another test has it", m.Name)
+			return nil, fmt.Errorf("machine %s is not in HOSTS.yaml, or another test uses it", m.Name)
 		}
 		machines = append(machines, &sshMachine{sshHost: free[at], pool: p})
 		free = slices.Delete(free, at, at+1)

@@ -46,7 +46,7 @@ func TestStoredResultCannotEscapeFolder(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	good.Steps[0].Log = "../../../../secret"
-	if got := from(good); got.Verdict != report.Failed || !strings.Contains(got.Reason, "is no file beside the result") {
+	if got := from(good); got.Verdict != report.Failed || !strings.Contains(got.Reason, "is not a file beside the result") {
 		t.Errorf("%+v", got)
 	}
 }

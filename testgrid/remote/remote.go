@@ -116,7 +116,7 @@ func resultOf(a runner.Attempt, outcome batch.Outcome) report.Result {
 	if failure == "" {
 		err := json.Unmarshal(outcome.Output, &result)
 		if err == nil && (result.Test != a.Test || result.System != a.System || result.Attempt != a.Number) {
-			err = errors.New("it is of another test")
+			err = errors.New("it belongs to another test")
 		}
 		if err == nil {
 			err = result.Check()
@@ -142,7 +142,7 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, setti
 			return nil, err
 		}
 		if setting.Hosts != in.Hosts {
-			return nil, errors.New("HOSTS.yaml of the pod is not that of the run")
+			return nil, errors.New("HOSTS.yaml of the pod differs from that of the run")
 		}
 		file, err := loadSpec(ctx, s, in)
 		if err != nil {

@@ -175,7 +175,7 @@ func load(path string) (*Result, error) {
 		err = r.Check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w; remove it, and the test runs again", path, err)
+		return nil, fmt.Errorf("read %s: %w; remove it to rerun the test", path, err)
 	}
 	return r, nil
 }
@@ -190,7 +190,7 @@ func (r Result) Check() error {
 	}
 	for _, name := range names {
 		if name != filepath.Base(name) || name == "." || name == ".." {
-			return fmt.Errorf("%q is no file beside the result", name)
+			return fmt.Errorf("%q is not a file beside the result", name)
 		}
 	}
 	return nil

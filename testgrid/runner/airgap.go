@@ -57,7 +57,7 @@ func (c *cell) violations(ctx context.Context) {
 		for _, m := range c.machines {
 			counter, ok := m.(machine.EgressCounter)
 			if !ok {
-				return fmt.Errorf("%w: nothing counts what leaves %s", machine.ErrUnable, m.Name())
+				return fmt.Errorf("%w: the traffic of %s is not counted", machine.ErrUnable, m.Name())
 			}
 			left, err := counter.Egress(ctx)
 			if err != nil {

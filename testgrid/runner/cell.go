@@ -171,7 +171,7 @@ func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
 	}
 	machines, err := c.runner.Hosts.Make(ctx, wish)
 	if err != nil {
-		return nil, fmt.Errorf("take bare machines: %w", err)
+		return nil, fmt.Errorf("acquire bare machines: %w", err)
 	}
 	return machines, nil
 }
@@ -237,9 +237,9 @@ func (c *cell) able() error {
 	case len(c.test.CutNetwork) > 0 && !cuts:
 		return fmt.Errorf("%w: the network of %s cannot be cut", machine.ErrUnable, m.Name())
 	case len(c.test.PowerCuts) > 0 && !cycles:
-		return fmt.Errorf("%w: %s cannot lose its power", machine.ErrUnable, m.Name())
+		return fmt.Errorf("%w: %s cannot be power-cycled", machine.ErrUnable, m.Name())
 	case len(c.test.Clocks) > 0 && (!owns || !clock.OwnsClock()):
-		return fmt.Errorf("%w: %s has no clock of its own", machine.ErrUnable, m.Name())
+		return fmt.Errorf("%w: %s does not have its own clock", machine.ErrUnable, m.Name())
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (c *cell) once(ctx context.Context, e spec.Expectation) error {
 	case e.BytesFetched != nil:
 		return c.bytesFetched(ctx, *e.BytesFetched)
 	}
-	return errors.New("nothing says what is expected")
+	return errors.New("no expectation is set")
 }
 
 func (c *cell) kubectl(ctx context.Context, args string) (string, error) {
@@ -145,7 +145,7 @@ func (c *cell) noImagePulled(ctx context.Context) error {
 		}
 	}
 	if seen == 0 {
-		return errors.New("no event says that an image was there; the events may be too old")
+		return errors.New("no event says that an image was present; the events may be too old")
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func receivedBytes(ctx context.Context, m machine.Machine) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("count what %s has received: %w", m.Name(), err)
+		return 0, fmt.Errorf("count the bytes that %s received: %w", m.Name(), err)
 	}
 	return n, nil
 }
@@ -170,7 +170,7 @@ func (c *cell) bytesFetched(ctx context.Context, b spec.BytesFetched) error {
 		return err
 	}
 	if got := now - c.facts.Received[b.Node-1]; got > b.Most {
-		return fmt.Errorf("node %d has received %d bytes, more than %d", b.Node, got, b.Most)
+		return fmt.Errorf("node %d received %d bytes, more than %d", b.Node, got, b.Most)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 		return here, err
 	}
 	if there.Test != j.test.ID || there.System != j.system {
-		return nil, fmt.Errorf("the store has a result of %s on %s in the place of %s on %s; --again all makes a new one", there.Test, there.System, j.test.ID, j.system)
+		return nil, fmt.Errorf("the store has a result of %s on %s in place of %s on %s; --again all replaces it", there.Test, there.System, j.test.ID, j.system)
 	}
 	return there, r.folder.Save(*there)
 }

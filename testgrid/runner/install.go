@@ -109,7 +109,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 			}
 		}
 		if len(own) > 0 {
-			return fmt.Errorf("%s is not what it was before the install:\n%s", m.Name(), strings.Join(own, "\n"))
+			return fmt.Errorf("%s differs from its state before the install:\n%s", m.Name(), strings.Join(own, "\n"))
 		}
 	}
 	return nil
@@ -149,11 +149,11 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 		var exit *machine.ExitError
 		switch {
 		case errors.As(err, &exit) && exit.Code == scenario.NotRecorded:
-			return fmt.Errorf("step %s never began, so nothing was killed", f.Step)
+			return fmt.Errorf("step %s never started, so nothing was killed", f.Step)
 		case errors.As(err, &exit) && exit.Code == scenario.DidNotEnd:
-			return fmt.Errorf("SIG%s in step %s did not end the command", f.Signal, f.Step)
+			return fmt.Errorf("SIG%s in step %s did not terminate the command", f.Signal, f.Step)
 		case err == nil:
-			return fmt.Errorf("the command succeeded before SIG%s came %s after the begin of step %s, so nothing was killed; give a shorter time", f.Signal, f.After, f.Step)
+			return fmt.Errorf("the command succeeded before SIG%s was due, %s after the start of step %s, so nothing was killed; give a shorter time", f.Signal, f.After, f.Step)
 		case err != nil && !errors.As(err, &exit):
 			return err
 		}
@@ -202,7 +202,7 @@ func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, com
 	}()
 	err := m.Run(ctx, machine.Command{Script: scenario.Await(f.Step, "started", stepTimeout)})
 	if err != nil {
-		return fmt.Errorf("wait for the begin of step %s: %w", f.Step, err)
+		return fmt.Errorf("wait for the start of step %s: %w", f.Step, err)
 	}
 	if err := errors.Join(poll.Pause(ctx, f.After), do(ctx)); err != nil {
 		return err

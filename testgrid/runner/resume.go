@@ -60,7 +60,7 @@ func (c *cell) takeBack(ctx context.Context, w machine.Request) ([]machine.Machi
 	const next = "run without --resume to begin with bare machines"
 	keeper, ok := c.runner.Hosts.Kind(c.system).(machine.Adopter)
 	if !ok || len(c.earlier.Machines) != w.Count {
-		return nil, fmt.Errorf("an earlier run has kept %d machines, and the test needs %d that can be taken back; %s", len(c.earlier.Machines), w.Count, next)
+		return nil, fmt.Errorf("an earlier run kept %d machines, but the test needs %d that can be reused; %s", len(c.earlier.Machines), w.Count, next)
 	}
 	var kept []machine.Kept
 	for _, m := range c.earlier.Machines {
@@ -68,7 +68,7 @@ func (c *cell) takeBack(ctx context.Context, w machine.Request) ([]machine.Machi
 	}
 	machines, err := keeper.Adopt(ctx, w, kept)
 	if err != nil {
-		return nil, fmt.Errorf("take back the machines of an earlier run: %w; %s", err, next)
+		return nil, fmt.Errorf("reuse the machines of an earlier run: %w; %s", err, next)
 	}
 	c.result.Resumed = true
 	for _, s := range c.earlier.Steps {

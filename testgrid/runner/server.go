@@ -49,7 +49,7 @@ func (c *cell) register(ctx context.Context, b *bundle) (script string, err erro
 	}
 	script = strings.TrimSpace(string(body))
 	if at, err := url.Parse(script); status/100 != 2 || err != nil || at.Host != request.URL.Host {
-		return "", fmt.Errorf("store the Installer on %s: it answers %d and no URL of an Installer: %.500s", b.server, status, body)
+		return "", fmt.Errorf("store the Installer on %s: it answers %d without the URL of an Installer: %.500s", b.server, status, body)
 	}
 	return script, nil
 }

@@ -113,7 +113,7 @@ func TestOnlineTestInstallsFromServer(t *testing.T) {
 		t.Errorf("%s, %q; reproduce with %q", c.Verdict, c.Reason(), c.Attempts[0].Reproduce)
 	}
 	elsewhere := b.must(t, runner.Options{Server: server.URL + "/elsewhere"})
-	if c := elsewhere["online/plain"]; c.Verdict != report.Failed || !strings.Contains(c.Reason(), "answers 404 and no URL of an Installer") {
+	if c := elsewhere["online/plain"]; c.Verdict != report.Failed || !strings.Contains(c.Reason(), "answers 404 without the URL of an Installer") {
 		t.Errorf("with another server: %s, %q", c.Verdict, c.Reason())
 	}
 	if a, b := cells["airgap/plain"].Attempts[0], elsewhere["airgap/plain"].Attempts[0]; !a.Started.Equal(b.Started) {

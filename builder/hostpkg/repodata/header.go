@@ -61,7 +61,7 @@ func readHeaders(r io.Reader) (signature, main header, err error) {
 		return header{}, header{}, fmt.Errorf("read the lead: %w", err)
 	}
 	if !bytes.HasPrefix(lead, leadMagic) {
-		return header{}, header{}, errors.New("it does not start as an rpm does")
+		return header{}, header{}, errors.New("it does not start with the magic bytes of an rpm")
 	}
 	if signature, err = readHeader(r); err != nil {
 		return header{}, header{}, fmt.Errorf("read the signatures: %w", err)
@@ -86,7 +86,7 @@ func readHeader(r io.Reader) (header, error) {
 	count, size := binary.BigEndian.Uint32(start[8:]), binary.BigEndian.Uint32(start[12:])
 	switch {
 	case !bytes.HasPrefix(start[:], headerMagic):
-		return header{}, errors.New("it does not start as a header does")
+		return header{}, errors.New("it does not start with the magic bytes of a header")
 	case count > maxIndex || size > maxStore:
 		return header{}, fmt.Errorf("%d tags in %d bytes are too many", count, size)
 	}

@@ -89,7 +89,7 @@ func (s *served) start(ctx context.Context) (err error) {
 		_, rest, _ := strings.Cut(s.daemon.LogTail(), " on ")
 		address, _, ok := strings.Cut(rest, "; end")
 		if !ok {
-			return errors.New("it has not said where it listens")
+			return errors.New("it has not printed its address")
 		}
 		s.base = "http://" + address
 		return nil

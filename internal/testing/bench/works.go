@@ -77,7 +77,7 @@ func (f *fleetBench) completed(ctx context.Context) error {
 	}
 	for _, addOn := range list.Items {
 		if text := fmt.Sprint(addOn.Object["status"]); !strings.Contains(text, "completed with no errors") {
-			return fmt.Errorf("add-on %s has not arrived everywhere: %s", addOn.GetName(), text)
+			return fmt.Errorf("add-on %s has not reached all clusters: %s", addOn.GetName(), text)
 		}
 	}
 	return nil

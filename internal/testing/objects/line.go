@@ -119,7 +119,7 @@ func (l *Line) answer(resp *http.Response) error {
 	return nil
 }
 
-var errCut = errors.New("the line is cut")
+var errCut = errors.New("the connection is cut")
 
 // counted counts content bytes, and cuts the connection after some bytes if cut is not nil.
 type counted struct {

@@ -88,7 +88,7 @@ func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Con
 	}
 	partial := filepath.Join(d.root, ".partial-"+key)
 	if err := removeTree(partial); err != nil {
-		return "", fmt.Errorf("clear the remains of an earlier build of %s: %w", key, err)
+		return "", fmt.Errorf("remove leftovers of an earlier build of %s: %w", key, err)
 	}
 	if err := os.Mkdir(partial, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder for %s: %w", key, err)

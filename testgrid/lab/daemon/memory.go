@@ -16,7 +16,7 @@ func PeakMemory(pid int) (int64, error) {
 	}
 	_, rest, ok := strings.Cut(string(status), "\nVmHWM:")
 	if !ok {
-		return 0, fmt.Errorf("process %d: the kernel does not tell its memory", pid)
+		return 0, fmt.Errorf("process %d: the kernel does not report its memory", pid)
 	}
 	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	return kib << 10, err

@@ -76,7 +76,7 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 func (r *Rack) tree(ctx context.Context, system string) (string, error) {
 	component, ok := systems()[system]
 	if !ok {
-		return "", fmt.Errorf("there is no system %q for lab hosts: use %s", system, strings.Join(Systems(), " or "))
+		return "", fmt.Errorf("the lab has no system %q for hosts: use %s", system, strings.Join(Systems(), " or "))
 	}
 	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: r.cacheDir, Progress: r.progress})
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
 	h.state = state{Name: s.Name, OS: s.OS, Address: address, Address6: address6, USB: usb, Disk: s.Disk, Exit: s.Exit, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)
+		return nil, fmt.Errorf("host %s already exists; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)
 	} else if err != nil {
 		return nil, fmt.Errorf("make the folder of host %s: %w", s.Name, err)
 	}
@@ -196,7 +196,7 @@ func (h *Host) powerOn(ctx context.Context, tree string) error {
 	}
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "@" + h.group(), Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("listen for the host's news: %w", err)
+		return fmt.Errorf("listen for notifications of the host: %w", err)
 	}
 	defer notify.Close()
 	ended, err := h.start(tree, groups, "@"+h.group())
@@ -238,7 +238,7 @@ exit $code`
 // start starts the host's manager. The channel is closed when the manager ends.
 func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan struct{}, error) {
 	if strings.ContainsAny(tree+h.dir+h.disk(), ":,\\ ") {
-		return nil, fmt.Errorf("the lab's folders %s, %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir, h.disk())
+		return nil, fmt.Errorf("the lab's folders %s, %s and %s must not have colons, commas, backslashes or spaces in their names, which overlay mounts do not support", tree, h.dir, h.disk())
 	}
 	group, err := os.Open(groups[0])
 	if err != nil {
@@ -305,7 +305,7 @@ func (h *Host) waitReady(ctx context.Context, notify *net.UnixConn, ended <-chan
 		for {
 			n, err := notify.Read(buf)
 			if err != nil {
-				ready <- fmt.Errorf("listen for the host's news: %w", err)
+				ready <- fmt.Errorf("listen for notifications of the host: %w", err)
 				return
 			}
 			for line := range strings.Lines(string(buf[:n])) {

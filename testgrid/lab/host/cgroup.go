@@ -44,7 +44,7 @@ func hierarchies() ([]hierarchy, error) {
 		}
 	}
 	if len(second) == 0 {
-		return nil, errors.New("this machine has no control groups of version 2, without which a lab host cannot be ended; mount them with: " +
+		return nil, errors.New("this machine has no control groups of version 2, which are needed to stop a lab host; mount them with: " +
 			"mount -t cgroup2 none /sys/fs/cgroup/unified")
 	}
 	return append(second[:1], first...), nil
@@ -60,7 +60,7 @@ func (h *Host) makeGroups() ([]string, error) {
 		return nil, err
 	}
 	if err := passControllers(trees[0].path); err != nil {
-		return nil, fmt.Errorf("hand control groups down to host %s: %w", h.state.Name, err)
+		return nil, fmt.Errorf("delegate control groups to host %s: %w", h.state.Name, err)
 	}
 	var groups []string
 	for _, tree := range trees {
@@ -121,7 +121,7 @@ func (h *Host) killAll(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("end host %s: %w", h.state.Name, err)
+		return fmt.Errorf("stop host %s: %w", h.state.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()

@@ -84,7 +84,7 @@ func (h *Host) port() (string, error) {
 			return filepath.Base(filepath.Dir(file)), nil
 		}
 	}
-	return "", fmt.Errorf("this machine has no interface %s, which host %s is plugged into", strings.TrimSpace(string(peer)), h.state.Name)
+	return "", fmt.Errorf("this machine has no interface %s, to which host %s is connected", strings.TrimSpace(string(peer)), h.state.Name)
 }
 
 // forgetEgress removes the rules. If there are none, it does nothing.
@@ -99,7 +99,7 @@ func (h *Host) forgetEgress(ctx context.Context) error {
 // Egress returns the packets that the host has sent to other networks since it was booted first. The host must have an exit.
 func (h *Host) Egress(ctx context.Context) ([]Packets, error) {
 	if !h.state.Exit {
-		return nil, fmt.Errorf("host %s has no exit, so nothing counts what leaves it", h.state.Name)
+		return nil, fmt.Errorf("host %s has no egress, so its traffic is not counted", h.state.Name)
 	}
 	var out strings.Builder
 	if err := nft(ctx, "", &out, "--json", "list", "table", "bridge", h.table()); err != nil {
@@ -107,7 +107,7 @@ func (h *Host) Egress(ctx context.Context) ([]Packets, error) {
 	}
 	all, err := parsePackets(out.String())
 	if err != nil {
-		return nil, fmt.Errorf("read what left host %s: %w", h.state.Name, err)
+		return nil, fmt.Errorf("read the traffic counters of host %s: %w", h.state.Name, err)
 	}
 	return all, nil
 }
@@ -176,7 +176,7 @@ func nft(ctx context.Context, input string, output *strings.Builder, args ...str
 	}
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("count what leaves a host: %w; install it with: apt-get install -y nftables", err)
+		return fmt.Errorf("count the traffic of a host: %w; install it with: apt-get install -y nftables", err)
 	}
 	if err != nil {
 		return fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))

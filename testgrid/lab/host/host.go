@@ -163,14 +163,14 @@ func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 		err = h.powerOn(ctx, tree)
 	}
 	if err != nil {
-		return fmt.Errorf("take the power from host %s and give it back: %w", h.state.Name, err)
+		return fmt.Errorf("power-cycle host %s: %w", h.state.Name, err)
 	}
 	return nil
 }
 
 // leader finds the host's first process, which has the host's namespaces. A reboot changes it.
 func (h *Host) leader() (int, error) {
-	gone := fmt.Errorf("host %s does not run; remove it and boot it again", h.state.Name)
+	gone := fmt.Errorf("host %s is not running; remove it and boot it again", h.state.Name)
 	if h.state.Manager == nil || !h.state.Manager.alive() {
 		return 0, gone
 	}

@@ -18,7 +18,7 @@ const (
 func raiseLimits() error {
 	text, err := os.ReadFile(inotifyLimit)
 	if err != nil {
-		return fmt.Errorf("how many hosts this machine has room for: %w", err)
+		return fmt.Errorf("find how many hosts fit on this machine: %w", err)
 	}
 	has, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {

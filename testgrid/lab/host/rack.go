@@ -46,7 +46,7 @@ type Rack struct {
 }
 
 // ErrNoHost is returned for a name that no host has.
-var ErrNoHost = errors.New("there is no such host; list them with: sealift-testgrid lab list")
+var ErrNoHost = errors.New("host not found; list the hosts with: sealift-testgrid lab list")
 
 // OpenRack prepares the folder for hosts and removes the hosts of dead owners. It needs root.
 func OpenRack(ctx context.Context, o Options) (*Rack, error) {
@@ -171,7 +171,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 func checkName(name string) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("%q cannot be a host's name: use at most 32 small letters, digits and dashes, such as node-1", name)
+		return fmt.Errorf("%q is not a valid host name: use at most 32 lower-case letters, digits and dashes, such as node-1", name)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (h *Host) save() error {
 		return err
 	}
 	if err := writeFile(filepath.Join(h.dir, stateFile), append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write down host %s: %w", h.state.Name, err)
+		return fmt.Errorf("record host %s: %w", h.state.Name, err)
 	}
 	return nil
 }

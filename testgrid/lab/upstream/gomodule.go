@@ -79,7 +79,7 @@ func (m GoModule) download(ctx context.Context) error {
 			return nil
 		}
 		if _, err := run(ctx, m.goCommand(ctx, work, args...)); err != nil {
-			return fmt.Errorf("download what %s@%s is made of: %w", m.Path, m.Version, err)
+			return fmt.Errorf("download the dependencies of %s@%s: %w", m.Path, m.Version, err)
 		}
 		return nil
 	})
@@ -106,7 +106,7 @@ func (m GoModule) inMainModule(ctx context.Context, do func(src, work string) er
 func (m GoModule) keepFiles(src, dir string) error {
 	for _, name := range m.Files {
 		if err := copyFile(filepath.Join(src, filepath.FromSlash(name)), filepath.Join(dir, path.Base(name))); err != nil {
-			return fmt.Errorf("take %s from %s@%s: %w", name, m.Path, m.Version, err)
+			return fmt.Errorf("extract %s from %s@%s: %w", name, m.Path, m.Version, err)
 		}
 	}
 	return nil

@@ -270,7 +270,7 @@ func (w *Workshop) fingerprint(c Component) (string, error) {
 	for _, need := range c.Recipe.Needs() {
 		n, ok := w.components[need]
 		if !ok {
-			return "", fmt.Errorf("component %s needs %q, which the lab does not know", c.ID(), need)
+			return "", fmt.Errorf("component %s needs the unknown component %q", c.ID(), need)
 		}
 		sum, err := w.fingerprint(n)
 		if err != nil {
