@@ -46,7 +46,7 @@ func files(t *testing.T, extension string, visit func(path, text string)) {
 	}
 }
 
-// anchors are the places of a page that a link can lead to: its headings, as GitHub names them, and explicit ones.
+// anchors are the link targets of a page: its headings, as GitHub names them, and explicit ones.
 func anchors(t *testing.T, page string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(page)

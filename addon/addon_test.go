@@ -217,7 +217,7 @@ func testThereAndBack(c *cluster) {
 
 var errKilled = errors.New("killed")
 
-// dying fails from a request on: the last one takes effect or not, and nobody hears of it.
+// dying makes requests fail from one on: the last one may take effect, but no response arrives.
 type dying struct {
 	addon.ConfigMaps
 	left   *int

@@ -1,7 +1,7 @@
 // Package addon records who owns each add-on of a cluster, by which policy it is applied, and hands it over.
 //
-// There is one record for each add-on: a ConfigMap in kube-system that kubectl can read. Its owner alone applies the
-// add-on. Everybody else who wants to must be given it first:
+// There is one record for each add-on: a ConfigMap in kube-system that kubectl can read. Only its owner applies the add-on.
+// Everybody else who wants to must be given it first:
 //
 //	record, err := records.Claim(ctx, "flannel", ownership)              // before applying; fails if another owns it
 //	record, err = records.SetApplied(ctx, "flannel", owner, applied)     // after applying

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Mover moves the objects of one ApplySet into another, each in one write that neither deletes nor recreates it. What has
-// moved already is left alone, so that a move can be repeated.
+// Mover moves the objects of one ApplySet into another, each in one write that neither deletes nor recreates it. Objects that
+// have already moved are left alone, so that a move can be repeated.
 type Mover func(ctx context.Context, from, to string) error
 
 // Adopt hands an add-on over from one owner to another, with its objects. Repeat the call to finish one that was
@@ -15,8 +15,8 @@ func (r Records) Adopt(ctx context.Context, name string, from Owner, to Ownershi
 	return r.handOver(ctx, name, from, move, func(record Record) (Ownership, *Owner, error) { return to, nil, nil })
 }
 
-// GiveBack hands an add-on over to its former owner, with its objects. The owner that gives it back does not adopt it again
-// unless it is told to. Repeat the call to finish one that was interrupted.
+// GiveBack hands an add-on over to its former owner, with its objects. The owner that returns it does not adopt it again unless
+// requested. Repeat the call to finish one that was interrupted.
 func (r Records) GiveBack(ctx context.Context, name string, owner Owner, move Mover) (Record, error) {
 	return r.handOver(ctx, name, owner, move, func(record Record) (Ownership, *Owner, error) {
 		former, ok := record.Former()

@@ -15,7 +15,7 @@ type Policy string
 
 // The policies.
 const (
-	Once       Policy = "Once"       // apply it a first time, and then leave it alone
+	Once       Policy = "Once"       // apply it once, and then leave it alone
 	OnChange   Policy = "OnChange"   // apply it when its version, content or options change; manual edits stay until then
 	Continuous Policy = "Continuous" // keep it as it should be: manual edits are reverted
 )
@@ -59,7 +59,7 @@ func (o Owner) check() error {
 	return nil
 }
 
-// Applied is the content that was applied last. Options and secrets are recorded by their digest alone.
+// Applied is the content that was applied last. Only digests of options and secrets are recorded.
 type Applied struct {
 	Version string `json:"version,omitempty"`
 	Digest  string `json:"digest,omitempty"`  // of the package or the manifest
@@ -99,7 +99,7 @@ type Record struct {
 	Ownership
 	// Moving is the set that objects may still have to leave, while a handover is under way.
 	Moving string `json:"moving,omitempty"`
-	// Released is the owner that gave the add-on back. It adopts the add-on again only when it is told to.
+	// Released is the owner that gave the add-on back. It adopts the add-on again only on request.
 	Released *Owner `json:"released,omitempty"`
 	// History has the former owners, the last one at the end.
 	History []Past `json:"history,omitempty"`
@@ -107,7 +107,7 @@ type Record struct {
 	version string // the resourceVersion that was read; empty when there is no record yet
 }
 
-// Former returns the ownership to which the add-on goes back: the last one of another owner.
+// Former returns the ownership that the add-on returns to: the last one of another owner.
 func (r Record) Former() (Past, bool) {
 	for _, past := range slices.Backward(r.History) {
 		if past.Owner != r.Owner {

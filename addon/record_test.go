@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzDecode reads ConfigMaps that anybody may have edited: what is accepted is written back the same.
+// FuzzDecode reads ConfigMaps that anybody may have edited: an accepted one round-trips.
 func FuzzDecode(f *testing.F) {
 	f.Add("apiVersion: sealift.dev/v1\nname: a\nowner: installer\npolicy: OnChange\nset: sealift/a\n")
 	f.Add("apiVersion: sealift.dev/v1\nname: a\nowner: channel kube-system/a\npolicy: Once\nset: x/a\nmoving: y/a\nreleased: installer\n" +

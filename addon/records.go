@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Namespace is where records are kept. Every cluster has it, and nobody can delete it.
+// Namespace is where records are kept. Every cluster has it, and it cannot be deleted.
 const Namespace = "kube-system"
 
 // Lease names the Lease in Namespace that a process holds while it applies or hands over add-ons. Without it, the objects of
@@ -115,8 +115,8 @@ func (r Records) Get(ctx context.Context, name string) (record Record, found boo
 	return record, err == nil, err
 }
 
-// Claim makes somebody the owner of an add-on that has none, or confirms that it is the owner. It fails with an
-// *OwnedError when another one is. Objects in another set of the same owner still have to move: see Finish.
+// Claim gives an add-on without an owner its owner, or confirms the owner. It fails with an *OwnedError when another one is.
+// Objects in another set of the same owner still have to move: see Finish.
 func (r Records) Claim(ctx context.Context, name string, o Ownership) (Record, error) {
 	return r.change(ctx, name, func(record *Record) error {
 		switch {
@@ -167,7 +167,7 @@ func (r Records) Forget(ctx context.Context, name string, owner Owner) error {
 	return nil
 }
 
-// change reads a record, changes it, and writes it if it differs. If somebody else wrote in between, it starts again with their
+// change reads a record, changes it, and writes it if it differs. If another writer was faster, it starts again with their
 // record.
 func (r Records) change(ctx context.Context, name string, change func(*Record) error) (after Record, err error) {
 	for {
@@ -200,7 +200,7 @@ func (r Records) change(ctx context.Context, name string, change func(*Record) e
 	}
 }
 
-// write writes a record on the condition that nobody has written it since it had this version.
+// write writes a record if its version is still the given one.
 func (r Records) write(ctx context.Context, record Record, version string) (string, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetAPIVersion("v1")
@@ -234,7 +234,7 @@ func (r Records) ask(ctx context.Context, request func(context.Context) error) e
 	if r.Retry == nil {
 		return request(ctx)
 	}
-	// A conflict does not pass by itself: the record has to be read again.
+	// A conflict is not transient: the record has to be read again.
 	var final error
 	err := r.Retry(ctx, func(ctx context.Context) error {
 		final = request(ctx)

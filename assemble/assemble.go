@@ -27,8 +27,8 @@ import (
 type Request struct {
 	Installer *spec.Installer // with versions instead of patterns; see Resolve
 	Packages  packages.Source
-	// Steps are versions of Kubernetes, as an Installer names them, on the way to that of the Installer: an upgrade stops at
-	// each. Their packages come with the bundle.
+	// Steps are intermediate Kubernetes versions at which an upgrade to the Installer's version stops, as an Installer names them.
+	// Their packages come with the bundle.
 	Steps []spec.AddOn
 	// Binary is the sealift for the nodes. Platform is its platform.
 	Binary   *bundle.Member
@@ -49,7 +49,7 @@ type Request struct {
 // Plan is the exact plan of a bundle. All of its parts are available.
 type Plan struct {
 	*bundle.Layout
-	// Installer is the one in the bundle: that of the request, with the add-ons that its own add-ons need.
+	// Installer is the one in the bundle: the requested one with the add-ons that its add-ons need.
 	Installer *spec.Installer
 
 	objects []store.Object

@@ -40,7 +40,7 @@ func publish(t *testing.T, dir, name, version, platform string, files map[string
 	}
 }
 
-// request is a bundle of two add-ons that lie in a fresh store.
+// request is a bundle of two add-ons in a fresh store.
 func request(t *testing.T, installer string) assemble.Request {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestBundleHasAllFilesOfInstall(t *testing.T) {
 	}
 }
 
-// TestBundleCarriesUpgradeSteps adds a second version of an add-on, behind that of the Installer.
+// TestBundleCarriesUpgradeSteps adds a second version of an add-on, older than the Installer's.
 func TestBundleCarriesUpgradeSteps(t *testing.T) {
 	r := request(t, both)
 	r.Steps = []spec.AddOn{{Name: "base", Version: "0.9"}}

@@ -13,7 +13,7 @@ import (
 )
 
 // operator returns the add-on that runs modules if an add-on of the bundle is a module and none runs them. The store's newest
-// version is taken.
+// version is used.
 func (r Request) operator(ctx context.Context, parts []part) (wanted []spec.AddOn, err error) {
 	var modules []string
 	for _, one := range parts {

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// utility returns the add-on with kURL's utility image if an add-on needs the image and no package has it. The store's newest
-// version is taken.
+// utility returns the add-on with kURL's utility image if an add-on needs the image and no package contains it. The store's
+// newest version is used.
 func (r Request) utility(ctx context.Context, archives []*bundle.Archive) (wanted []spec.AddOn, err error) {
 	var needy []string
 	for _, a := range archives {

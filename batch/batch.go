@@ -2,8 +2,8 @@
 // are Kubernetes'.
 //
 // The coordinator, which calls Run, writes the input of every piece into a store, and watches the Job alone, not its pods. Each pod
-// calls Serve: it reads its input and writes its result into the store. A coordinator that was killed goes on when it runs again:
-// the name of the Job follows from its input, and annotations say whose the Job is. A Job of somebody else stays as it is.
+// calls Serve: it reads its input and writes its result into the store. A killed coordinator resumes when it runs again: the name
+// of the Job follows from its input, and annotations name its owner. A foreign Job is left alone.
 //
 //	batch/plans/DIGEST            the inputs of a Job, one JSON document on each line; named by its sha256
 //	batch/results/DIGEST.json     what a piece has put out; named by the sha256 of its input
@@ -42,17 +42,17 @@ type Options struct {
 	Pod corev1.PodSpec
 	// Files are what the first container finds in FilesDir. They are in a Secret that the garbage collector removes with the Job.
 	Files       map[string][]byte
-	Parallelism int           // most pieces at once; 0 means all
-	Retries     int           // further tries of a piece that fails. The loss of a pod with its node does not count
+	Parallelism int           // maximum number of pieces at once; 0 means all
+	Retries     int           // number of retries of a failed piece. The loss of a pod with its node does not count
 	PieceTime   time.Duration // the longest that one try may take; default 1 hour
 	Time        time.Duration // the longest that the Job may take; default 24 hours
 	Keep        time.Duration // how long a finished Job stays if no coordinator removes it; default 1 hour
 	Queue       string        // the LocalQueue of Kueue that admits the Job; "" means none
 	// Current decides whether a result of an earlier run still counts; nil means that it does.
 	Current func(output json.RawMessage) bool
-	// Started is told how many pieces a Job does that this run has made or found.
+	// Started is called with the number of pieces that the Job of this run has.
 	Started func(job kube.Ref, pieces int)
-	// Finished is told about each piece as it ends, by its place among the inputs. Calls do not overlap.
+	// Finished is called for each piece as it ends, with its index among the inputs. Calls do not overlap.
 	Finished func(place int, o Outcome)
 	Log      *slog.Logger // nil logs nothing
 }
@@ -61,18 +61,18 @@ type Options struct {
 type Outcome struct {
 	Output  json.RawMessage // of a piece that succeeded
 	Failure string          // why it failed, for people
-	Earlier bool            // the output is that of an earlier run
+	Earlier bool            // the output comes from an earlier run
 }
 
-// ended reports whether the piece has come to an end.
+// ended reports whether the piece has ended.
 func (o Outcome) ended() bool { return o.Output != nil || o.Failure != "" }
 
-// MaxPieces is the most pieces of one Job: with a limit of retries for each index, Kubernetes allows 100,000.
+// MaxPieces limits the pieces of one Job: with a limit of retries for each index, Kubernetes allows 100,000.
 const MaxPieces = 100_000
 
 // Run runs a piece of work for each input and returns how each ended, in the order of the inputs. Inputs are JSON documents, and
-// equal ones are one piece. A piece whose result is in the store does not run again. When Run returns, it has removed its Job, also
-// after an error. Run returns an error if it could not learn how every piece ended, and not because a piece failed.
+// equal ones are one piece. A piece whose result is in the store does not run again. When Run returns, it has removed its Job, even
+// after an error. Run returns an error if it could not learn how every piece ended, but not because a piece failed.
 func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []json.RawMessage, o Options) ([]Outcome, error) {
 	o.PieceTime, o.Time, o.Keep = cmp.Or(o.PieceTime, time.Hour), cmp.Or(o.Time, 24*time.Hour), cmp.Or(o.Keep, time.Hour)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -166,8 +166,7 @@ func (r *run) name() error {
 	return nil
 }
 
-// earlier takes over results that are in the store. Those that a Job has stored since it began count whatever Current says; job is "" if
-// there is none.
+// earlier reuses results that are in the store. Results stored by the current Job count regardless of Current; job is "" without a Job.
 func (r *run) earlier(ctx context.Context, job types.UID) error {
 	there, err := r.files.results(ctx)
 	if err != nil {
@@ -190,7 +189,7 @@ func (r *run) earlier(ctx context.Context, job types.UID) error {
 	return err
 }
 
-// end notes how a piece ended.
+// end records how a piece ended.
 func (r *run) end(digest string, o Outcome) {
 	for _, place := range r.places[digest] {
 		r.outcomes[place] = o
@@ -200,12 +199,13 @@ func (r *run) end(digest string, o Outcome) {
 	}
 }
 
-// missing lists the pieces that have not ended.
+// missing lists the unfinished pieces.
 func (r *run) missing() []piece {
 	return slices.DeleteFunc(slices.Clone(r.pieces), func(p piece) bool { return r.outcomes[r.places[p.digest][0]].ended() })
 }
 
-// round lets a Job do what is missing. Another coordinator, or this one before it was killed, may have made the Job for other pieces.
+// round lets a Job run the missing pieces. Another coordinator, or this one before it was killed, may have created the Job for
+// other pieces.
 func (r *run) round(ctx context.Context, missing []piece) error {
 	job, plan, err := r.ensure(ctx, missing)
 	switch {

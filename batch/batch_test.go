@@ -30,7 +30,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestFailedPiecesDoNotStopOthers has pieces that fail once, always, without a word, and by losing their node.
+// TestFailedPiecesDoNotStopOthers has pieces that fail once, always, without output, and by losing their node.
 func TestFailedPiecesDoNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 2, 4)
@@ -47,10 +47,10 @@ func TestFailedPiecesDoNotStopOthers(t *testing.T) {
 	evicted := 0
 	s.kubelet.End = func(pod *corev1.Pod) {
 		switch index := pod.Annotations["batch.kubernetes.io/job-completion-index"]; {
-		case index == "3": // the kernel kills it before it can say anything; what it stored is not looked at
+		case index == "3": // the kernel kills it before it can report anything; its stored output is ignored
 			pod.Status.Phase = corev1.PodFailed
 			pod.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}
-		case index == "4" && evicted < 2: // its node goes away, more often than a piece may fail
+		case index == "4" && evicted < 2: // its node is lost more often than a piece may fail
 			evicted++
 			pod.Status.Phase = corev1.PodFailed
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})

@@ -123,7 +123,7 @@ func (s *site) run(inputs []json.RawMessage, o batch.Options) []batch.Outcome {
 	return outcomes
 }
 
-// leavesNothing wants the Job to be removed.
+// leavesNothing checks that the Job was removed.
 func (s *site) leavesNothing() {
 	s.Helper()
 	jobs, err := s.client.BatchV1().Jobs(s.namespace).List(context.WithoutCancel(s.Context()), metav1.ListOptions{})
@@ -178,7 +178,7 @@ func square(input json.RawMessage) (any, error) {
 	return in.Number * in.Number, err
 }
 
-// serve does what the program of a pod does.
+// serve acts as the program of a pod.
 func (s *site) serve(ctx context.Context, pod *corev1.Pod) error {
 	environment, err := s.kubelet.Environment(ctx, pod)
 	if err != nil {

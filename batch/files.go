@@ -43,7 +43,7 @@ type result struct {
 func resultKey(digest string) string  { return resultsDir + digest + ".json" }
 func failureKey(digest string) string { return failuresDir + digest + ".json" }
 
-// plan is a list of pieces that a Job has: its index is the place in the list.
+// plan lists the pieces of a Job; an index of the Job is an index of the list.
 type plan []piece
 
 // savePlan stores the inputs of a Job and returns their digest.
@@ -101,7 +101,7 @@ func (f files) results(ctx context.Context) (map[string]bool, error) {
 	return there, nil
 }
 
-// read returns the results of pieces that have succeeded. One that cannot be read is missing in what it returns.
+// read returns the results of pieces that have succeeded. Unreadable results are omitted.
 func (f files) read(ctx context.Context, digests []string) (map[string]result, error) {
 	var mu sync.Mutex
 	found := make(map[string]result, len(digests))

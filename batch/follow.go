@@ -28,7 +28,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// follow watches the Job until it has ended, and notes how its pieces end. The Job's status says which indexes are done, so its pods
+// follow watches the Job until it ends, and records how its pieces end. The Job's status says which indexes are done, so its pods
 // are not looked at.
 func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 	w := &watcher{run: r, uid: job.UID, pieces: pieces, seen: make([]bool, len(pieces))}
@@ -97,7 +97,7 @@ const (
 	refusedTime = 10 * time.Second
 )
 
-// absence ends the wait for a Job that nobody shows any more. The informer itself asks for ever.
+// absence ends the wait for a Job that no longer appears. The informer itself retries forever.
 type absence struct {
 	end context.CancelCauseFunc
 
@@ -170,7 +170,7 @@ func (w *watcher) look(ctx context.Context, job *batchv1.Job) (bool, error) {
 	return true, w.failed(ctx, why)
 }
 
-// fresh returns the digests of the pieces whose indexes are in a list, and were not before.
+// fresh returns the digests of the pieces whose indexes are new in a list.
 func (w *watcher) fresh(list string) (digests []string, err error) {
 	err = indexes(list, len(w.pieces), func(i int) {
 		if !w.seen[i] {
@@ -181,7 +181,8 @@ func (w *watcher) fresh(list string) (digests []string, err error) {
 	return digests, err
 }
 
-// failed notes how the other pieces of a Job that has ended did. A piece whose pod was ended with the Job may have stored its result.
+// failed records the outcome of the other pieces of an ended Job. A piece whose pod was ended with the Job may have stored its
+// result.
 func (w *watcher) failed(ctx context.Context, why string) error {
 	var reasons map[int]string
 	for i, p := range w.pieces {
@@ -212,8 +213,8 @@ func (w *watcher) failed(ctx context.Context, why string) error {
 	return nil
 }
 
-// deleted takes over what a Job has done that somebody has removed: another coordinator that has finished, or a person. Its pods
-// outlive it and still store results, so they end first.
+// deleted records what a Job has done that another coordinator or a person removed. Its pods outlive it and still store results,
+// so they end first.
 func (w *watcher) deleted(ctx context.Context) error {
 	if err := w.awaitPods(ctx); err != nil {
 		return err
@@ -228,13 +229,13 @@ func (w *watcher) deleted(ctx context.Context) error {
 }
 
 const (
-	// podsTime is how long the pods of a removed Job may take to end. Pods that somebody has kept may work for hours.
+	// podsTime is how long the pods of a removed Job may take to end. Pods of a removed Job may keep working for hours.
 	podsTime = time.Minute
-	// podsAgain is the pause before the next look at them.
+	// podsAgain is the pause before pods are listed again.
 	podsAgain = 500 * time.Millisecond
 )
 
-// awaitPods returns when no pod of the Job works any more, or after podsTime.
+// awaitPods returns when no pod of the Job works any longer, or after podsTime.
 func (w *watcher) awaitPods(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
@@ -250,7 +251,7 @@ func (w *watcher) awaitPods(ctx context.Context) error {
 	return err
 }
 
-// pods lists pods of this Job, and not those of an earlier one with its name. 0 means all.
+// pods lists pods of this Job, but not those of an earlier one with the same name. 0 means all.
 func (w *watcher) pods(ctx context.Context, most int64) (pods []corev1.Pod, err error) {
 	objects, err := w.cluster.Objects(ctx, kube.Ref{Version: "v1", Kind: "Pod", Namespace: w.Namespace})
 	if err != nil {
@@ -270,7 +271,7 @@ func (w *watcher) pods(ctx context.Context, most int64) (pods []corev1.Pod, err 
 	return pods, nil
 }
 
-// reasons says of indexes why their pod failed or does not run. 0 looks at all pods.
+// reasons returns for indexes why their pod failed or does not run. 0 reads all pods.
 func (w *watcher) reasons(ctx context.Context, most int64) map[int]string {
 	reasons := map[int]string{}
 	pods, err := w.pods(ctx, most)

@@ -24,19 +24,19 @@ import (
 
 const (
 	planAnnotation = "sealift.dev/batch-plan"
-	// runAnnotation has the id of the run. A Job without it is not that of a batch, whatever its name.
+	// runAnnotation has the id of the run. A Job without it does not belong to a batch, whatever its name.
 	runAnnotation = "sealift.dev/batch-run"
 	// coordinatorAnnotation names the coordinator that made the Job. It finds it again if the answer of the API server was lost.
 	coordinatorAnnotation = "sealift.dev/batch-coordinator"
 	// queueLabel is how a Job is given to Kueue, which starts it when its queue has room.
 	queueLabel = "kueue.x-k8s.io/queue-name"
-	// ensureTime is how long the API server may be away when a Job is looked for or made.
+	// ensureTime is how long the API server may be away while a Job is looked up or created.
 	ensureTime = 5 * time.Minute
-	// goneAgain is the pause before the next look at a Job that is being removed.
+	// goneAgain is the pause before a Job that is being removed is read again.
 	goneAgain = 500 * time.Millisecond
 )
 
-// ensure returns the Job with its plan, and makes it for the missing pieces if there is none.
+// ensure returns the Job with its plan, and creates it for the missing pieces if it does not exist.
 func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, ensureTime)
 	defer cancel()
@@ -74,7 +74,7 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 	return job, pieces, r.ensureFiles(ctx, job)
 }
 
-// owns reports whether a Job is that of this run: this coordinator made it, or one with the same inputs.
+// owns reports whether a Job belongs to this run: this coordinator created it, or one with the same inputs.
 func (r *run) owns(job *batchv1.Job) bool { return job.Annotations[runAnnotation] == r.id }
 
 // find reads the Job.
@@ -97,7 +97,7 @@ func (r *run) find(ctx context.Context) (job *batchv1.Job, err error) {
 	return job, err
 }
 
-// create makes the Job for the missing pieces. It returns nil if there is one now.
+// create creates the Job for the missing pieces. It returns nil if there is one now.
 func (r *run) create(ctx context.Context, missing []piece) (job *batchv1.Job, err error) {
 	d, err := r.files.savePlan(ctx, missing)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *run) spec(plan string, pieces int) *batchv1.Job {
 		Spec: batchv1.JobSpec{
 			CompletionMode: new(batchv1.IndexedCompletion), Completions: new(int32(pieces)), Parallelism: new(r.atOnce(pieces)),
 			BackoffLimitPerIndex: new(int32(max(r.Retries, 0))), TTLSecondsAfterFinished: new(int32(r.Keep.Seconds())), ActiveDeadlineSeconds: new(int64(r.Time.Seconds())),
-			// A pod that is evicted, preempted or lost with its node says nothing about its piece.
+			// An evicted, preempted or lost pod says nothing about its piece.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
 				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
@@ -272,7 +272,7 @@ func (r *run) remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// checkQueue refuses a queue that does not exist, because a Job for it would wait for ever.
+// checkQueue refuses a queue that does not exist, because a Job for it would wait forever.
 func (r *run) checkQueue(ctx context.Context) error {
 	if r.Queue == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// The environment of a coordinator that is a process of its own, so that it can be killed.
+// The environment of a coordinator in its own process, so that it can be killed.
 const (
 	coordinatorAPI       = "BATCH_TEST_API"
 	coordinatorStore     = "BATCH_TEST_STORE"
@@ -74,13 +74,13 @@ func (s *site) coordinator(api string, n int) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
-// TestKilledCoordinatorIsResumed kills the coordinator five times, and once more when the Job has ended without it.
+// TestKilledCoordinatorIsResumed kills the coordinator five times, and again after the Job has ended without it.
 func TestKilledCoordinatorIsResumed(t *testing.T) {
 	t.Parallel()
 	newSite(t, t.TempDir(), 5, 4).outlivesKills(50)
 }
 
-// outlivesKills runs a batch of n pieces whose coordinator is killed five times on the way.
+// outlivesKills runs a batch of n pieces and kills its coordinator five times.
 func (s *site) outlivesKills(n int) {
 	s.Helper()
 	permits := make(chan struct{}, n)
@@ -143,7 +143,7 @@ func (s *site) outlivesKills(n int) {
 	}
 }
 
-// requests returns how many requests the API server has answered, from everybody: of the scheduler, of controllers, of the test's
+// requests returns how many requests the API server has answered, including those of the scheduler, controllers and the test's
 // kubelet.
 func (s *site) requests() (total int64) {
 	s.Helper()
@@ -165,7 +165,7 @@ func (s *site) requests() (total int64) {
 	return total
 }
 
-// TestFinishedJobIsTakenOver has a coordinator that is killed at once, and comes back when the Job has ended.
+// TestFinishedJobIsTakenOver kills a coordinator at once and restarts it when the Job has ended.
 func TestFinishedJobIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 4)

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestForeignJobStays has a Job and a Secret with the name of a batch, and of nobody here.
+// TestForeignJobStays has a foreign Job and Secret with the name of a batch.
 func TestForeignJobStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
@@ -49,7 +49,7 @@ func TestForeignJobStays(t *testing.T) {
 	}
 	s.removes(foreign)
 	secrets := s.client.CoreV1().Secrets(s.namespace)
-	for { // that of the first run goes with its Job
+	for { // the first run's is removed with its Job
 		if _, err = secrets.Get(t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			break
 		}
@@ -136,7 +136,7 @@ func TestJobIsFoundAfterLostResponse(t *testing.T) {
 	s.leavesNothing()
 }
 
-// discard is an answer that nobody gets.
+// discard is a response that nobody reads.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -158,8 +158,8 @@ func (l listed) List(ctx context.Context, prefix string) ([]store.Info, error) {
 	return list, err
 }
 
-// TestCoordinatorWaitsForPodsOfRemovedJob removes a Job whose pods finish their work while they end. They do so late: when somebody has
-// already looked for results, or after a while.
+// TestCoordinatorWaitsForPodsOfRemovedJob removes a Job whose pods finish their work while they end. They do so late: after results
+// were already read, or after a while.
 func TestCoordinatorWaitsForPodsOfRemovedJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
@@ -173,7 +173,7 @@ func TestCoordinatorWaitsForPodsOfRemovedJob(t *testing.T) {
 		return square(input)
 	}
 	o := s.options()
-	o.Current = func(json.RawMessage) bool { return false } // results of earlier runs do not count, those of this one do
+	o.Current = func(json.RawMessage) bool { return false } // results of earlier runs do not count, but those of this one do
 	o.Started = func(kube.Ref, int) {
 		for s.kubelet.Seen().Running < 2 {
 			time.Sleep(10 * time.Millisecond)

@@ -21,8 +21,8 @@ const (
 // FilesDir is where the first container of a pod finds Options.Files.
 const FilesDir = "/etc/sealift/batch"
 
-// Serve runs in a pod. It does the piece that the environment names, and stores its result, or else why it failed. What do returns is
-// encoded as JSON.
+// Serve runs in a pod. It runs the piece that the environment names, and stores its result, or the reason for its failure. What do
+// returns is encoded as JSON.
 func Serve(ctx context.Context, s store.Store, getenv func(string) string, do func(ctx context.Context, input json.RawMessage) (output any, err error)) error {
 	f := files{s}
 	d, index := getenv(planVariable), getenv(indexVariable)
@@ -52,7 +52,7 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, do fu
 	return errors.Join(err, f.save(ctx, key, saved))
 }
 
-// saveTime is how long a pod that is being ended may store how its piece ended.
+// saveTime is how long a pod that is being deleted may take to store the outcome of its piece.
 const saveTime = 10 * time.Second
 
 // outlasting returns a context that ends some time after ctx.

@@ -20,9 +20,9 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// addOn is a directory with a Manifest. Everything that is read for it lies in its repository. Its own files are also read
-// through an os.Root of its parent: versions of an add-on share files by links such as ../template/install.sh, and no link leads
-// further out.
+// addOn is a directory with a Manifest. All files that it reads are in its repository. Its own files are also read through an
+// os.Root of its parent: versions of an add-on share files by links such as ../template/install.sh, and no link leads further
+// out.
 type addOn struct {
 	dir           string // absolute
 	named         string // as the user names it
@@ -91,12 +91,12 @@ func (a *addOn) open(name string) (*os.File, error) {
 // maxDepth bounds directories inside each other. Only a link to a directory above it gets there.
 const maxDepth = 32
 
-// helmIgnore says which files of a module are no part of its chart.
+// helmIgnore returns which files of a module do not belong to its chart.
 const helmIgnore = ".helmignore"
 
-// files lists the add-on's own files, to be packed below to. It leaves out hidden files, and the lock, which says how to build
-// the package and is no part of it. A mode keeps only whether the file is executable: the rest depends on the umask of the
-// checkout. A symbolic link to a file or directory of the same add-on, in any of its versions, is packed as its target.
+// files lists the add-on's own files, to be packed below to. It leaves out hidden files, and the lock, which describes how to
+// build the package and is not part of it. A mode keeps only whether the file is executable: the rest depends on the umask of
+// the checkout. A symbolic link to a file or directory of the same add-on, in any of its versions, is packed as its target.
 func (a *addOn) files(to string) ([]bundle.File, error) {
 	files, err := a.below(a.version, to, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *addOn) files(to string) ([]bundle.File, error) {
 	return files, nil
 }
 
-// below lists the files of one directory, dir as root has it, and of those in it.
+// below lists the files of one directory and its subdirectories; dir is the path in root.
 func (a *addOn) below(dir, to string, depth int) ([]bundle.File, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%s: more than %d directories inside each other; does a link lead to a directory above it?", dir, maxDepth)

@@ -1,8 +1,8 @@
 // Package builder turns an add-on directory with a Manifest into a package: it finds out what every directive stands
 // for, fetches it through mirrors into a cache, and packs all of it with the add-on's own files.
 //
-// Each step gives plain data to the next: manifest.File → Resolution → the cache's blobs → bundle.Package. The same
-// resolution gives the same bytes at any number of jobs. The package asks for no root and runs nothing of an add-on.
+// Each step gives plain data to the next: manifest.File → Resolution → the cache's blobs → bundle.Package. The same resolution
+// gives the same bytes at any number of jobs. The package needs no root and runs nothing of an add-on.
 package builder
 
 import (
@@ -40,23 +40,23 @@ type Options struct {
 	Config    config.Config
 	Targets   []string // names of targets; empty means the default ones of Config
 	Platforms []string // empty means DefaultPlatform
-	Jobs      int      // transfers at once, and files compressed at once; 0 means one for each CPU but at least four
+	Jobs      int      // number of concurrent transfers and of files compressed at once; 0 means one for each CPU but at least four
 	Retry     fetch.Retry
 	Progress  fetch.Progress // may be nil
 	Log       *slog.Logger   // nil means to log nothing
 	Key       *signature.Key // signs the packages; nil means not to
-	Locked    bool           // refuse to build what is not in Manifest.lock
-	// ImageFormat is how images lie in packages; empty means OCILayout.
+	Locked    bool           // refuse to build anything that is not in Manifest.lock
+	// ImageFormat is the format of images in packages; empty means OCILayout.
 	ImageFormat ImageFormat
 	Charts      helm.Renderer // renders charts; nil for Manifests without any
 	CAs         trust.CAs     // that servers are trusted by
-	Engine      string        // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
+	Engine      string        // runs Dockerfiles, one of dockerfile.Engines; empty means the first installed one
 	Shared      store.Store   // has blobs that builds on several machines share, and gets those that it lacks; nil for none
 	// Vouched are digests of .deb files that the caller has found in signed indexes of their archives; see Sources.
 	Vouched []string
 }
 
-// ImageFormat is how images lie in a package.
+// ImageFormat is the format of images in a package.
 type ImageFormat string
 
 // The formats of images.
@@ -131,22 +131,22 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 // distinct puts names in order, each once, so that how they were asked for does not show in the package.
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// Result tells of a package that was built.
+// Result describes a package that was built.
 type Result struct {
 	Name     string         `json:"name"`
 	Version  string         `json:"version"`
 	Path     string         `json:"path"`
 	Size     int64          `json:"size"` // bytes
 	SHA256   string         `json:"sha256"`
-	UpToDate bool           `json:"upToDate"` // the package was there, of the same input, and is as it was
+	UpToDate bool           `json:"upToDate"` // a package of the same input existed and is unchanged
 	Fetched  int64          `json:"fetched"`  // bytes of layers, packages and assets that were transferred
 	Seconds  float64        `json:"seconds"`
 	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
 // Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory out, which
-// it makes if necessary. Locked content is taken as Manifest.lock says. The file appears when it is complete, and an up-to-date
-// one is kept. Mistakes in the Manifest, and content that cannot be fetched, come back as one diag.Errors with every fault.
+// it makes if necessary. Locked content is used as Manifest.lock describes it. The file appears when it is complete, and an
+// up-to-date one is kept. Mistakes in the Manifest and failed fetches are returned as one diag.Errors with every fault.
 func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	start := time.Now()
 	a, err := openAddOn(dir)
@@ -194,7 +194,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	return r, nil
 }
 
-// write writes a package under a temporary name beside path and renames it when all of it is on the disk.
+// write writes a package under a temporary name beside path and renames it when it is complete on disk.
 func (b *Builder) write(ctx context.Context, path string, p bundle.Package, input string) (size int64, digest string, err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

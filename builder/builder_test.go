@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// everything is a Manifest with one of each; placed returns an add-on with it and puts what it names into the world.
+// everything is a Manifest with one directive of each kind; placed returns an add-on with it and creates what it names.
 const everything = `# what the test carries
 image one registry.example.io/group/one:1
 image two registry.example.io/two:1 no_remote_load

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// Comparison tells how a build of an add-on would differ from its package of an earlier build.
+// Comparison describes how a build of an add-on would differ from its package of an earlier build.
 type Comparison struct {
 	Dir     string   `json:"dir"`
 	Name    string   `json:"name"`
@@ -21,10 +21,10 @@ type Comparison struct {
 	Changes []string `json:"changes"` // for people; none: it would be the same
 }
 
-// Compare finds out what a build of the add-on in dir would change in the package that published returns. It resolves the
-// Manifest and packs nothing; it fetches content only where that is the only way to learn its digest. If there is no package,
-// published returns an error that wraps fs.ErrNotExist. If another version of sealift packs the same content in another way, that
-// is no change.
+// Compare reports what a build of the add-on in dir would change in the package that published returns. It resolves the Manifest
+// and packs nothing; it fetches content only where that is the only way to learn its digest. If there is no package, published
+// returns an error that wraps fs.ErrNotExist. If another version of sealift packs the same content in another way, that is not a
+// change.
 func (b *Builder) Compare(ctx context.Context, dir string, published func(name, version string) (*bundle.Archive, error)) (Comparison, error) {
 	a, err := openAddOn(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Builder) Compare(ctx context.Context, dir string, published func(name, 
 	return c, nil
 }
 
-// settingChanges compares what holds for a package as a whole.
+// settingChanges compares settings of a whole package.
 func (b *Builder) settingChanges(now bundle.Package, was *bundle.Archive) []string {
 	var changes []string
 	info := was.Index.Packages[0]
@@ -81,7 +81,7 @@ func (b *Builder) settingChanges(now bundle.Package, was *bundle.Archive) []stri
 	return changes
 }
 
-// ownNow and ownBefore give the add-on's own files, those that no directive stands for.
+// ownNow and ownBefore return the add-on's own files, which no directive adds.
 func ownNow(files []bundle.File) map[string]string {
 	m := make(map[string]string)
 	for _, f := range files {

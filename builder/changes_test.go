@@ -99,7 +99,7 @@ func TestMovedTagIsChange(t *testing.T) {
 		{"image one registry.example.io/one:1: has changed", []v1.Layer{shared, layer(2, 1000)}},
 	} {
 		w.push(t, "one:1", step.layers...)
-		b := w.builder(t, openCache(t), 4) // a builder asks for each name once
+		b := w.builder(t, openCache(t), 4) // a builder requests each name once
 		c, err := b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return bundle.Open(built.Path) })
 		if err != nil || strings.Join(c.Changes, "; ") != step.want {
 			t.Errorf("%v, %v; want %q", c.Changes, err, step.want)

@@ -227,7 +227,7 @@ func TestChartMistakesAreNamed(t *testing.T) {
 	})
 }
 
-// assertFault holds an error against the only fault that it names; line is that of the Manifest, or negative.
+// assertFault checks that an error has only this fault; line is the Manifest's, or negative.
 func assertFault(t *testing.T, err error, line int, want ...string) {
 	t.Helper()
 	var faults diag.Errors

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// busyboxLayer is a layer with a shell and what it takes to write files.
+// busyboxLayer is a layer with a shell and the tools to write files.
 func busyboxLayer(t *testing.T, extra string) v1.Layer {
 	t.Helper()
 	program, err := os.ReadFile("/bin/busybox")

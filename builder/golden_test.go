@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/builder"
 )
 
-// TestFormatsAreStable holds the bytes of a lock and of its package against those of earlier builds. A commit that
-// changes the digests here changes every user's lock and package.
+// TestFormatsAreStable compares the bytes of a lock and of its package with those of earlier builds. A commit that changes the
+// digests here changes every user's lock and package.
 func TestFormatsAreStable(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "one:1", layer(1, 1000), layer(2, 70_000))

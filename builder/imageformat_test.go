@@ -104,7 +104,7 @@ func TestUnsupportedImageFormatsAreRefused(t *testing.T) {
 	}
 }
 
-// gzipLayer is a layer that unpacks, to content of its own for each seed.
+// gzipLayer is a layer whose unpacked content differs for each seed.
 func gzipLayer(t *testing.T, seed int64) v1.Layer {
 	t.Helper()
 	l, err := random.Layer(20_000, types.OCILayer, random.WithSource(rand.NewSource(seed)))

@@ -41,7 +41,7 @@ func newToll(t *testing.T, to string, bytes *atomic.Int64, paid func(total int64
 	proxy := httputil.NewSingleHostReverseProxy(u)
 	proxy.ErrorLog = discardLog()
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() { // the proxy panics when it is the one whom it serves who is gone
+		defer func() { // the proxy panics when its client has disconnected
 			gone := recover()
 			if err, ok := gone.(error); gone != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) {
 				panic(gone)
@@ -82,7 +82,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// killTask names the variable that tells a child of TestAKilledBuild what to build.
+// killTask names the variable with the task of a child of TestKilledBuildIsResumed.
 const killTask = "BUILDER_TEST_KILL"
 
 func TestBuildToBeKilled(t *testing.T) {
@@ -99,7 +99,7 @@ func TestBuildToBeKilled(t *testing.T) {
 	fmt.Printf("\nsha256=%s\n", r.SHA256)
 }
 
-// again is what a rerun may fetch a second time, in bytes.
+// again is how many bytes a rerun may fetch twice.
 const again = 8 << 20
 
 func TestKilledBuildIsResumed(t *testing.T) {
@@ -166,8 +166,8 @@ func TestKilledBuildIsResumed(t *testing.T) {
 			if _, killed := run(t, cache, out, true); !killed {
 				t.Fatal("the build was not killed")
 			}
-			// A build that is killed while it writes leaves a temporary file, which the next build removes. Under the
-			// package's own name stands the whole package or nothing.
+			// A build that is killed while it writes leaves a temporary file, which the next build removes. The package's final name
+			// holds the complete package or nothing.
 			if data, err := os.ReadFile(filepath.Join(out, "demo-1.0.tar.gz")); err == nil {
 				if sum := fmt.Sprintf("%x", sha256.Sum256(data)); sum != want {
 					t.Errorf("the killed build left a package with the digest %s, not %s", sum, want)
@@ -201,7 +201,7 @@ func TestConcurrentBuildsShareTransfers(t *testing.T) {
 	shared := t.TempDir()
 	results := make(chan builder.Result, 3)
 	for range cap(results) {
-		b := w.builder(t, cacheAt(t, shared), 4) // with a cache, and so with locks, of its own, as a process has
+		b := w.builder(t, cacheAt(t, shared), 4) // with a separate cache, and so separate locks, as a process has
 		out := t.TempDir()
 		go func() {
 			r, err := b.Build(t.Context(), dir, out)

@@ -13,17 +13,17 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// LockMode says what Lock does with a lock that is there.
+// LockMode selects what Lock does with an existing lock.
 type LockMode int
 
 // The modes.
 const (
-	LockMissing LockMode = iota // keep what is locked, add what is not
+	LockMissing LockMode = iota // keep locked names, add missing ones
 	LockUpdate                  // resolve everything again
-	LockCheck                   // change nothing, and say what LockUpdate would change
+	LockCheck                   // change nothing, and report what LockUpdate would change
 )
 
-// Locked tells of an add-on that was locked or checked.
+// Locked describes an add-on that was locked or checked.
 type Locked struct {
 	Name     string            `json:"name"`
 	Version  string            `json:"version"`
@@ -33,9 +33,9 @@ type Locked struct {
 	Warnings []diag.Finding    `json:"warnings,omitempty"`
 }
 
-// Lock finds out what the Manifest of the add-on in dir stands for, and writes that to the Manifest.lock beside it. What
-// is locked for targets and platforms other than those of the builder stays, unless the Manifest asks for it no more.
-// What is wrong with the Manifest, and what cannot be had, is a diag.Errors with every fault.
+// Lock resolves the Manifest of the add-on in dir, and writes the result to the Manifest.lock beside it. Locks of targets and
+// platforms other than the builder's are kept, unless the Manifest no longer needs them. Mistakes in the Manifest and failed
+// requests are one diag.Errors with every fault.
 func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, error) {
 	a, err := openAddOn(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 	return result, err
 }
 
-// lock reads the add-on's lock. One that is not there locks nothing.
+// lock reads the add-on's lock. A missing one locks nothing.
 func (a *addOn) lock() (lock.Lock, error) {
 	f, err := a.open(lock.FileName)
 	if errors.Is(err, fs.ErrNotExist) {

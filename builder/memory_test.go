@@ -11,14 +11,14 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// memoryBudget is what a build may have resident, in bytes, whatever the size of its images.
+// memoryBudget bounds the resident memory of a build, in bytes, whatever the size of its images.
 const memoryBudget = 128 << 20
 
 func TestMemoryIsIndependentOfImageSize(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "large:1", layer(1, 160<<20), layer(2, 160<<20))
 	dir := addOn(t, "large", "image large registry.example.io/large:1\napt socat\n")
-	// Resident memory is that of a process, so the build gets one of its own.
+	// Resident memory is measured per process, so the build gets its own.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBuildInItsOwnProcess$")
 	cmd.Env = append(os.Environ(), ownProcess+"="+strings.Join([]string{w.config, dir, t.TempDir(), t.TempDir()}, "\n"))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -26,7 +26,7 @@ func TestMemoryIsIndependentOfImageSize(t *testing.T) {
 	}
 }
 
-// ownProcess names the variable that tells a child of TestMemoryIsIndependentOfImageSize what to build.
+// ownProcess names the variable with the task of a child of TestMemoryIsIndependentOfImageSize.
 const ownProcess = "BUILDER_TEST_OWN_PROCESS"
 
 func TestBuildInItsOwnProcess(t *testing.T) {
@@ -47,8 +47,8 @@ func TestBuildInItsOwnProcess(t *testing.T) {
 	}
 }
 
-// peakMemory is the most that this process or one that it ran and waited for had resident, in bytes. What getrusage says
-// of this process itself would count its parent too, whose memory it shared until it was executed.
+// peakMemory is the most that this process or one that it ran and waited for had resident, in bytes. getrusage on this process
+// itself would count its parent too, whose memory it shared until exec.
 func peakMemory(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

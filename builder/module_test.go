@@ -53,7 +53,7 @@ func module(t *testing.T, more map[string]string) string {
 	return dir
 }
 
-// TestImagesOfModules: what the pods of a module's chart need has to be in the Manifest, and is written there on request.
+// TestImagesOfModules: the images of a module's chart must be in the Manifest, and are written there on request.
 func TestImagesOfModules(t *testing.T) {
 	b, err := builder.New(openCache(t), builder.Options{Charts: engine.Renderer{}})
 	if err != nil {

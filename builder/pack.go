@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// resolve finds out what the directives of an add-on stand for. What Manifest.lock has is taken from there.
+// resolve resolves the directives of an add-on. Locked names are taken from Manifest.lock.
 func (b *Builder) resolve(ctx context.Context, a *addOn) (kind.Resolution, error) {
 	l, err := a.lock()
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *Builder) files(ctx context.Context, p bundle.Package, own []bundle.File
 	return files, unambiguous(files)
 }
 
-// packImages gives the files of images in the format that was asked for.
+// packImages returns the files of images in the requested format.
 func (b *Builder) packImages(ctx context.Context, dir string, images []image.Resolved) ([]bundle.File, error) {
 	if b.format == OCILayout {
 		return image.Layout(dir, images, b.cache)
@@ -79,7 +79,7 @@ func (b *Builder) packImages(ctx context.Context, dir string, images []image.Res
 	return files, group.Wait()
 }
 
-// unambiguous refuses two files of one path: a file of the add-on itself may have the place of one that is fetched.
+// unambiguous refuses two files of one path: a file of the add-on itself may have the path of a fetched one.
 func unambiguous(files []bundle.File) error {
 	seen := make(map[string]bool, len(files))
 	for _, f := range files {

@@ -29,7 +29,7 @@ type Sources struct {
 
 // Sources writes all that a build of the add-on in dir reads as a compressed tar archive. The same files give the same bytes. It
 // refuses an add-on that cannot be built elsewhere, because something is not locked or a Dockerfile has to run. The builder must have
-// been made with Locked. What is wrong is a diag.Errors with every fault.
+// been made with Locked. Mistakes are a diag.Errors with every fault.
 func (b *Builder) Sources(ctx context.Context, dir string, to io.Writer) (s Sources, err error) {
 	a, err := openAddOn(dir)
 	if err != nil {
@@ -121,14 +121,14 @@ func packSource(archive *tar.Writer, f bundle.File) error {
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}
-	_, err = io.CopyN(archive, content, f.Size) // a file that shrinks meanwhile is an error
+	_, err = io.CopyN(archive, content, f.Size) // a file that shrinks in the meantime is an error
 	return err
 }
 
 // maxSources is the most that sources may have when they are unpacked, in bytes.
 const maxSources = 4 << 30
 
-// UnpackSources writes packed sources into an empty folder. A file with a place outside of it is an error.
+// UnpackSources writes packed sources into an empty folder. A file located outside is an error.
 func UnpackSources(from io.Reader, dir string) error {
 	// Nothing above the folder belongs to the repository.
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o700); err != nil {

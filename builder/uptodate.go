@@ -62,7 +62,7 @@ func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string,
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// output is what is remembered of a package that was written.
+// output is the recorded state of a package that was written.
 type output struct {
 	Input  string    `json:"input"`  // digest of all its inputs
 	SHA256 string    `json:"sha256"` // of the package
@@ -71,8 +71,8 @@ type output struct {
 
 const outputs = "outputs"
 
-// fileState is what the file system says of a file. While it stays the same the content does: every write changes the
-// time of change, which nobody can set.
+// fileState is the file system's metadata of a file. While it stays the same the content does: every write changes the change
+// time, which cannot be set.
 type fileState struct {
 	Size    int64  `json:"size"`
 	Inode   uint64 `json:"inode"`
@@ -87,8 +87,8 @@ func stateOf(info fs.FileInfo) fileState {
 	return s
 }
 
-// upToDate reports whether the package at path is what a build of the input would write. A file that is not exactly as the
-// build left it, as after a copy, is read to find out.
+// upToDate reports whether the package at path is the one that a build of the input would write. A file whose metadata differ
+// from those after the build, as after a copy, is read to find out.
 func (b *Builder) upToDate(path, input string) (size int64, digest string, ok bool) {
 	key, err := filepath.Abs(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *Builder) upToDate(path, input string) (size int64, digest string, ok bo
 	return info.Size(), known.SHA256, true
 }
 
-// remember notes that the file at path, as long as it is the one that was written, is the output of a build.
+// remember records that the file at path is the output of a build, until it changes.
 func (b *Builder) remember(path string, written fs.FileInfo, o output) error {
 	key, err := filepath.Abs(path)
 	if err != nil {
@@ -134,8 +134,8 @@ func (b *Builder) remember(path string, written fs.FileInfo, o output) error {
 	return b.cache.Remember(outputs, key, o)
 }
 
-// settled returns what the file system says of a file once its clock, which ticks every few milliseconds, has gone on
-// since the last change: a change in the same tick would not show. It returns nil if the clock does not go on.
+// settled returns the metadata of a file once its clock, which ticks every few milliseconds, has advanced since the last
+// change: a change in the same tick would not show. It returns nil if the clock does not advance.
 func settled(path string) (fs.FileInfo, error) {
 	for range 20 {
 		info, err := os.Stat(path)
@@ -147,7 +147,7 @@ func settled(path string) (fs.FileInfo, error) {
 			return nil, err
 		}
 		if now.Nano() > stateOf(info).Changed {
-			// Asked again, since a change may have come between the two.
+			// Read again, since a change may have happened in between.
 			again, err := os.Stat(path)
 			if err != nil || stateOf(again) == stateOf(info) {
 				return again, err

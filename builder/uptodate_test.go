@@ -69,7 +69,7 @@ func TestCurrentPackageIsNotRebuilt(t *testing.T) {
 		{"not when a file of the add-on has changed", func(t *testing.T) { writeFile(t, filepath.Join(dir, "install.sh"), "changed\n") }, builder.Options{}, false},
 		{"not when a local asset has changed", func(t *testing.T) { writeFile(t, filepath.Join(dir, "notes.txt"), "other") }, builder.Options{}, false},
 	}
-	for _, step := range steps { // in this order: each starts from what the one before left
+	for _, step := range steps { // in this order: each starts from the result of the one before
 		t.Run(step.name, func(t *testing.T) {
 			step.change(t)
 			before, _ := os.Stat(first.Path)

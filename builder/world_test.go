@@ -32,7 +32,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// world is what a build reaches: a real registry and a file server on loopback, and Debian's archive.
+// world is the environment of a build: a real registry and a file server on loopback, and Debian's archive.
 type world struct {
 	registry string // host:port
 	files    string // directory that https://files.example.com/ is served from
@@ -149,7 +149,7 @@ func (w *world) push(t *testing.T, repoAndTag string, layers ...v1.Layer) string
 	return hash.String()
 }
 
-// publish puts a file under https://files.example.com/. It is an hour old, so that its date tells its content.
+// publish puts a file under https://files.example.com/. It is an hour old, so that its date identifies its content.
 func (w *world) publish(t *testing.T, path, content string) {
 	t.Helper()
 	path = filepath.Join(w.files, path)
@@ -224,7 +224,7 @@ func build(t *testing.T, b *builder.Builder, dir string) builder.Result {
 	return r
 }
 
-// assertEmpty says that a failed build left nothing in its output directory.
+// assertEmpty checks that a failed build left nothing in its output directory.
 func assertEmpty(t *testing.T, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)

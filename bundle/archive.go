@@ -116,9 +116,9 @@ func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error)
 	return a, err
 }
 
-// NewUnpacked returns the archive of an index and its signature, which may be nil. open opens the content of an entry, also
-// of one that the bundle left out. The content is verified against the index while it is read. If open returns an
-// io.ReaderAt, parts of the content can be read.
+// NewUnpacked returns the archive of an index and its signature, which may be nil. open opens the content of an entry, even of
+// one that the bundle omits. The content is verified against the index while it is read. If open returns an io.ReaderAt, parts
+// of the content can be read.
 func NewUnpacked(index, signature []byte, open func(Entry) (io.ReadCloser, error)) (*Archive, error) {
 	x, err := parseIndex(index)
 	if err != nil {
@@ -278,7 +278,7 @@ func (a *Archive) Close() error {
 // Local reports whether the archive is on this machine, so that many reads of a few bytes are cheap.
 func (a *Archive) Local() bool { return a.local || a.unpacked == nil && a.remote == nil }
 
-// Raw returns the bytes of the index and of its signature, as NewUnpacked takes them. The signature may be nil.
+// Raw returns the bytes of the index and of its signature, as NewUnpacked expects them. The signature may be nil.
 func (a *Archive) Raw() (index, signature []byte) { return a.index, a.signature }
 
 // Entry returns the index's entry for a path.
@@ -297,7 +297,7 @@ func (a *Archive) Package(name, version string) (PackageInfo, bool) {
 	return PackageInfo{}, false
 }
 
-// Versions returns the versions of one package that the archive has, in the order of the index: that of the Installer first.
+// Versions returns the versions of one package in the archive, in the order of the index: the Installer's first.
 func (a *Archive) Versions(name string) (versions []string) {
 	for _, p := range a.Index.Packages {
 		if p.Name == name {

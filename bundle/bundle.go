@@ -71,7 +71,7 @@ type Asset struct {
 	Blob
 }
 
-// Contents lists what a package carries from outside.
+// Contents lists the external content of a package.
 type Contents struct {
 	Images       []Image       `json:"images,omitempty"`
 	HostPackages []HostPackage `json:"hostPackages,omitempty"`

@@ -301,7 +301,7 @@ func TestTruncationIsFoundAtOpen(t *testing.T) {
 	}
 }
 
-// TestOpenRefusesPipe opens a pipe that nobody writes to: waiting for it would have no end.
+// TestOpenRefusesPipe opens a pipe without a writer: waiting for it would not end.
 func TestOpenRefusesPipe(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
@@ -312,7 +312,7 @@ func TestOpenRefusesPipe(t *testing.T) {
 	}
 }
 
-// TestUnpackedBundleWithPipeIsRefused puts a pipe that nobody writes to in the place of each file: no command may wait for it.
+// TestUnpackedBundleWithPipeIsRefused replaces each file with a pipe without a writer: no command may wait for it.
 func TestUnpackedBundleWithPipeIsRefused(t *testing.T) {
 	signed := write(t, demo("one"), bundle.WriteOptions{Key: newSigner(t).key})
 	for _, name := range []string{bundle.IndexName, bundle.SignatureName, "addons/one/1.0.0/Manifest"} {
@@ -416,7 +416,7 @@ func TestExtractAgainIgnoresFilesOutsideIndex(t *testing.T) {
 	if err := a.Extract(t.Context(), from, all); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"install.sh", "InRelease"} { // changed, and of nobody
+	for _, name := range []string{"install.sh", "InRelease"} { // changed, and signed by nobody
 		if err := os.WriteFile(filepath.Join(before, "addons/app/1.0.0", name), []byte("evil"), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 	if err := skip(c, from); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), c.Close())
 	}
-	return struct { // a deflated content does not end by itself
+	return struct { // deflated content has no end marker
 		io.Reader
 		io.Closer
 	}{io.LimitReader(c, e.Size-from), c}, nil

@@ -155,7 +155,7 @@ func (d *deflatedReader) finish() error {
 			return err
 		}
 	}
-	// the deflated form does not end by itself, and must not have more than the content
+	// the deflated form has no end marker, and must not have more than the content
 	if n, err := d.inflate.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.Join(errFrame, err)
 	}

@@ -31,8 +31,8 @@ type Layout struct {
 	Digest string
 	// IndexData is the index as written in the bundle.
 	IndexData []byte
-	// Tag identifies the bytes of this bundle, whichever store its packages come from. It is computed from the first
-	// members, the index and its signature. The compressed form of a member enters it only by its length in the index.
+	// Tag identifies the bytes of this bundle, independent of the store of its packages. It is computed from the first members,
+	// the index and its signature. The compressed form of a member enters it only by its length in the index.
 	Tag string
 
 	sections []section
@@ -110,7 +110,7 @@ func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
 	return pieces, nil
 }
 
-// lay places the sections one after the other. Ranges that are adjacent in their package become one section.
+// lay places the sections in sequence. Ranges that are adjacent in their package become one section.
 func (l *Layout) lay(pieces []piece, key *signature.Key) error {
 	var front bytes.Buffer
 	if err := writeIndex(&front, IndexName, l.IndexData); err != nil {

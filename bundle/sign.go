@@ -101,7 +101,7 @@ type Trust struct {
 	Uncovered []string `json:"uncovered,omitempty"`
 }
 
-// PackageTrust says who signed a package in a bundle.
+// PackageTrust names the signer of a package in a bundle.
 type PackageTrust struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

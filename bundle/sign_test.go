@@ -159,8 +159,7 @@ func TestUnpackedBundleKeepsItsSignature(t *testing.T) {
 	}
 }
 
-// TestAssemblerCannotChangeSignedPackages changes one thing that an unsigned bundle says of a signed package, and
-// all digests with it.
+// TestAssemblerCannotChangeSignedPackages changes one field of a signed package in an unsigned bundle, and all digests with it.
 func TestAssemblerCannotChangeSignedPackages(t *testing.T) {
 	vendor := newSigner(t)
 	const dir = "addons/one/1.0.0/"

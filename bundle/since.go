@@ -90,8 +90,8 @@ func (a *Archive) CheckBase() error {
 
 // Installed is a node on which a bundle is installed.
 type Installed interface {
-	// Open opens the content of an entry of that bundle. It returns an error that wraps fs.ErrNotExist if the node does not have
-	// it any more.
+	// Open opens the content of an entry of that bundle. It returns an error that wraps fs.ErrNotExist if the node no longer has
+	// it.
 	Open(Entry) (io.ReadCloser, error)
 	io.Closer
 }
@@ -140,8 +140,8 @@ func (a *Archive) inBase(e Entry) (*Archive, string, error) {
 	return a.base, e.Link, nil
 }
 
-// UnpackedIndex returns the index of the folder that has all files of this bundle unpacked, also those that are in its base.
-// With that index in the file IndexName, the folder opens as a complete bundle without a signature.
+// UnpackedIndex returns the index of the folder that has all files of this bundle unpacked, including those in its base. With
+// that index in the file IndexName, the folder opens as a complete bundle without a signature.
 func (a *Archive) UnpackedIndex() ([]byte, error) {
 	x := a.Index
 	x.Base, x.Entries = "", slices.Clone(x.Entries)

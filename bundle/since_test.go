@@ -15,7 +15,7 @@ import (
 type installed struct {
 	archive *bundle.Archive
 	lost    string // what its path begins with is gone
-	changed bool   // somebody changed all files
+	changed bool   // another process changed all files
 	closed  *bool
 }
 
@@ -85,7 +85,7 @@ func TestClusterServesAsBaseOfItsUpgrade(t *testing.T) {
 		t.Error("a bundle that is complete took a node")
 	}
 
-	// A node that has all of an update gives it to others as a whole.
+	// A node that has all of an update serves it to others as a whole.
 	index, _ := a.Raw()
 	served, err := bundle.NewUnpacked(index, nil, func(e bundle.Entry) (io.ReadCloser, error) { return runs.OpenEntry(e.Path) })
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package catalog knows which add-ons there are, what each says of itself, and the order in which they install.
+// Package catalog lists the add-ons, their declarations, and the order in which they are installed.
 //
 // An add-on is a directory addons/<name>/<version> with a Manifest. It may have an addon.yaml:
 //
 //	description: Pod network over VXLAN
 //	provides: [pod-network]      # capabilities, besides its own name
-//	requires: [kubernetes]       # add-ons or capabilities that must be there, and install first
-//	after: [registry]            # add-ons or capabilities that install first if they are there
+//	requires: [kubernetes]       # add-ons or capabilities that are required, and installed first
+//	after: [registry]            # add-ons or capabilities that are installed first if present
 //	options:                     # what the Installer may set under the add-on's key
 //	  podCIDR: {type: string, description: Addresses for pods, default: 10.32.0.0/20}
 //
@@ -85,7 +85,7 @@ func Read(fsys fs.FS, name, version string) (Meta, error) {
 	return m, nil
 }
 
-// ReadDir is Read for the folder of an add-on that lies anywhere. name is its name; its version is unknown.
+// ReadDir is Read for the folder of an add-on anywhere. name is its name; its version is unknown.
 func ReadDir(fsys fs.FS, dir, name string) (Meta, error) {
 	m := Meta{Name: name}
 	if err := m.read(fsys, dir); err != nil {

@@ -65,7 +65,7 @@ func (c *checker) rule(r rule) {
 	}
 }
 
-// applies reports whether a rule refuses the Installer. subject names what it refuses, about is where.
+// applies reports whether a rule refuses the Installer. subject names the refused thing, about its position.
 func (c *checker) applies(r rule) (subject string, about entry, applies bool) {
 	about, there := c.entry(r.key)
 	if !there || !r.hold(about.version) {

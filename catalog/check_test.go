@@ -17,7 +17,7 @@ func installerOf(t *testing.T, addOns string) *spec.Installer {
 	return i
 }
 
-// sound is an Installer in which nothing is wrong; a row changes one thing.
+// sound is a valid Installer; a row changes one thing.
 const sound = "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n"
 
 func TestRuleErrorsNameFieldReasonAndRemedy(t *testing.T) {
@@ -113,7 +113,7 @@ func TestRulesCountDeclaredCapabilities(t *testing.T) {
 	if got := Check(six, []Meta{{Name: "flannel", Declared: true, Provides: []string{PodNetwork, PodNetworkIPv6}}}); len(got) != 0 {
 		t.Errorf("a flannel with IPv6: %v", got)
 	}
-	metas[0] = Meta{Name: "flannel", Declared: true} // no longer a pod network, whatever its name
+	metas[0] = Meta{Name: "flannel", Declared: true} // no longer a pod network, despite its name
 	if got := Check(i, metas); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestGridSpecsOfKurl reads every Installer of kURL's own tests. All of them are well formed, and the only reason to refuse one
-// is a Kubernetes before 1.31.
+// is a Kubernetes version before 1.31.
 func TestGridSpecsOfKurl(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "testgrid"), "*.yaml"))
 	if err != nil || len(files) == 0 {

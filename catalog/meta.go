@@ -164,7 +164,7 @@ func (r *metaReader) relations(n *yaml.Node, what string) []string {
 	return names
 }
 
-// MaxHookTime is how long a hook may take in all, such as Rook's own upgrade, disk by disk.
+// MaxHookTime is the total timeout of a hook, such as Rook's own upgrade, disk by disk.
 const MaxHookTime = 6 * time.Hour
 
 func (r *metaReader) silence(n *yaml.Node) time.Duration {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// OperatorAddOn is the add-on that runs modules. A bundle with modules takes it along, unless another of its add-ons provides
+// OperatorAddOn is the add-on that runs modules. A bundle with modules includes it, unless another of its add-ons provides
 // ModuleOperator.
 const OperatorAddOn = "operator"
 
@@ -65,7 +65,7 @@ func IsUtilityImage(ref string) bool {
 	return name == UtilityAddOn
 }
 
-// pluginsWithUtility matches a list of plug-ins that ends with that image, as velero has it.
+// pluginsWithUtility matches velero's list of plug-ins that ends with that image.
 var pluginsWithUtility = regexp.MustCompile(`,\$\{?KURL_UTIL_IMAGE\b`)
 
 // NeedsUtilityImage reports whether a script fails without that image: its list of plug-ins would have one without a name.

@@ -27,7 +27,7 @@ const (
 	Ingress          = "ingress"
 )
 
-// Capabilities returns the declared capabilities, or those of kURL's add-on with this name.
+// Capabilities returns the declared capabilities, or those of kURL's add-on of this name.
 func (m Meta) Capabilities() []string {
 	if m.Declared {
 		return m.Provides

@@ -157,7 +157,7 @@ func (u *upgrade) distribution() {
 	}
 }
 
-// plainVersion takes the v off Kubernetes's version. Its packages have none.
+// plainVersion removes the v from Kubernetes's version. Its packages have none.
 func (u *upgrade) plainVersion() {
 	at := u.at("kubernetes")
 	if at < 0 {
@@ -215,7 +215,7 @@ func (u *upgrade) network() {
 	}
 }
 
-// networkOf returns flannel's options for those of another pod network.
+// networkOf returns flannel's options equivalent to those of another pod network.
 func networkOf(options spec.Options) spec.Options {
 	own := spec.Options{}
 	for theirs, ours := range map[string]string{"podCIDR": "podCIDR", "podCidrRange": "podCIDRRange"} {
@@ -345,8 +345,8 @@ func (u *upgrade) refused(a spec.AddOn, version string) (rule, bool) {
 	return rule{}, false
 }
 
-// shipped returns versions of an add-on that certainly exist, oldest first: those of the catalogue that ships, or kURL's newest of
-// August 2026, and KOTS's of October. They stand in for a store that nobody named. A test compares them with addons/.
+// shipped returns versions of an add-on that certainly exist, oldest first: those of the shipped catalogue, or kURL's newest of
+// August 2026, and KOTS's of October. They are used when no store is named. A test compares them with addons/.
 func shipped(name string) []string {
 	return map[string][]string{
 		"kubernetes": {"1.35.4", "1.36.3"}, "containerd": {"2.2.1"}, "flannel": {"0.26.7"}, "metrics-server": {"0.9.0"},

@@ -21,13 +21,13 @@ const (
 	labelAddon     = "addon.kops.k8s.io/name"
 )
 
-// ApplyOptions says how far Apply goes. The zero value deletes what the prune rules of an entry name, and nothing else.
+// ApplyOptions limits what Apply does. The zero value deletes only what the prune rules of an entry name.
 type ApplyOptions struct {
 	// Prune also deletes what left an add-on that has no prune rules: what its set held, and what its selector names.
 	Prune bool
 	// Adopt names add-ons to adopt again although they were released.
 	Adopt []string
-	// Patience bounds how long the pass comes back to add-ons that wait for others when none gets further; 0 is a minute.
+	// Patience bounds how long the pass retries add-ons that wait for others when none makes progress; 0 is a minute.
 	Patience time.Duration
 	// Done is called for each add-on that was brought up to date: in the order of the plan, those that had to wait later.
 	Done func(Decision)
@@ -35,9 +35,9 @@ type ApplyOptions struct {
 	Note func(line string)
 }
 
-// Apply carries out a plan, one add-on after the other. An add-on that fails does not stop the others; the error joins
-// the failures. One that needs what is not there yet, such as the webhook of another, waits until the others are done.
-// Only one Apply works on a cluster at a time: the others wait, and then plan again what is left to do.
+// Apply carries out a plan, one add-on after the other. An add-on that fails does not stop the others; the error joins the
+// failures. One that needs something missing, such as the webhook of another, waits until the others are done. Only one Apply
+// works on a cluster at a time: the others wait, and then plan the remaining work again.
 func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOptions) error {
 	if len(plan.Updates()) == 0 {
 		return nil
@@ -59,8 +59,8 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	})
 }
 
-// update applies the objects of an add-on, prunes, and records it. What is recorded is applied; what was interrupted is not
-// recorded, and is applied again.
+// update applies the objects of an add-on, prunes, and records it. A record means that the add-on was applied; an interrupted
+// one is not recorded, and is applied again.
 func (p *pass) update(ctx context.Context, a *addOn) error {
 	if a.objs == nil {
 		objs, err := p.objects(ctx, a)
@@ -115,7 +115,7 @@ func (p *pass) applyAndPrune(ctx context.Context, a *addOn) error {
 		return errors.Join(applied, err)
 	}
 	if applied != nil && result.Count(kube.Pruned) > 0 {
-		applied = run.apply(ctx) // what was in the way may be gone
+		applied = run.apply(ctx) // the obstacle may be gone
 	}
 	return applied
 }
@@ -190,7 +190,7 @@ func (r *addonRun) apply(ctx context.Context) error {
 	return nil
 }
 
-// prunedKinds are those that kOps gives a rule by itself: never Namespaces, definitions or claims (K-26).
+// prunedKinds are those that kOps prunes by default: never Namespaces, definitions or claims (K-26).
 func prunedKinds() []PruneKind {
 	return []PruneKind{
 		{Kind: "ConfigMap"}, {Kind: "Service"}, {Kind: "ServiceAccount"},
@@ -203,7 +203,7 @@ func prunedKinds() []PruneKind {
 	}
 }
 
-// pruneRules are those of the entry, or else those that its selector stands for.
+// pruneRules are the entry's, or else those that follow from its selector.
 func pruneRules(e Entry) []kube.Match {
 	kinds := []PruneKind{}
 	switch {
@@ -222,7 +222,7 @@ func pruneRules(e Entry) []kube.Match {
 	return rules
 }
 
-// ownLabels are what an object of the add-on carries that kOps has built.
+// ownLabels are the labels of an object of an add-on that kOps built.
 func ownLabels(e Entry) map[string]string {
 	return map[string]string{labelManagedBy: manager, labelAddon: e.Name}
 }

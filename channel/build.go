@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Built is an index ready to be served, with its manifests by their paths beside it.
+// Built is an index ready to be served, with its manifests by relative path.
 type Built struct {
 	Index     Index
 	Manifests map[string][]byte
 }
 
-// Build makes of an index of plain manifests and kustomizations what kOps makes of its own add-ons (K-26): every object
-// gets the labels of its add-on, every manifest its hash, and every entry a rule that prunes by these labels, unless it
-// has one. The names of manifests carry version and id.
+// Build prepares an index of plain manifests and kustomizations as kOps prepares its own add-ons (K-26): every object gets the
+// labels of its add-on, every manifest its hash, and every entry a rule that prunes by these labels, unless it has one. The
+// names of manifests carry version and id.
 func Build(ctx context.Context, source Source, index Index) (Built, error) {
 	built := Built{Index: Index{Name: index.Name}, Manifests: map[string][]byte{}}
 	var errs []error
@@ -86,7 +86,7 @@ func addLabels(obj *unstructured.Unstructured, labels map[string]string) error {
 	return nil
 }
 
-// manifestName is NAME/VERSION-ID.yaml, without what is not there, of characters that need no care in a URL.
+// manifestName is NAME/VERSION-ID.yaml, without empty parts, in characters that need no escape in a URL.
 func manifestName(e Entry) string {
 	version := ""
 	if e.Version != nil {

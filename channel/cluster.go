@@ -60,14 +60,14 @@ func (c *Cluster) insist(ctx context.Context, what kube.Ref, request func(contex
 	return c.engine.Retry(ctx, what, request)
 }
 
-// named gives the Ref of one object of a kind and namespace.
+// named returns the Ref of one object of a kind and namespace.
 func named(kind kube.Ref, name string) kube.Ref {
 	kind.Name = name
 	return kind
 }
 
-// Installed reads what is recorded of every add-on, sorted by namespace and name: first those that others own. If the user may not
-// read who owns add-ons, that is logged, and those of others are missing.
+// Installed reads the record of every add-on, sorted by namespace and name: first those that others own. If the user may not read
+// the owners of add-ons, that is logged, and add-ons of others are missing.
 func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
 	found, err := c.recorded(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Cluster) Plan(ctx context.Context, entries []Entry, adopt ...string) (P
 	return c.plan(ctx, entries, adopt, func(_ string, err error) error { return err })
 }
 
-// Preview is Plan for somebody who changes nothing, and may have few rights: what they may not read is logged, and the plan does without it.
+// Preview is Plan for a read-only user with few rights: what the user may not read is logged and ignored.
 func (c *Cluster) Preview(ctx context.Context, entries []Entry, adopt ...string) (Plan, error) {
 	return c.plan(ctx, entries, adopt, func(what string, err error) error {
 		if !apierrors.IsForbidden(err) {
@@ -184,7 +184,7 @@ func (c *Cluster) plan(ctx context.Context, entries []Entry, adopt []string, for
 	return plan, nil
 }
 
-// exists asks for one object. None exists of a kind that the cluster does not serve.
+// exists looks up one object. None exists of a kind that the cluster does not serve.
 func (c *Cluster) exists(ctx context.Context, ref kube.Ref) (bool, error) {
 	objects, err := c.engine.Metadata(ctx, ref)
 	if err == nil {
@@ -228,10 +228,10 @@ func (c *Cluster) annotate(ctx context.Context, ref kube.Ref, key string, value 
 	})
 }
 
-// needsUpdate is what kOps's rolling update looks for on a node.
+// needsUpdate is the annotation that kOps's rolling update looks for on a node.
 const needsUpdate = "kops.k8s.io/needs-update"
 
-// nodeSelectors gives the label selectors of the nodes that a needsRollingUpdate names (K-27).
+// nodeSelectors returns the label selectors of the nodes that a needsRollingUpdate names (K-27).
 func nodeSelectors(which string) ([]string, error) {
 	switch which {
 	case "":
@@ -246,7 +246,7 @@ func nodeSelectors(which string) ([]string, error) {
 	return nil, fmt.Errorf("needsRollingUpdate %q is not control-plane, workers or all", which)
 }
 
-// markNodes asks for the update of nodes.
+// markNodes requests the update of nodes.
 func (c *Cluster) markNodes(ctx context.Context, which string) error {
 	selectors, err := nodeSelectors(which)
 	if err != nil {
@@ -274,7 +274,7 @@ func (c *Cluster) markNodes(ctx context.Context, which string) error {
 	return nil
 }
 
-// create makes an object; one that is there already is as good.
+// create creates an object; an existing one is not an error.
 func (c *Cluster) create(ctx context.Context, content map[string]any) error {
 	obj := &unstructured.Unstructured{Object: content}
 	ref := kube.RefOf(obj)

@@ -79,7 +79,7 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
-// lines says what a plan has, one line for each entry.
+// lines describes a plan, one line for each entry.
 func lines(p Plan) []string {
 	var out []string
 	for _, d := range p.Addons {

@@ -15,10 +15,10 @@ import (
 	"github.com/sealift/sealift/kube/health"
 )
 
-// looks is how many objects are looked at at once.
+// looks is how many objects are checked at once.
 const looks = 8
 
-// illness says what is wrong with an object by the rule of kOps (K-23), or "". The rule asks less than health.Of: no condition
+// illness returns why an object is unhealthy by the rule of kOps (K-23), or "". The rule asks less than health.Of: no condition
 // that counts may be False, and the object may not be on its way out. An object that has not said anything yet is healthy.
 func illness(obj *unstructured.Unstructured) string {
 	if obj.GetDeletionTimestamp() != nil {
@@ -34,7 +34,7 @@ func illness(obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// unhealthy looks at objects once, without waiting. It returns an error for each that is missing or ill.
+// unhealthy checks objects once, without waiting. It returns an error for each missing or unhealthy object.
 func (c *Cluster) unhealthy(ctx context.Context, objs []*unstructured.Unstructured) (ill []error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func (c *Cluster) unhealthy(ctx context.Context, objs []*unstructured.Unstructur
 	return slices.DeleteFunc(ill, func(err error) bool { return err == nil }), nil
 }
 
-// look returns what is wrong with an object, or the error of the server.
+// look returns why an object is unhealthy, or the error of the server.
 func (c *Cluster) look(ctx context.Context, ref kube.Ref) (ill, err error) {
 	objects, err := c.engine.Objects(ctx, ref)
 	if err != nil {

@@ -46,20 +46,20 @@ type Entry struct {
 	NeedsPKI           bool              `json:"needsPKI,omitempty" yaml:"needsPKI,omitempty"`
 	Prune              *Prune            `json:"prune,omitempty" yaml:"prune,omitempty"`
 
-	// Channel is the channel as the user named it, without what is secret in it; Location is where the manifest is. They are no
-	// part of the file.
+	// Channel is the channel as the user named it, without secrets; Location is where the manifest is. They are not part of the
+	// file.
 	Channel  string `json:"channel,omitempty" yaml:"-"`
 	Location string `json:"location,omitempty" yaml:"-"`
 }
 
-// MarshalJSON leaves out what is secret in locations.
+// MarshalJSON leaves out secrets in locations.
 func (e Entry) MarshalJSON() ([]byte, error) {
 	type plain Entry
 	e.Manifest, e.Location = shown(e.Manifest), shown(e.Location)
 	return json.Marshal(plain(e))
 }
 
-// Prune names what a new version deletes when it no longer contains it (K-25).
+// Prune names the objects that a new version deletes when it no longer contains them (K-25).
 type Prune struct {
 	Kinds []PruneKind `json:"kinds,omitempty" yaml:"kinds,omitempty"`
 }
@@ -85,8 +85,8 @@ type file struct {
 	} `yaml:"spec"`
 }
 
-// Parse reads an index that was found at a location; channel is what the user called it. A file that is not an index is taken
-// for the manifest of one add-on (K-5), and a file without objects for an index without add-ons (K-4).
+// Parse reads an index that was found at a location; channel is the user's name for it. A file that is not an index is read as
+// the manifest of one add-on (K-5), and a file without objects as an index without add-ons (K-4).
 func Parse(data []byte, location *url.URL, channel string) (Index, error) {
 	docs, err := documents(data)
 	if err == nil && len(docs) > 0 {
@@ -96,7 +96,7 @@ func Parse(data []byte, location *url.URL, channel string) (Index, error) {
 		}
 	}
 	if err == nil && len(docs) > 1 {
-		// What is applied as a manifest has to be YAML as a whole; of an index only the first document counts (K-3).
+		// A manifest must be YAML as a whole; of an index only the first document counts (K-3).
 		for _, doc := range docs[1:] {
 			if err = mapping(doc); err != nil {
 				break
@@ -158,7 +158,7 @@ const maxIndex = 8 << 20
 
 var kindLine = regexp.MustCompile(`(?mi)^kind:\s*["']?` + indexKind + `\b`)
 
-// parseIndex gives nil for a document that is not an index. An index is read as kOps reads it: its keys in any case.
+// parseIndex returns nil for a document that is not an index. An index is read as kOps reads it: its keys in any case.
 func parseIndex(doc []byte) (*Index, error) {
 	if len(doc) > maxIndex && kindLine.Match(doc) {
 		return nil, fmt.Errorf("the index has %d MiB, more than the limit of %d", len(doc)>>20, maxIndex>>20)
@@ -192,8 +192,8 @@ func parseIndex(doc []byte) (*Index, error) {
 	return index, nil
 }
 
-// complete checks the entries and fills in the values that they take from their index. One bad entry spoils the file, because
-// nobody knows which other entries it should have overridden.
+// complete checks the entries and fills in the values that they take from their index. One invalid entry invalidates the file,
+// because it is unknown which other entries it should have overridden.
 func (x *Index) complete(location *url.URL, channel string) (Index, error) {
 	for i := range x.Entries {
 		e := &x.Entries[i]
@@ -240,7 +240,7 @@ func (e *Entry) check() error {
 	return nil
 }
 
-// check refuses what would be a part of a request that nobody meant: names go into the paths of URLs.
+// check refuses names that would change a request: they are part of URLs.
 func (k PruneKind) check() error {
 	for _, namespace := range k.Namespaces {
 		if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
@@ -259,8 +259,8 @@ func (k PruneKind) check() error {
 	return nil
 }
 
-// reachable refuses what an index must not make this machine do when it came over a network: read a file of its own, or show
-// its credentials for buckets to a server that the index chose.
+// reachable refuses what a remote index must not make this machine do: read a local file, or show its credentials for buckets
+// to a server that the index chose.
 func reachable(index, manifest, ref *url.URL) error {
 	switch {
 	case isLocal(index):
@@ -273,7 +273,7 @@ func reachable(index, manifest, ref *url.URL) error {
 	return nil
 }
 
-// resolve finds a manifest from its index (K-7). The settings in the query of an s3:// index are those of its manifests.
+// resolve finds a manifest from its index (K-7). The query settings of an s3:// index also apply to its manifests.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(ref)
 	if err != nil {
@@ -299,13 +299,13 @@ func wrap(data []byte, location *url.URL, channel string) Index {
 	}}}
 }
 
-// ManifestHash is the hash of a manifest as indexes declare it: sha256 in hex, of the text without blanks around it (K-9).
+// ManifestHash is the hash of a manifest as indexes declare it: sha256 in hex, of the text without surrounding blanks (K-9).
 func ManifestHash(manifest []byte) string {
 	hash := sha256.Sum256(bytes.TrimSpace(manifest))
 	return hex.EncodeToString(hash[:])
 }
 
-// CheckBootstrap refuses what an index must not have that is written for one cluster, by its installer (K-10).
+// CheckBootstrap refuses entries that an index written for one cluster by its installer must not have (K-10).
 func (x Index) CheckBootstrap() error {
 	var errs []error
 	for _, e := range x.Entries {

@@ -223,7 +223,7 @@ func TestChannelsAreURLs(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the parser to what follows from its rules, whatever the file.
+// FuzzParse checks invariants of the parser on any file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n  - version: 1.4.0\n    manifest: v1.4.0.yaml\n"))
 	f.Add([]byte("---\r\nkind: Addons\r\nspec: {addons: [{name: a, manifest: b, prune: {kinds: [{kind: C}]}}]}\r\n---\r\n"))
@@ -262,8 +262,8 @@ func TestIndexSizeIsBounded(t *testing.T) {
 	}
 }
 
-// TestPlansAreLinear has so many add-ons that comparing each with each takes minutes, and once through all of them less
-// than a second. Between the two lies a bound that no busy machine reaches.
+// TestPlansAreLinear has so many add-ons that comparing each with each takes minutes, and once through all of them less than a
+// second. The bound in between is one that no busy machine reaches.
 func TestPlansAreLinear(t *testing.T) {
 	entries := make([]Entry, 300_000)
 	for i := range entries {

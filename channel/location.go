@@ -12,8 +12,8 @@ import (
 // ErrNoChannel is the answer to a command that names no index (K-31).
 var ErrNoChannel = errors.New("at least one channel URL is required; name it, or a file with -f")
 
-// ParseChannel reads a CHANNEL argument: a URL or an absolute path. kOps takes a bare name for one of its own tree on the
-// internet, which behind an air gap is of no use (K-31).
+// ParseChannel reads a CHANNEL argument: a URL or an absolute path. kOps resolves a bare name in its own tree on the internet,
+// which is useless behind an air gap (K-31).
 func ParseChannel(name string) (*url.URL, error) {
 	if filepath.IsAbs(name) {
 		return ParseFile(name)

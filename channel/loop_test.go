@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestLoopPauses counts the pauses of a loop: the first retries until a pass has succeeded, and its interval from then on, also
-// after a pass that failed.
+// TestLoopPauses counts the pauses of a loop: the first retries until a pass has succeeded, then its interval, even after a
+// failed pass.
 func TestLoopPauses(t *testing.T) {
 	const first, interval = 30 * time.Millisecond, 90 * time.Millisecond
 	var log bytes.Buffer

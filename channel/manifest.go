@@ -23,15 +23,15 @@ import (
 // maxPackageFile bounds the files of a package that its objects may be made of. Images and the like are not among them.
 const maxPackageFile = 8 << 20
 
-// maxKustomizationFiles and maxKustomizationSize, in bytes, bound what one kustomization may make a channel bring to this
-// machine, from a server or out of a package.
+// maxKustomizationFiles and maxKustomizationSize, in bytes, bound how much one kustomization may make a channel fetch, from a
+// server or out of a package.
 const (
 	maxKustomizationFiles = 500
 	maxKustomizationSize  = 256 << 20
 )
 
-// Objects reads what an entry's manifest stands for: a file of YAML documents; a kustomization, which is a folder or a
-// location that ends in a slash or in kustomization.yaml; or a package of Sealift, which ends in .tar.gz.
+// Objects reads the objects of an entry's manifest: a file of YAML documents; a kustomization, which is a folder or a location
+// that ends in a slash or in kustomization.yaml; or a package of Sealift, which ends in .tar.gz.
 func (s Source) Objects(ctx context.Context, e Entry) ([]*unstructured.Unstructured, error) {
 	at, err := url.Parse(e.Location)
 	if err != nil {
@@ -95,7 +95,7 @@ func checkHash(data []byte, declared string) error {
 
 const kustomizationFile = "kustomization.yaml"
 
-// kustomized builds a kustomization. One that is not on this machine is copied here with the files that it names.
+// kustomized builds a kustomization. A remote one is copied here with the files that it names.
 func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstructured.Unstructured, error) {
 	if s.Verify {
 		return nil, errors.New("a kustomization has many files and no single hash: without --verify it is applied unchecked")
@@ -148,7 +148,7 @@ func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
 		if path.IsAbs(name) || strings.Contains(name, "://") || strings.HasPrefix(name, "git@") {
 			return fmt.Errorf("%s: %q is not beside the kustomization, and nothing else is fetched", redacted(file), name)
 		}
-		// What has no ending is a folder: a server need not be asked for what it does not have.
+		// A path without an extension is a folder: a server need not be asked for what it lacks.
 		next := at.JoinPath(name)
 		if path.Ext(strings.Trim(name, "./")) == "" {
 			err = f.folder(ctx, next)
@@ -182,7 +182,7 @@ func (f *kustomizationFetch) file(ctx context.Context, at *url.URL) ([]byte, err
 	return data, os.WriteFile(name, data, 0o600)
 }
 
-// packaged builds the kustomization that a package carries, read in place: its images stay where they are.
+// packaged builds the kustomization in a package, read in place: its images are not extracted.
 func (s Source) packaged(ctx context.Context, at *url.URL, e Entry) ([]*unstructured.Unstructured, error) {
 	o, err := s.open(ctx, at)
 	if err != nil {

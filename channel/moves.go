@@ -69,7 +69,7 @@ func newPass(c *Cluster, source Source, plan Plan, o ApplyOptions) *pass {
 	return p
 }
 
-// objects reads what an add-on names. Of an object that its manifest has twice the later one counts, as with kOps.
+// objects reads the objects of an add-on. Of an object that its manifest has twice the later one counts, as with kOps.
 func (p *pass) objects(ctx context.Context, a *addOn) ([]*unstructured.Unstructured, error) {
 	objs, err := p.source.Objects(ctx, a.Entry)
 	if err != nil {

@@ -27,8 +27,8 @@ func (c *Cluster) recordsOf() addon.Records {
 	return records
 }
 
-// ownerOf finds the record of an entry's add-on, and the name that it has or would have. Channels may list one name in
-// several namespaces (K-19): the first has the plain name, which is that of the installer too.
+// ownerOf finds the record of an entry's add-on, and the name that it has or would have. Channels may list one name in several
+// namespaces (K-19): the first has the plain name, which is also the installer's.
 func (c *Cluster) ownerOf(ctx context.Context, e Entry) (name string, record addon.Record, found bool, err error) {
 	own := ownership(e).Owner
 	if record, found, err = c.recordsOf().Get(ctx, own.Name); found || err != nil {
@@ -41,8 +41,8 @@ func (c *Cluster) ownerOf(ctx context.Context, e Entry) (name string, record add
 	return e.Name, record, found, err
 }
 
-// own makes the channel the owner of an add-on before its objects are applied. An add-on without a record is recorded when
-// it has been applied: until then its objects may be a stranger's.
+// own makes the channel the owner of an add-on before its objects are applied. An add-on without a record is recorded after it
+// is applied: until then its objects may be foreign.
 func (p *pass) own(ctx context.Context, a *addOn) error {
 	records, to := p.recordsOf(), ownership(a.Entry)
 	name, record, found, err := p.ownerOf(ctx, a.Entry)
@@ -74,7 +74,7 @@ func (p *pass) applied(ctx context.Context, e Entry) error {
 	return err
 }
 
-// deref reads a version that may not be there.
+// deref returns a version or "".
 func deref(version *string) string {
 	if version == nil {
 		return ""
@@ -109,8 +109,8 @@ func withOwners(found []Installed, owners []addon.Record) []Installed {
 	return found
 }
 
-// adoption decides about an add-on that somebody other than a channel owns. One that was released stays where it is unless
-// it is to be adopted again.
+// adoption decides about an add-on with another owner than a channel. One that was released stays where it is unless it is to
+// be adopted again.
 func adoption(e Entry, other Installed, again []string) Decision {
 	d := Decision{Entry: e, Action: Adopt, From: other.Owner}
 	own := ownership(e).Owner.Name
@@ -136,7 +136,7 @@ func adoption(e Entry, other Installed, again []string) Decision {
 	return d
 }
 
-// Handback is an add-on that a channel gives back to its former owner.
+// Handback is an add-on that a channel returns to its former owner.
 type Handback struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`

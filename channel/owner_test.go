@@ -143,7 +143,7 @@ func testAdoption(p *playground) {
 	if err != nil || len(done) != 1 || !slices.Contains(notes, `add-on "dns" moves from installer to channel kube-system/dns`) {
 		p.Fatalf("%v, %v, %v", done, notes, err)
 	}
-	// What the channel does not name came along, and --prune may delete it one day.
+	// Objects that the channel does not name were adopted too, and --prune may delete them later.
 	p.wantLights("adopted", "dns", map[string]string{"a": "1.1.0 channel", "b": "1.0.0 channel", "c": "1.1.0 channel"})
 	if r := p.owner("dns"); r.Owner != addon.Channel("kube-system", "dns") || r.Version != "1.1.0" || r.Digest != entries[0].ManifestHash || len(r.History) != 1 || r.History[0].Version != "1.0.0" {
 		p.Errorf("%+v", r)
@@ -202,7 +202,7 @@ func (p *playground) mortal() *mortal {
 	m := &mortal{}
 	config, _ := p.cluster.engine.Config()
 	cfg := controlplane.Through(p, config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
-		// Without the Lease: that of a dead process of this machine is taken at once, and others are tested elsewhere.
+		// Without the Lease: that of a dead process of this machine is taken over at once, and others are tested elsewhere.
 		if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") {
 			pass.ServeHTTP(w, r)
 			return

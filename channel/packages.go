@@ -40,7 +40,7 @@ func IndexPackages(ctx context.Context, packages store.Store, name string, base 
 		}
 		e := Entry{Name: p.Name, Version: &p.Version, Manifest: (&url.URL{Path: p.Key}).String(), ManifestHash: p.Digest}
 		if _, err := parseVersion(p.Version); err != nil {
-			// An index with such a version would be refused as a whole; as an id it still tells versions apart.
+			// An index with such a version would be refused as a whole; as an id it still distinguishes versions.
 			e.Version, e.ID = nil, p.Version
 		}
 		if base != nil {
@@ -69,7 +69,7 @@ func compareEntries(a, b Entry) int {
 	return before.Compare(after)
 }
 
-// tryPackage says why the objects of a package cannot be had without a host.
+// tryPackage returns why the objects of a package cannot be read without a host.
 func tryPackage(ctx context.Context, packages store.Store, p release.Package) error {
 	o, err := packages.Get(ctx, p.Key)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// A pass comes back to add-ons that wait for others: at once after each round that brought one up to date, and then with
-// pauses for as long as what they wait for usually takes. A webhook starts with its pod, a kind soon after its definition.
+// A pass retries add-ons that wait for others: at once after each round that made progress, and then with pauses for as long as
+// their dependencies usually take. A webhook starts with its pod, a kind soon after its definition.
 const (
 	webhookPatience = time.Minute
 	kindPatience    = 10 * time.Second
@@ -34,8 +34,8 @@ type pass struct {
 	addons  []*addOn // all of the plan, in its order
 
 	mu   sync.Mutex      // guards what follows, and the names of add-ons
-	said map[string]bool // notes that were told
-	deaf bool            // a manifest could not be read to find out what it names
+	said map[string]bool // notes that were reported
+	deaf bool            // a manifest could not be read to learn its objects
 }
 
 // addOn is one add-on of a pass.
@@ -116,7 +116,7 @@ func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err 
 	return waiting, nil
 }
 
-// away reports whether the API server is gone, so that no other add-on needs to find out.
+// away reports whether the API server is unreachable, so that no other add-on needs to find out.
 func (p *pass) away(ctx context.Context) error {
 	return p.insist(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
 		_, err := p.engine.Version(ctx)
@@ -145,7 +145,7 @@ func (p *pass) bring(ctx context.Context, a *addOn) error {
 	return errors.Join(errs...)
 }
 
-// tell passes on once what a person who watches wants to know.
+// tell reports each note to a watching person once.
 func (p *pass) tell(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	p.mu.Lock()
@@ -157,7 +157,7 @@ func (p *pass) tell(format string, args ...any) {
 	p.options.Note(line)
 }
 
-// failures joins the errors of all add-ons. Those of one outage or of one missing thing are told once, with a count.
+// failures joins the errors of all add-ons. Notes about one outage or one missing thing are reported once, with a count.
 func (p *pass) failures() error {
 	var keys []string
 	byCause := map[string][]*addOn{}

@@ -79,7 +79,7 @@ func (p *playground) entries(adds ...add) []Entry {
 	return index.Entries
 }
 
-// apply carries out what the entries mean, and gives the add-ons in the order in which they were done, and the notes.
+// apply applies the entries, and returns the add-ons in the order in which they were done, and the notes.
 func (p *playground) apply(o ApplyOptions, entries []Entry) (done, notes []string, err error) {
 	p.Helper()
 	plan, err := p.cluster.Plan(p.Context(), entries)
@@ -107,7 +107,7 @@ func (p *playground) objects(kind kube.Ref) dynamic.ResourceInterface {
 	return objects
 }
 
-// value is what configMap put into the cluster.
+// value is the value that configMap stored in the cluster.
 func (p *playground) value(name string) string {
 	p.Helper()
 	obj, err := p.objects(kube.Ref{Version: "v1", Kind: "ConfigMap"}).Get(p.Context(), name, metav1.GetOptions{})
@@ -174,7 +174,7 @@ func testWebhook(p *playground) {
 	if len(notes) != 6 || !strings.Contains(notes[0], `"gated-0" waits`) {
 		p.Errorf("notes: %q", notes)
 	}
-	// The webhook comes up with the network, which comes last.
+	// The webhook starts with the network, which is last.
 	entries[len(entries)-1].ID = "2"
 	var once sync.Once
 	o := ApplyOptions{}
@@ -231,7 +231,7 @@ func testLateKind(p *playground) {
 	}
 }
 
-// testKeysOfUnhealthy has an add-on as metrics-server is in kOps: its pods wait for a certificate of its own CA.
+// testKeysOfUnhealthy has an add-on like metrics-server in kOps: its pods wait for a certificate of its own CA.
 func testKeysOfUnhealthy(p *playground) {
 	issuers := strings.NewReplacer("widgets.example.org", "issuers.cert-manager.io", "example.org", "cert-manager.io", "widgets", "issuers", "Widget", "Issuer").Replace(widgets)
 	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: keyed, namespace: kube-system}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n"
@@ -297,7 +297,7 @@ func testEmptyManifest(p *playground) {
 	}
 }
 
-// uid reports whether an object is still the one that it was.
+// uid reports whether an object is still the same one.
 func (p *playground) uid(name string) types.UID {
 	p.Helper()
 	obj, err := p.objects(kube.Ref{Version: "v1", Kind: "ConfigMap"}).Get(p.Context(), name, metav1.GetOptions{})
@@ -307,7 +307,7 @@ func (p *playground) uid(name string) types.UID {
 	return obj.GetUID()
 }
 
-// testMoves moves an object up and down the file, between add-ons that prune what they no longer name.
+// testMoves moves an object up and down the file, between add-ons that prune objects that they no longer name.
 func testMoves(p *playground) {
 	const prune = "prune: {kinds: [{kind: ConfigMap, labelSelector: gate=1}]}"
 	moving, rest := configMap("moving", "1")+"---\n", configMap("stays-%s", "1")

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// caLifetime is that of the CAs that kOps issues.
+// caLifetime is the lifetime of the CAs that kOps issues.
 const caLifetime = 10 * 365 * 24 * time.Hour
 
 func caName(addon string) string { return addon + "-ca" }
@@ -35,7 +35,7 @@ func (c *Cluster) lacksKeys(ctx context.Context, addon string) (bool, error) {
 	return !secret || !issuer, nil
 }
 
-// issueKeys makes both, and keeps those that are there already.
+// issueKeys creates both, and keeps existing ones.
 func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 	cert, key, err := newCA(addon)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 	return err
 }
 
-// errNoIssuers says that the cluster has no Issuers, or not yet.
+// errNoIssuers means that the cluster has no Issuers, or not yet.
 var errNoIssuers = errors.New("needsPKI needs cert-manager in the cluster")
 
 // newCA makes a self-signed CA of a common name, in PEM.

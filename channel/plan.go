@@ -5,8 +5,8 @@ import "fmt"
 // Action is a plan's action for an add-on.
 type Action string
 
-// The actions. Issue makes the keys of an add-on that is otherwise up to date. Adopt takes over what the installer has
-// applied, and brings it to the version of the channel. Conflict is an add-on that somebody else owns.
+// The actions. Issue makes the keys of an add-on that is otherwise up to date. Adopt takes over the installer's add-on, and
+// updates it to the version of the channel. Conflict is an add-on with another owner.
 const (
 	Install  Action = "install"
 	Update   Action = "update"
@@ -21,13 +21,13 @@ type Decision struct {
 	Action    Action  `json:"action"`
 	Reason    string  `json:"reason"`
 	Installed *Record `json:"installed,omitempty"`
-	From      string  `json:"from,omitempty"` // who owns the add-on, where that is not a channel
-	// PKI says that the keys of the add-on are missing and will be made.
+	From      string  `json:"from,omitempty"` // the owner, if it is not a channel
+	// PKI means that the keys of the add-on are missing and will be created.
 	PKI   bool  `json:"pki,omitempty"`
 	Entry Entry `json:"entry"`
 }
 
-// Skipped is an entry that is not the one for this cluster.
+// Skipped is an entry that does not apply to this cluster.
 type Skipped struct {
 	Reason  string `json:"reason"`
 	Warning bool   `json:"warning,omitempty"` // for the author of the index
@@ -53,8 +53,8 @@ func (p Plan) Updates() []Decision {
 	return updates
 }
 
-// NewPlan decides what the entries of some channels, in their order, mean for a cluster of a version that has these
-// records. It makes no requests. The add-ons of adopt are adopted again although they were released.
+// NewPlan decides what the entries of some channels, in their order, mean for a cluster with this version and these records. It
+// makes no requests. The add-ons of adopt are adopted again although they were released.
 func NewPlan(entries []Entry, gitVersion string, records []Installed, adopt ...string) (Plan, error) {
 	server, err := serverVersion(gitVersion)
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *Plan) skip(e Entry, reason string, warning bool) {
 	p.Skipped = append(p.Skipped, Skipped{Entry: e, Reason: reason, Warning: warning})
 }
 
-// decide compares an entry with what is recorded under its name in its namespace; other namespaces do not count (K-19).
+// decide compares an entry with the record of its name in its namespace; other namespaces do not count (K-19).
 func decide(e Entry, known map[string]Record) Decision {
 	d := Decision{Entry: e, Action: Install, Reason: "it is not installed"}
 	before, ok := known[e.Namespace+":"+e.Name]

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// recordPrefix begins the annotations that say what is installed; the name of the add-on follows.
+// recordPrefix begins the annotations that record what is installed; the name of the add-on follows.
 const recordPrefix = "addons.k8s.io/"
 
 // systemGeneration counts the changes of how add-ons are applied that call for applying them again: 1 since prune.
@@ -30,7 +30,7 @@ type Installed struct {
 	Namespace string `json:"namespace"` // empty where no channel has installed it
 	Name      string `json:"name"`
 	Record
-	Owner    string `json:"owner,omitempty"`    // who applies it, where that is not a channel
+	Owner    string `json:"owner,omitempty"`    // who applies it, if not a channel
 	Former   string `json:"former,omitempty"`   // who applied it before the channel, and the version
 	Released string `json:"released,omitempty"` // namespace/name under which a channel gave it back
 }
@@ -46,8 +46,8 @@ func (r Record) encode() (string, error) {
 	return string(data), err
 }
 
-// ReplacedBy reports whether what is recorded gives way to a new record, and why or why not: by version, id and hash where
-// either has a version (K-14), by id, hash and generation where neither has one (K-15).
+// ReplacedBy reports whether a new record replaces this one, and why or why not: by version, id and hash where either has a
+// version (K-14), by id, hash and generation where neither has one (K-15).
 func (r Record) ReplacedBy(n Record) (replace bool, reason string) {
 	if r.Version == nil && n.Version == nil {
 		return r.replacedByContent(n)

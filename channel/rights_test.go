@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestReaderOfNamespacesSeesRecordsAndPlans has a user who may read namespaces and nothing else, as with kOps's own tool.
+// TestReaderOfNamespacesSeesRecordsAndPlans has a user who may read only namespaces, as with kOps's own tool.
 func TestReaderOfNamespacesSeesRecordsAndPlans(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)
@@ -54,7 +54,7 @@ func TestReaderOfNamespacesSeesRecordsAndPlans(t *testing.T) {
 	}
 
 	var installed []Installed
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // rights come by a watch
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // rights arrive by a watch
 		log.Reset()
 		if installed, err = cluster.Installed(t.Context()); err == nil {
 			break

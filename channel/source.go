@@ -35,10 +35,10 @@ const (
 
 // Source reads indexes and manifests from where they are. The zero value is ready.
 type Source struct {
-	// Log gets what is odd but no error. Nil is silence.
+	// Log gets oddities that are not errors. Nil is silence.
 	Log *slog.Logger
-	// Verify refuses a manifest that is not what its index declares (K-9). Without it such a manifest is a warning, for
-	// indexes of old have hashes of another kind.
+	// Verify refuses a manifest that differs from the index's hash (K-9). Without it such a manifest is a warning, for indexes of
+	// old have hashes of another kind.
 	Verify bool
 	// Trusted are the keys that packages must be signed with; where there are any, nothing but packages is applied.
 	Trusted []signature.PublicKey
@@ -50,7 +50,7 @@ type Source struct {
 	Getenv func(string) string
 }
 
-// Index reads the index at a location; channel is what the user called it.
+// Index reads the index at a location; channel is the user's name for it.
 func (s Source) Index(ctx context.Context, location *url.URL, channel string) (Index, error) {
 	data, err := s.read(ctx, location)
 	if err != nil {
@@ -84,8 +84,7 @@ func (s Source) read(ctx context.Context, at *url.URL) ([]byte, error) {
 // writerPatience is how long a pipe may have no writer.
 const writerPatience = 5 * time.Second
 
-// readFile reads a file, or a pipe such as the shell's <(command). A pipe that nobody writes to is an error, not a wait
-// without an end.
+// readFile reads a file, or a pipe such as the shell's <(command). A pipe without a writer is an error, not an endless wait.
 func readFile(ctx context.Context, name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -107,7 +106,7 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 	defer cancel()
 	var data []byte
 	err = poll.Until(bounded, writerPatience/100, nil, func(context.Context) (bool, error) {
-		data, err = readBounded(f, name) // ends at once while there is no writer
+		data, err = readBounded(f, name) // ends at once without a writer
 		return err == nil && len(data) > 0, err
 	})
 	switch {
@@ -130,7 +129,7 @@ func readBounded(r io.Reader, name string) ([]byte, error) {
 	return data, nil
 }
 
-// readStore reads through a store, which tries again by itself.
+// readStore reads through a store, which retries on its own.
 func (s Source) readStore(ctx context.Context, at *url.URL) ([]byte, error) {
 	o, err := s.open(ctx, at)
 	if err != nil {
@@ -140,7 +139,7 @@ func (s Source) readStore(ctx context.Context, at *url.URL) ([]byte, error) {
 	return readBounded(io.NewSectionReader(o, 0, o.Size()), redacted(at))
 }
 
-// open opens what may be large, such as a package, for reading in place.
+// open opens large files, such as a package, for reading in place.
 func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
 	dir, key := path.Split(at.Path)
 	folder := *at
@@ -170,7 +169,7 @@ func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
 	return packages.Get(ctx, key)
 }
 
-// opener gives the settings of a bucket that kOps reads from the environment (K-11) to those that stores know.
+// opener passes the bucket settings that kOps reads from the environment (K-11) to the store.
 func (s Source) opener(at *url.URL) (store.Opener, error) {
 	getenv := s.Getenv
 	if getenv == nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// answers runs a server that gives one status after the other, and the last one for ever.
+// answers runs a server that responds with one status after the other, and then with the last one forever.
 func answers(t *testing.T, statuses ...int) (url string, asked *atomic.Int64) {
 	t.Helper()
 	asked = &atomic.Int64{}

@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// spell gives the keys of a document the spelling of the fields that they stand for. kOps reads its files without regard
-// to the case of keys. The keys of a map, such as those of labels, stay as they are.
+// spell spells the keys of a document like their fields. kOps reads its files without regard to the case of keys. The keys of a
+// map, such as labels, are kept.
 func spell(node *yaml.Node, as reflect.Type) {
 	for as.Kind() == reflect.Pointer || as.Kind() == reflect.Slice {
 		as = as.Elem()

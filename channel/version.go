@@ -21,7 +21,7 @@ func serverVersion(gitVersion string) (semver.Version, error) {
 	return v, nil
 }
 
-// matches reports whether a cluster's version lies in a range, such as ">=1.4.0 <1.6.0 || 1.30.x". An empty range has them all.
+// matches reports whether a cluster's version is in a range, such as ">=1.4.0 <1.6.0 || 1.30.x". An empty range has them all.
 func matches(rangeText string, server semver.Version) (in bool, err error) {
 	if strings.TrimSpace(rangeText) == "" {
 		return true, nil

@@ -1,4 +1,4 @@
-// Package deploy_test holds what is shipped for running the server against the real things.
+// Package deploy_test tests the files shipped for running the server with the real programs.
 package deploy_test
 
 import (
@@ -53,7 +53,7 @@ func TestAPIServerAcceptsManifests(t *testing.T) {
 	}
 }
 
-// overlay is the kustomization that docs/serve.md shows, on top of the manifests as they lie beside it here.
+// overlay is the kustomization of docs/serve.md, on top of the manifests in their folder beside it.
 func overlay(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/serve.md")

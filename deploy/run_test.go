@@ -23,7 +23,7 @@ func compile(t *testing.T, dir, program string) {
 	}
 }
 
-// TestUnitServes starts it on a host, where it has the user, the folders and the rights that it says, and no others.
+// TestUnitServes starts it on a host, where it has only the user, the folders and the rights that it declares.
 func TestUnitServes(t *testing.T) {
 	usb := t.TempDir()
 	compile(t, usb, "./cmd/sealift")

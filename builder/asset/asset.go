@@ -1,8 +1,8 @@
 // Package asset brings single files into a package unchanged: from a URL, through mirrors, or from the file system. It
 // never unpacks a file, makes it executable, or lets a server rename it.
 //
-// Every build asks for an unlocked URL again, because its content may change. The package remembers the version that the
-// server reported (ETag, Last-Modified), so that an unchanged file is not transferred again.
+// Every build requests an unlocked URL again, because its content may change. The package remembers the version that the server
+// reported (ETag, Last-Modified), so that an unchanged file is not transferred again.
 package asset
 
 import (
@@ -77,7 +77,7 @@ type Source struct{ options Options }
 // NewSource returns a source of assets.
 func NewSource(o Options) *Source { return &Source{options: o} }
 
-// Error says that an asset could not be fetched or read.
+// Error reports that an asset could not be fetched or read.
 type Error struct {
 	What   string // kind of the request; empty means an asset
 	Source string // as in the Manifest

@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// origin is a file server that can be told what to answer, and remembers what it was asked.
+// origin is a file server with configurable responses that records its requests.
 type origin struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// ErrMismatch says that content does not match its digest or size.
+// ErrMismatch means that content does not match its digest or size.
 var ErrMismatch = errors.New("content does not match")
 
 // Cache is a directory of content-addressed files:
@@ -61,7 +61,7 @@ func Exists(dir string) bool {
 }
 
 // Open opens the cache in dir. It creates missing directories and removes files of killed processes that cannot be resumed.
-// Prune leaves alone everything that the caller uses until Close.
+// Prune keeps everything that the caller uses until Close.
 func Open(dir string) (*Cache, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

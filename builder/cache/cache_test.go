@@ -231,7 +231,7 @@ func TestLeftoversOfKilledProcessAreSwept(t *testing.T) {
 	}
 }
 
-// TestServicesOfRootHaveCache looks for the cache where no variable tells of a home, as in a unit of systemd.
+// TestServicesOfRootHaveCache looks for the cache where no variable names a home, as in a systemd unit.
 func TestServicesOfRootHaveCache(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")

@@ -35,8 +35,8 @@ type Item struct {
 	path string
 }
 
-// Use marks a blob as used. It returns the size in bytes and whether the cache has it. Prune then leaves the blob alone
-// until this cache is closed.
+// Use marks a blob as used. It returns the size in bytes and whether the cache has it. Prune then keeps the blob until this
+// cache is closed.
 func (c *Cache) Use(digest string) (size int64, ok bool) {
 	err := c.sharing(func() error {
 		now := time.Now()
@@ -119,7 +119,7 @@ func listDir(kind Kind, dir string) ([]Item, error) {
 				items = append(items, Item{Kind: kind, Name: name, Size: info.Size(), Used: info.ModTime(), path: path})
 			}
 		}
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile, or never created
+		if errors.Is(err, fs.ErrNotExist) { // removed in the meantime, or never created
 			return nil
 		}
 		return err

@@ -213,7 +213,7 @@ func TestPartialIsResumed(t *testing.T) {
 	if err := w.Suspend(); err != nil {
 		t.Fatal(err)
 	}
-	w.Discard() // does nothing any more
+	w.Discard() // has no effect any longer
 	w = begin()
 	if w.Size() != 3 {
 		t.Errorf("continued after %d bytes, want 3", w.Size())

@@ -39,14 +39,14 @@ type Resolved struct {
 // FileName is the name of the archive.
 func (r Resolved) FileName() string { return r.Name + "-" + r.Version + ".tgz" }
 
-// Options says how charts are fetched.
+// Options configures how charts are fetched.
 type Options struct {
 	Cache     *cache.Cache
 	Fetcher   fetch.Fetcher // brings blobs into Cache
 	Mirrors   mirror.Set
 	Images    *image.Source // asks registries
 	Transport http.RoundTripper
-	// Keychain gives credentials for repositories over HTTPS; nil means those of docker login.
+	// Keychain returns credentials for repositories over HTTPS; nil means those of docker login.
 	Keychain authn.Keychain
 }
 
@@ -91,14 +91,14 @@ func (s *Source) Resolve(ctx context.Context, repository, name, version string) 
 	return r, nil
 }
 
-// digestError says that an archive is not the one that the index of its repository describes.
+// digestError reports that an archive differs from the one in the index of its repository.
 type digestError struct{ address, is, want string }
 
 func (e *digestError) Error() string {
 	return fmt.Sprintf("chart %s has the digest sha256:%s, and the index of its repository says sha256:%s", e.address, e.is, e.want)
 }
 
-// Hint says what to do next.
+// Hint names the next step.
 func (e *digestError) Hint() string {
 	return "the archive was damaged or replaced: build again, and if it stays so ask who runs the repository, or use a mirror"
 }

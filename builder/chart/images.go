@@ -23,7 +23,7 @@ type Use struct {
 // Uses is the images that a chart names.
 type Uses struct {
 	Pulled []Use // by a container of a pod; each reference once, in order
-	Named  []Use // by a field, a variable or an argument of what is rendered, which may start it
+	Named  []Use // by a field, a variable or an argument of a rendered object, which may start it
 	Hidden []Use // by a value
 }
 
@@ -64,7 +64,7 @@ func once(list []Use) []Use {
 	return slices.CompactFunc(list, func(a, b Use) bool { return a.Ref == b.Ref })
 }
 
-// full spells a reference out. What is no reference stays, and fails where it is resolved.
+// full spells a reference out. Anything that is not a reference is kept, and fails when it is resolved.
 func full(ref string) string {
 	if parsed, err := image.ParseReference(ref); err == nil {
 		return parsed.String()
@@ -78,7 +78,7 @@ type values struct {
 	found      []Use
 }
 
-// mapping looks at values of one level; key is their own name and at the path to them.
+// mapping checks values of one level; key is their own name, and at the path to them.
 func (v *values) mapping(m map[string]any, key, at string) {
 	repository, tag := scalar(m["repository"]), cmp.Or(scalar(m["tag"]), v.appVersion)
 	_, tagged := m["tag"]
@@ -115,7 +115,7 @@ func joined(registry, repository string) string {
 	return registry + "/" + repository
 }
 
-// add notes an image whose parts are values of their own.
+// add records an image whose parts are separate values.
 func (v *values) add(repository, tag, digest, at string) {
 	ref := repository
 	switch {
@@ -129,7 +129,7 @@ func (v *values) add(repository, tag, digest, at string) {
 	}
 }
 
-// scalar is a value as text; numbers are tags such as 1.36 that somebody did not quote.
+// scalar is a value as text; numbers are tags such as 1.36 without quotes.
 func scalar(value any) string {
 	switch value := value.(type) {
 	case string:

@@ -15,7 +15,7 @@ import (
 // indexFile lists the charts of a repository that is served over HTTP.
 const indexFile = "index.yaml"
 
-// index is what is read of it.
+// index has the fields of it that are used.
 type index struct {
 	Entries map[string][]entry `yaml:"entries"`
 }
@@ -53,12 +53,12 @@ func (s *Source) find(ctx context.Context, repository, name, version string) (ad
 	return base.ResolveReference(to).String(), strings.TrimPrefix(e.Digest, "sha256:"), nil
 }
 
-// unknownError says that a repository does not have what is asked for.
+// unknownError reports that a repository lacks the requested chart or version.
 type unknownError struct{ what, hint string }
 
 func (e *unknownError) Error() string { return e.what }
 
-// Hint names what it has.
+// Hint names what the repository has.
 func (e *unknownError) Hint() string { return e.hint }
 
 // lookUp finds a version of a chart in an index. A leading v does not matter.

@@ -1,5 +1,5 @@
-// Package config reads sealift.yaml, the file that says how packages are built: through which mirrors, and for which
-// targets. The form is strict: what is not known is refused with its place, so that a slip never goes unnoticed.
+// Package config reads sealift.yaml, the file that says how packages are built: through which mirrors, and for which targets.
+// The parser is strict: unknown keys are refused with their position, so that no typo goes unnoticed.
 //
 //	mirrors:                                  # longest prefix wins
 //	  registry.k8s.io: 127.0.0.1:5000/registry.k8s.io
@@ -16,12 +16,12 @@
 //	      signedBy: /usr/share/keyrings/debian-archive-keyring.gpg
 //	  rhel-9:
 //	    platform: platform:el9                # of modules
-//	    modules: [nginx:1.24]                 # streams beside the default ones
+//	    modules: [nginx:1.24]                 # streams in addition to the default ones
 //	    sources:
 //	    - url: https://dl.rockylinux.org/pub/rocky/9/BaseOS/$basearch/os/
 //	      signedBy: https://dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-9
-//	      signedMetadata: false               # whether the index is signed, too
-//	      mirrorList: false                   # whether the URL is a list of places
+//	      signedMetadata: false               # whether the index is also signed
+//	      mirrorList: false                   # whether the URL is a list of mirrors
 //	      architectures: [x86_64]             # default: whichever is asked for
 package config
 

@@ -16,7 +16,7 @@ const (
 	amazonKey     = "/usr/share/distribution-gpg-keys/amazon-linux/RPM-GPG-KEY-amazon-linux-2023"
 )
 
-// minimalServer lists what the smallest bootable Debian has in addition to required packages. Nothing more is assumed:
+// minimalServer lists the packages of the smallest bootable Debian in addition to required packages. Nothing more is assumed:
 // carrying a package that the host has costs a few bytes, and lacking one breaks the install.
 func minimalServer() []string { return []string{"apt", "systemd", "systemd-sysv"} }
 
@@ -24,7 +24,7 @@ func minimalServer() []string { return []string{"apt", "systemd", "systemd-sysv"
 // does not choose the alternative usrmerge, which needs all of perl.
 func mergedServer() []string { return append(minimalServer(), "usr-is-merged") }
 
-// minimalYumServer lists what the smallest installation has that boots and can install packages.
+// minimalYumServer lists the packages of the smallest installation that boots and can install packages.
 func minimalYumServer() []string { return []string{"bash", "dnf", "rpm", "systemd"} }
 
 // builtinTargets returns the built-in targets, sorted by name.

@@ -193,7 +193,7 @@ CMD cp -r /packages/* /out/
 	}
 	t.Run("what was built is not built again", func(t *testing.T) {
 		before := requests.Load()
-		t.Setenv("PATH", t.TempDir()) // there is no engine any more
+		t.Setenv("PATH", t.TempDir()) // no engine is installed any longer
 		again, err := dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: mirrors}).Files(t.Context(), build)
 		if err != nil || !slices.Equal(again, files) || requests.Load() != before {
 			t.Errorf("got %v, %v, %d requests", again, err, requests.Load()-before)

@@ -38,7 +38,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// copyTo puts the files into a directory, if they are still what they were.
+// copyTo copies the files into a directory, if they have not changed.
 func (c *Context) copyTo(ctx context.Context, to string) error {
 	root, err := os.OpenRoot(to)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package dockerfile runs Dockerfiles whose images write files to /out, which is how an add-on makes packages that no
-// archive has. The engine is whichever of buildah, podman, docker and buildctl is there.
+// Package dockerfile runs Dockerfiles whose images write files to /out, which is how an add-on makes packages that no archive has. The
+// engine is the first of buildah, podman, docker and buildctl that is installed.
 //
-// Base images are asked for through mirrors and by digest, so that a build is from exactly what was resolved. A build
-// sees no files of the machine but those of a context, which it gets as a copy. Its results go into the cache and are taken from there as long as the Dockerfile, its
-// arguments, its base images and its context are the same. What the build itself downloads is beyond this package's control.
+// Base images are pulled through mirrors and by digest, so that a build uses exactly what was resolved. A build sees only the files of a
+// context, which it gets as a copy. Its results are cached and reused until the Dockerfile, its arguments, its base images or its context
+// change. What the build itself downloads is beyond this package's control.
 package dockerfile
 
 import (
@@ -34,7 +34,7 @@ import (
 
 // Build is one Dockerfile to run for one platform, with everything that its result follows from.
 type Build struct {
-	Target     string            `json:"target"`     // the folder that takes the files, such as rhel-9
+	Target     string            `json:"target"`     // the folder for the files, such as rhel-9
 	Dockerfile string            `json:"dockerfile"` // as the Manifest names it
 	Platform   string            `json:"platform"`   // such as linux/amd64
 	Args       map[string]string `json:"args,omitempty"`
@@ -47,7 +47,7 @@ type Build struct {
 
 // Base is an image that a Dockerfile names.
 type Base struct {
-	Written    string `json:"-"`          // as the Dockerfile has it
+	Written    string `json:"-"`          // as written in the Dockerfile
 	Repository string `json:"repository"` // full name, such as docker.io/library/busybox
 	Digest     string `json:"digest"`     // sha256:<hex>
 }
@@ -79,7 +79,7 @@ type Output struct {
 	Executable bool `json:"executable,omitempty"`
 }
 
-// Pack is the file as it lies below dir in a package.
+// Pack is the file's path below dir in a package.
 func (f Output) Pack(dir string, c *cache.Cache) bundle.File {
 	packed := c.File(path.Join(dir, f.Path), f.Blob)
 	if f.Executable {
@@ -91,11 +91,11 @@ func (f Output) Pack(dir string, c *cache.Cache) bundle.File {
 // DefaultTimeout bounds one build.
 const DefaultTimeout = time.Hour
 
-// Options says how Dockerfiles are built.
+// Options configures how Dockerfiles are built.
 type Options struct {
 	Cache   *cache.Cache
 	Mirrors mirror.Set
-	Engine  string        // one of Engines; empty means the first that is there
+	Engine  string        // one of Engines; empty means the first installed one
 	Timeout time.Duration // of one build; 0 means DefaultTimeout
 	CAs     trust.CAs     // of registries
 }
@@ -119,7 +119,7 @@ func NewSource(o Options) *Source {
 // results is the kind of fact that the cache keeps of a build.
 const results = "dockerout"
 
-// Files returns what a build wrote, in order of the paths, from the cache or by running it.
+// Files returns the files that a build wrote, ordered by path, from the cache or by running it.
 func (s *Source) Files(ctx context.Context, b Build) ([]Output, error) {
 	key, err := json.Marshal(b)
 	if err != nil {
@@ -202,7 +202,7 @@ func sweep(parent, engine string) error {
 	return err
 }
 
-// store takes the files below dir into the cache.
+// store stores the files below dir in the cache.
 func (s *Source) store(dir string) ([]Output, error) {
 	var files []Output
 	root, err := os.OpenRoot(dir)

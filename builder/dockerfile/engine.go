@@ -20,7 +20,7 @@ import (
 // Engines lists the engines that can be asked for, in the order in which they are looked for.
 func Engines() []string { return []string{"buildah", "podman", "docker", "buildctl"} }
 
-// FindEngine returns the engine with this name or, for an empty name, the first that is there and answers.
+// FindEngine returns the engine with this name or, for an empty name, the first installed one that answers.
 func FindEngine(ctx context.Context, name string) (string, error) {
 	if name != "" {
 		if !slices.Contains(Engines(), name) {
@@ -36,7 +36,7 @@ func FindEngine(ctx context.Context, name string) (string, error) {
 		if err != nil {
 			continue
 		}
-		// A client may be there without its daemon.
+		// A client may be installed without its daemon.
 		cmd := exec.CommandContext(ctx, path, probes()[engine]...)
 		if err := tool.Run(ctx, cmd, discard); err == nil {
 			return engine, nil
@@ -63,8 +63,8 @@ func discard(r io.Reader) error {
 // job is one build by an engine.
 type job struct {
 	engine    string
-	directory string // of its own, for all that the build needs besides its results
-	running   string // the same for what is there only while it runs; podman wants a path of at most 50 characters
+	directory string // a private one, for everything that the build needs besides its results
+	running   string // the same for files that exist only while it runs; podman limits the path to 50 characters
 	content   []byte // of the Dockerfile
 	args      map[string]string
 	platform  string
@@ -93,7 +93,7 @@ func (j job) run(ctx context.Context) (string, error) {
 	cmd.Env = append(append(os.Environ(), "DOCKER_BUILDKIT=1", "BUILDX_NO_DEFAULT_ATTESTATIONS=1"), j.cas.Environment()...)
 	err := tool.Run(ctx, cmd, discard)
 	if failed, ok := errors.AsType[*tool.Error](err); ok {
-		// The build's own output is on standard error; its end says what went wrong.
+		// The build's own output is on standard error; its end names the failure.
 		return "", fmt.Errorf("%s: %w:\n%s", j.engine, failed.Err, lastLines(failed.Said, 20))
 	}
 	return out, err
@@ -110,7 +110,7 @@ func (j job) arguments(file, files, out string) []string {
 		args = []string{"build", "--progress", "plain", "--no-cache", "--platform", j.platform, "--file", file, "--output", "type=local,dest=" + out}
 		option = []string{"--build-arg", ""}
 	default:
-		// A store of its own keeps what is built apart from the user's images, and goes with the directory.
+		// A separate store keeps the build apart from the user's images, and is removed with the directory.
 		args = []string{"--root", filepath.Join(j.directory, "store"), "--runroot", j.running,
 			"build", "--no-cache", "--platform", j.platform, "--file", file, "--output", "type=local,dest=" + out}
 		if j.plainHTTP {

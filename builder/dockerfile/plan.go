@@ -24,7 +24,7 @@ type stage struct {
 	name, platform string
 	base           string // an image; empty for scratch and for stages
 	parent         int    // the stage that it continues, or -1
-	from           int    // the place of its FROM
+	from           int    // position of its FROM
 
 	entrypoint, command *instruction
 }
@@ -96,7 +96,7 @@ func global(rest string, given, known map[string]string) error {
 
 func (p *Plan) last() *stage { return &p.stages[len(p.stages)-1] }
 
-// stageName is what the Dockerfile reference allows.
+// stageName matches the names that the Dockerfile reference allows.
 var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
 
 // from reads FROM [--platform=…] <image> [AS <name>].
@@ -152,7 +152,7 @@ func (p *Plan) name(ref string) {
 // source matches where COPY --from and RUN --mount=from take files from.
 var source = regexp.MustCompile(`(^--from=|,from=|^--mount=from=)([^\s,]+)`)
 
-// use notes images that files are taken from without building on them.
+// use records images from which files are copied without building on them.
 func (p *Plan) use(rest string) {
 	p.replaceSources(rest, func(ref string) string {
 		p.name(ref)
@@ -285,7 +285,7 @@ func (p *Plan) renderFrom(i int, pin func(ref string) string) string {
 	return strings.Join(words, " ")
 }
 
-// run is the argument of RUN that does what a container of the stage's image would do.
+// run is the argument of RUN that runs what a container of the stage's image would run.
 func (s *stage) run() (string, error) {
 	if (s.entrypoint == nil || s.entrypoint.rest == "") && (s.command == nil || s.command.rest == "") {
 		return "", fmt.Errorf("its last stage has no CMD; end it with one that copies files to %s", outDir)
@@ -293,7 +293,7 @@ func (s *stage) run() (string, error) {
 	var words []string
 	if s.entrypoint != nil {
 		if len(s.entrypoint.words) == 0 || s.command == nil {
-			return s.entrypoint.rest, nil // a shell takes no further words
+			return s.entrypoint.rest, nil // a shell takes no further arguments
 		}
 		words = slices.Clone(s.entrypoint.words)
 	}

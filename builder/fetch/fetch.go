@@ -54,7 +54,7 @@ func New(c *cache.Cache, retry Retry, progress Progress) Fetcher {
 	return Once(Cached(Upstream(c, retry, progress), c))
 }
 
-// Upstream returns the part of New that transfers blobs from where they come from.
+// Upstream returns the part of New that transfers blobs from their origin.
 func Upstream(c *cache.Cache, retry Retry, progress Progress) Fetcher {
 	return Retrying(Reporting(Into(c), progress), retry)
 }

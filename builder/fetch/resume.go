@@ -14,10 +14,10 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// ErrUnchanged says that the server has the version that is already known.
+// ErrUnchanged means that the server still has the known version.
 var ErrUnchanged = errors.New("not modified")
 
-// errRange says that a server's response to a range request has other bytes.
+// errRange means that a server's response to a range request has other bytes.
 var errRange = errors.New("the server sent another range than requested")
 
 // Location is the address of a blob on a web server.
@@ -53,7 +53,7 @@ func continued(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	for {
 		t := attempt{cache: c, blob: b, from: from}
 		stored, err := t.run(ctx)
-		// If the content came in two parts and does not match, the first part may be wrong. It is removed now.
+		// If the content arrived in two parts and does not match, the first part may be wrong. It is removed now.
 		if t.offset == 0 || !errors.Is(err, cache.ErrMismatch) {
 			return stored, err
 		}
@@ -106,7 +106,7 @@ func (t *attempt) run(ctx context.Context) (stored Stored, err error) {
 	return Stored{SHA256: digest, Size: t.writer.Size(), Transferred: t.writer.Size() - t.offset, Version: version}, nil
 }
 
-// key names the partial: by the content where that is known, or else by the place.
+// key names the partial: by the content's digest if known, otherwise by the URL.
 func (t *attempt) key() string {
 	if t.blob.SHA256 != "" {
 		return "sha256-" + t.blob.SHA256
@@ -119,8 +119,8 @@ func (t *attempt) key() string {
 type begun struct {
 	Validator string `json:"validator"` // for If-Range
 	Total     int64  `json:"total"`     // bytes
-	// Boot identifies the boot of the operating system. After a crash, the partial may have bytes that never reached the
-	// disk, and no digest would reveal it.
+	// Boot identifies the boot of the operating system. After a crash, the partial may have bytes that never reached the disk,
+	// which no digest would reveal.
 	Boot string `json:"boot"`
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 )
 
-// origin is a server of one file, as Go's file server does it, that cuts connections and remembers what it was asked.
+// origin serves one file like Go's file server, cuts connections and records its requests.
 type origin struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -91,7 +91,7 @@ func (o *origin) set(change func()) {
 	change()
 }
 
-// seen is what the origin was asked and how many bytes it sent. It waits for the answer that is being given.
+// seen counts the requests to the origin and the bytes that it sent. It waits for the answer that is being given.
 func (o *origin) seen() (asked string, requests int, sent int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,7 +200,7 @@ func TestResumedTransferDoesNotMixVersions(t *testing.T) {
 	}
 }
 
-// damagePartial changes the byte at an offset of the one partial there is, or writes it behind the end.
+// damagePartial changes the byte at an offset of the only partial, or appends it.
 func damagePartial(t *testing.T, c *cache.Cache, offset int64) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.Dir(), "partial", "*"))
@@ -271,7 +271,7 @@ func TestKnownURLIsNotTransferred(t *testing.T) {
 }
 
 func TestDigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
-	// Each open cache has locks of its own, as a process has.
+	// Each open cache has its own locks, as a process has.
 	dir := t.TempDir()
 	o := newOrigin(t, 4<<20)
 	results := make(chan error, 4)

@@ -26,7 +26,7 @@ const advance = 1 << 20
 const maxWait = 15 * time.Second
 
 // Do calls f until it succeeds, fails permanently, has been called Attempts times, or ctx ends. Attempts that advance a
-// transfer do not count, so that a large blob arrives even over an unstable connection. A pause is as long as the server
+// transfer do not count, so that a large blob arrives even over an unstable connection. A pause lasts as long as the server
 // asks for, up to transfer.MaxPause.
 func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait := r.Attempts, r.Wait

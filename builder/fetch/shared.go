@@ -15,7 +15,7 @@ import (
 const SharedDir = "blobs/sha256/"
 
 // Shared returns a fetcher that looks for blobs in a store before it calls f, and puts there what f has fetched. Builds on other
-// machines use the same store. What comes from the store is verified like everything else. A store that fails costs time only.
+// machines use the same store. Content of the store is verified like any other. A store that fails costs time only.
 func Shared(f Fetcher, c *cache.Cache, s store.Store, log *slog.Logger) Fetcher {
 	from := Into(c)
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {

@@ -22,8 +22,8 @@ type apt struct {
 	logins        string // at mirrors, as apt_auth.conf(5) has them; they are on the disk only while a tool runs
 }
 
-// configuration is apt.conf(5) for a private directory. Everything that apt could take from the machine is redirected;
-// what is left of the machine are the transport methods and the keyrings that the sources name.
+// configuration is apt.conf(5) for a private directory. Everything that apt could read from the machine is redirected, except
+// the transport methods and the keyrings that the sources name.
 const configuration = `Dir "%[1]s/";
 Dir::Etc "etc/";
 Dir::Etc::main "none";
@@ -54,7 +54,7 @@ Acquire::http::Timeout "60";
 Acquire::https::Timeout "60";
 `
 
-// methods is where apt's transports lie on every Debian-like system.
+// methods is the directory of apt's transports on every Debian-like system.
 const methods = "/usr/lib/apt/methods"
 
 // prepare writes the private directory's own files.

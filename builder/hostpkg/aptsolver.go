@@ -31,7 +31,7 @@ type aptSolver struct {
 	target  Target
 	arch    string
 	apt     apt
-	// upstream maps the URL of each archive as it is asked back to the one that the target names.
+	// upstream maps the requested URL of each archive back to the one that the target names.
 	upstream map[string]string
 	sources  string
 	updated  bool   // the indexes were brought up to date in this run
@@ -92,8 +92,8 @@ func (s *aptSolver) ready(ctx context.Context) error {
 	return nil
 }
 
-// readyForLocked takes indexes past their Valid-Until, too: that date keeps a mirror from holding updates back, and a lock
-// asks for no update, only whether the archive ever signed exactly these packages.
+// readyForLocked accepts indexes past their Valid-Until: that date keeps a mirror from withholding updates, but a lock needs no
+// update, only proof that the archive once signed exactly these packages.
 func (s *aptSolver) readyForLocked(ctx context.Context) error {
 	if s.updated || s.current(ctx) {
 		return nil
@@ -105,7 +105,7 @@ func (s *aptSolver) readyForLocked(ctx context.Context) error {
 	return err
 }
 
-// isExpired recognizes what apt says of a Release file past its Valid-Until.
+// isExpired recognizes apt's message about a Release file past its Valid-Until.
 func isExpired(message string) bool {
 	return strings.Contains(message, "is expired") || strings.Contains(message, "Valid-Until")
 }
@@ -115,7 +115,7 @@ func (s *aptSolver) update(ctx context.Context) error {
 		return fmt.Errorf("prepare a directory for apt: %w", err)
 	}
 	began := time.Now()
-	// Until it is read as a whole nothing is known of it.
+	// Until it is fully read, nothing is known about it.
 	if err := os.Remove(filepath.Join(s.apt.dir, readingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -169,8 +169,8 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	return nil, &Error{Target: s.target.Name, Names: alone, Err: err}
 }
 
-// together resolves names, and adds what a minimal host has of the same sources. Packages of one source often depend on one another in
-// exactly their version, and a host may have an older one: as with yum, they come together.
+// together resolves names, and adds the packages of a minimal host that have the same sources. Packages of one source often depend on
+// one another in exactly their version, but a host may have an older one, so they are resolved together, as with yum.
 func (s *aptSolver) together(ctx context.Context, names []string) ([]Resolved, error) {
 	resolved, err := s.install(ctx, s.status, names)
 	if err != nil || len(resolved) == 0 {
@@ -222,8 +222,8 @@ func sourceOf(p *control.Paragraph) string {
 	return cmp.Or(name, p.Values["Package"]) + " " + cmp.Or(strings.Trim(version, "()"), p.Values["Version"])
 }
 
-// known refuses names that are no package but that apt-get would take for a pattern or for a command, as it does with
-// names in which it finds a dot or a plus.
+// known refuses names that are not packages but that apt-get would take for a pattern or a command, as it does for names with a
+// dot or a plus.
 func (s *aptSolver) known(ctx context.Context, names []string) error {
 	unknown := make(map[string]string)
 	for _, name := range names {

@@ -27,7 +27,7 @@ type archive struct {
 	gnupg   string
 	server  *httptest.Server
 	index   bytes.Buffer // Packages
-	written int          // files so far
+	written int          // number of files so far
 
 	mu       sync.Mutex
 	statuses map[string][]int // what each path was answered with
@@ -88,7 +88,7 @@ func (a *archive) gpg(stdin, tool string, args ...string) []byte {
 	return out
 }
 
-// write writes a file. Each gets a time of its own, since HTTP tells versions apart by whole seconds.
+// write writes a file. Each gets its own time, since HTTP distinguishes versions by whole seconds.
 func (a *archive) write(name string, data []byte) {
 	a.t.Helper()
 	a.written++

@@ -20,9 +20,9 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs
-// (the packages marked required or essential), the target's Base, and what all of those depend on. It is made again when
-// the archive's indexes have changed.
+// base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs (the
+// packages marked required or essential), the target's Base, and what all of those depend on. It is recreated when the
+// archive's indexes have changed.
 func (s *aptSolver) base(ctx context.Context) (string, error) {
 	key, err := s.baseKey()
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *aptSolver) installedStatus(ctx context.Context, installed []Resolved) (
 	}
 	var out bytes.Buffer
 	err := s.apt.show(ctx, names, func(p *control.Paragraph) {
-		// A version that several suites have comes several times.
+		// A version in several suites occurs several times.
 		if name := p.Values["Package"]; missing[name] {
 			delete(missing, name)
 			p.Set("Status", "install ok installed")
@@ -152,7 +152,7 @@ func (s *aptSolver) installedStatus(ctx context.Context, installed []Resolved) (
 	return out.Bytes(), nil
 }
 
-// show calls each with what the archives' indexes say of packages, a paragraph for every version that they have.
+// show calls each with the paragraphs about packages in the archives' indexes, one for every version.
 func (a *apt) show(ctx context.Context, names []string, each func(*control.Paragraph)) error {
 	return a.run(ctx, a.cacheBin, func(r io.Reader) error {
 		paragraphs, err := control.NewParagraphReader(bufio.NewReader(r), nil)

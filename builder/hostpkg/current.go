@@ -26,7 +26,7 @@ import (
 // signatures are still valid, and that they are not older than their signer allows (Valid-Until).
 const maxUnread = time.Hour
 
-// reading is what is noted when apt has read and verified the indexes of a target.
+// reading is the record that apt has read and verified the indexes of a target.
 type reading struct {
 	At       time.Time `json:"at"` // when it began
 	Keyrings string    `json:"keyrings"`
@@ -34,7 +34,7 @@ type reading struct {
 
 const readingFile = "reading.json"
 
-// noteReading says that apt has read the indexes.
+// noteReading records that apt has read the indexes.
 func (s *aptSolver) noteReading(began time.Time) error {
 	data, err := json.Marshal(reading{At: began, Keyrings: s.keyrings()})
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *aptSolver) current(ctx context.Context) bool {
 	return group.Wait() == nil
 }
 
-// indexOf is where the signed index of a suite lies below its archive, in the terms of sources.list(5).
+// indexOf is the path of a suite's signed index below its archive, in the terms of sources.list(5).
 func indexOf(suite string) string {
 	switch {
 	case suite == "/": // a flat repository
@@ -90,7 +90,7 @@ var errChanged = errors.New("the index has changed")
 // maxIndex bounds a signed index, in bytes; those of large archives have a few hundred thousand.
 const maxIndex = 16 << 20
 
-// unchanged asks whether a signed index is the one that apt has. apt gives its file the date that the server gave.
+// unchanged checks whether a signed index is the one that apt has. apt gives its file the server's date.
 func (s *aptSolver) unchanged(ctx context.Context, address string, read time.Time) error {
 	name := filepath.Join(s.apt.dir, "state/lists", listName(address))
 	info, err := os.Stat(name)

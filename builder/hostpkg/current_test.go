@@ -21,7 +21,7 @@ func TestAptResultIsReusedUntilInputsChange(t *testing.T) {
 		if err := os.WriteFile(asked, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		source := a.source(c) // as another run has it
+		source := a.source(c) // as another run stores it
 		source.options.AptGet = tool
 		resolved, err := source.Resolve(t.Context(), target, "amd64", []string{"tool"})
 		if err != nil {
@@ -43,7 +43,7 @@ func TestAptResultIsReusedUntilInputsChange(t *testing.T) {
 		answer    string
 		questions string
 	}{
-		{"at first", func() {}, "tool=1.0", "update install install"}, // one for what a minimal host has
+		{"at first", func() {}, "tool=1.0", "update install install"}, // one for the packages of a minimal host
 		{"not when nothing has changed", func() {}, "tool=1.0", ""},
 		{"when an index has changed", func() { a.add("tool", "2.0"); a.publish() }, "tool=2.0", "update install install"},
 		{"not after that", func() {}, "tool=2.0", ""},
@@ -61,7 +61,7 @@ func TestAptResultIsReusedUntilInputsChange(t *testing.T) {
 		}, "tool=2.0", "update"},
 		{"when other keys are trusted", func() { target.Sources[0].SignedBy = copied(t, a.keyring) }, "tool=2.0", "update install install"},
 	}
-	for _, step := range steps { // in this order: each starts from what the one before left
+	for _, step := range steps { // in this order: each starts from the result of the one before
 		t.Run(step.name, func(t *testing.T) {
 			step.before()
 			if answer, questions := resolve(); answer != step.answer || questions != step.questions {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The scripts ask dnf through its Python interface: the command would want root, and prints no hashes.
+// The scripts query dnf through its Python interface: the command would need root, and prints no hashes.
 var (
 	//go:embed solve.py
 	script4 string
@@ -22,7 +22,7 @@ var (
 type dnfInterface struct{ python, script string }
 
 // findDNF finds the Python interface of dnf. given is the program dnf, empty to look for it. Where dnf is version 5, version 4
-// may be there under another name; it goes first, since that of version 5 is a package of its own.
+// may be installed under another name; it is tried first, since that of version 5 is a separate package.
 func findDNF(given string) (dnfInterface, error) {
 	dnf, err := find("dnf", given, "dnf")
 	if err != nil {

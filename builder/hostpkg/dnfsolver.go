@@ -40,7 +40,7 @@ type dnfSolver struct {
 	refreshed    bool // dnf has compared its lists with the repositories in this run
 }
 
-// dnfRepository is a repository as solve.py is told of it.
+// dnfRepository is a repository in the input of solve.py.
 type dnfRepository struct {
 	ID             string `json:"id"`
 	URL            string `json:"url"` // as it is asked, without user and password
@@ -133,7 +133,7 @@ func (o Options) firstMirror(ctx context.Context, list string) (string, error) {
 	return "", fmt.Errorf("the list of mirrors %s names no http or https URL; check the target's sources in sealift.yaml", list)
 }
 
-// question is what solve.py reads.
+// question is the input of solve.py.
 type question struct {
 	Dir          string          `json:"dir"`
 	Arch         string          `json:"arch"`
@@ -147,12 +147,12 @@ type question struct {
 	List         []string        `json:"list"` // names to list instead
 }
 
-// answer is what solve.py writes.
+// answer is the output of solve.py.
 type answer struct {
 	Error string            `json:"error"` // of the repositories
-	Bare  solution          `json:"bare"`  // with Base alone
+	Bare  solution          `json:"bare"`  // with Base only
 	Whole solution          `json:"whole"` // with Base and Names
-	Alone map[string]string `json:"alone"` // of Names, what stands in the way of each when the whole has no solution
+	Alone map[string]string `json:"alone"` // for each of Names, why the whole has no solution
 	// Listed are all packages that have a name of List.
 	Listed []candidate `json:"listed"`
 }
@@ -203,8 +203,8 @@ func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	return resolved, forEach(ctx, resolved, func(ctx context.Context, r *Resolved) error { return s.signed.check(ctx, *r) })
 }
 
-// beyond leaves out what a minimal host has. Packages built from one source depend on one another in exactly their
-// version, and a host may have an older one: where one of a source is carried, so are the others.
+// beyond leaves out packages of a minimal host. Packages built from one source depend on one another in exactly their version,
+// and a host may have an older one: where one of a source is carried, so are the others.
 func beyond(whole, bare []candidate) []candidate {
 	had := make(map[string]bool)
 	for _, c := range bare {
@@ -285,7 +285,7 @@ func (s *dnfSolver) lists(ctx context.Context, packages []Resolved) error {
 	return nil
 }
 
-// upstreamURL is the inverse of the mirrors, for what lies in a target's sources.
+// upstreamURL is the inverse of the mirrors, for URLs below a target's sources.
 func upstreamURL(upstream map[string]string, address string) string {
 	for asked, place := range upstream {
 		if rest, ok := strings.CutPrefix(address, asked); ok {
@@ -295,10 +295,10 @@ func upstreamURL(upstream map[string]string, address string) string {
 	return address
 }
 
-// maxAnswer bounds what is held of solve.py's answer, in bytes; a whole distribution has some ten thousand packages.
+// maxAnswer bounds solve.py's output in memory, in bytes; a whole distribution has some ten thousand packages.
 const maxAnswer = 64 << 20
 
-// ask asks for the solution of names, or for a list of all packages that have a name.
+// ask requests the solution of names, or a list of all packages with a name.
 func (s *dnfSolver) ask(ctx context.Context, names, list []string) (answer, error) {
 	q, err := json.Marshal(question{
 		Dir: s.dir, Arch: s.arch, Release: s.release(), Platform: s.target.Platform, Modules: append([]string{}, s.target.Modules...),
@@ -324,7 +324,7 @@ func (s *dnfSolver) ask(ctx context.Context, names, list []string) (answer, erro
 	return a, nil
 }
 
-// release is what $releasever stands for: the version in the target's name.
+// release is the value of $releasever: the version in the target's name.
 func (s *dnfSolver) release() string {
 	return s.target.Name[strings.LastIndexByte(s.target.Name, '-')+1:]
 }

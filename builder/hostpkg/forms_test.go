@@ -23,7 +23,7 @@ func (a *archive) publishFlat(folder string) {
 	a.write(filepath.Join(folder, "InRelease"), a.gpg(release, "gpg", "--batch", "--clearsign"))
 }
 
-// republish changes what the archive's index and Release say.
+// republish changes the archive's index and Release.
 func (a *archive) republish(index func(string) string, release func(string) string) {
 	a.t.Helper()
 	changed := index(a.index.String())

@@ -27,14 +27,14 @@ import (
 type Resolved struct {
 	Target string `json:"target"`
 	lock.Package
-	Fetched int64 `json:"-"` // bytes transferred to resolve it: an rpm has to be there to be checked
+	Fetched int64 `json:"-"` // bytes transferred to resolve it: an rpm must be downloaded to be checked
 }
 
-// isRPM tells the two formats apart.
+// isRPM distinguishes the two formats.
 func (r Resolved) isRPM() bool { return strings.HasSuffix(r.URL, ".rpm") }
 
-// fileName is the name of the package file: that of the archive, which leaves out the epoch, so that no character needs
-// an escape in a file: URL.
+// fileName is the archive's name of the package file, which leaves out the epoch, so that no character needs an escape in a
+// file: URL.
 func (r Resolved) fileName() string {
 	version := r.Version
 	if _, rest, ok := strings.Cut(version, ":"); ok {
@@ -56,7 +56,7 @@ func (r Resolved) Describe(dir string) bundle.HostPackage {
 	return bundle.HostPackage{Target: r.Target, HostPackageID: r.HostPackageID, Path: path.Join(dir, r.fileName()), Blob: r.Blob}
 }
 
-// Options says how archives are asked.
+// Options configures how archives are queried.
 type Options struct {
 	Cache   *cache.Cache
 	Fetcher fetch.Fetcher // brings blobs into Cache
@@ -114,7 +114,7 @@ func (o Options) fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
 }
 
 // checkIdentity refuses a package file whose own metadata differ from r, which a lock or the index of an archive says about it.
-// Other names for the same file would hide what a host gets, also in the bill of materials.
+// Other names for the same file would obscure what a host gets, including in the bill of materials.
 func (r Resolved) checkIdentity(is bundle.HostPackageID) error {
 	if r.HostPackageID == is {
 		return nil

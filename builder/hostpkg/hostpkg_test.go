@@ -195,7 +195,7 @@ func TestUnchangedIndexesAreNotReread(t *testing.T) {
 		t.Errorf("the list was answered with %v, want one 200", got)
 	}
 	a.add("tool", "2.0")
-	a.add("newer", "1.0", "Priority: required") // changes what a minimal host has
+	a.add("newer", "1.0", "Priority: required") // changes the packages of a minimal host
 	a.publish()
 	resolved, err := a.source(c).Resolve(t.Context(), a.target(), "amd64", []string{"tool", "newer"})
 	if err != nil || listed(resolved) != "tool=2.0" {

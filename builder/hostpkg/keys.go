@@ -53,7 +53,7 @@ func (o Options) key(ctx context.Context, from string) (string, error) {
 	return stored.SHA256, o.Cache.Remember(keysOf, from+" "+stored.SHA256, true)
 }
 
-// hadKey reports whether keys with this digest came from a path or URL before, and are still in the cache.
+// hadKey reports whether keys with this digest came from a path or URL before, and are still cached.
 func (o Options) hadKey(from, digest string) bool {
 	var had bool
 	_, there := o.Cache.Use(digest)
@@ -85,7 +85,7 @@ func (o Options) fetchKey(ctx context.Context, r Resolved) error {
 // checked is the kind of fact that the cache keeps of a package whose signature was good.
 const checked = "rpm-signatures"
 
-// signatures checks rpms with rpm's own program, in databases of its own.
+// signatures checks rpms with rpm's own program, in private databases.
 type signatures struct {
 	options Options
 	dir     string // has a database of rpm for each set of keys
@@ -174,7 +174,7 @@ func (s signatures) run(ctx context.Context, args ...string) (string, error) {
 	return strings.Join(bad, "; "), err
 }
 
-// atOnce is how many packages are fetched and checked at once.
+// atOnce is how many packages are fetched and checked concurrently.
 const atOnce = 4
 
 func forEach(ctx context.Context, packages []Resolved, do func(context.Context, *Resolved) error) error {

@@ -18,7 +18,7 @@ func offline(sources, lists string) []string {
 		"-o", "Dir::State::Lists=" + lists, "-o", "Acquire::Languages=none", "-o", "Acquire::ForceHash=SHA256", "-o", "APT::Sandbox::User=root"}
 }
 
-// wanted is what the tests below install: what Kubernetes and its storage commonly need of a host.
+// wanted lists the packages that the tests below install: those that Kubernetes and its storage commonly need on a host.
 func wanted() []string {
 	return []string{"lvm2", "nfs-common", "open-iscsi", "conntrack", "socat", "ipset", "ethtool"}
 }
@@ -38,10 +38,9 @@ func (h labHost) run(args ...string) string {
 	return out
 }
 
-// A real host of each release, which has no network, is asked what it would fetch from Debian's archive, by the lists of
-// the archive on a disk. The answer is what was resolved for a target that has what the host has; and with only the
-// repository it installs that. For the target as it is built in, which counts on less, nothing more is resolved than what
-// the host has already.
+// A real host of each release, without a network, lists what it would fetch from Debian's archive, with the package lists on a
+// disk. That must equal the resolved packages for a target with the host's packages; and with only the repository it installs
+// them. For the built-in target, which assumes fewer packages, only packages that the host already has are added.
 func TestLabHostInstallsResolvedPackagesOffline(t *testing.T) {
 	short.Root(t, "hosts of the lab")
 	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {

@@ -16,14 +16,14 @@ import (
 // vouched is the kind of fact that the cache keeps of a package file that a signed index of a target's archives had.
 const vouched = "apt-vouched"
 
-// vouchedKey names a file of a target. The archives are part of it: those of another sealift.yaml vouch for nothing here.
+// vouchedKey names a file of a target. The archives are part of it: those of another sealift.yaml prove nothing here.
 func vouchedKey(t Target, r Resolved) string {
 	key := t.Name
 	for _, a := range t.Sources {
 		key += " " + a.base() + " " + a.SignedBy
 	}
 	if r.isRPM() {
-		key += " " + r.URL // where its repository says that it lies
+		key += " " + r.URL // where its repository locates it
 	}
 	return key + " " + r.SHA256
 }
@@ -44,10 +44,10 @@ func (s *Source) rememberVouched(target Target, arch string, packages []Resolved
 	return nil
 }
 
-// CheckLocked refuses packages of a lock that the target's distribution does not vouch for: a lock is a file of a pull
-// request. Their URLs must lie in the target's sources, or in what a yum repository's xml:base names. A signed index of the
-// archives must have each .deb, now, when it was resolved with the same cache, or when the caller looked. It may be past its
-// Valid-Until by now. The signature of an rpm is checked when it is fetched. Failures are *Error.
+// CheckLocked refuses packages of a lock that the target's distribution does not vouch for: a lock is a file of a pull request.
+// Their URLs must be below the target's sources, or below the xml:base of a yum repository. A signed index of the archives must
+// have each .deb, now, when it was resolved with the same cache, or when the caller looked. It may be past its Valid-Until by
+// now. The signature of an rpm is checked when it is fetched. Failures are *Error.
 func (s *Source) CheckLocked(ctx context.Context, target Target, arch string, packages []Resolved) error {
 	if err := s.checkLocked(ctx, target, arch, packages); err != nil {
 		return &Error{Target: target.Name, Err: err}
@@ -79,7 +79,7 @@ func (s *Source) checkLocked(ctx context.Context, target Target, arch string, pa
 	return s.rememberVouched(target, arch, unknown)
 }
 
-// checkLocked holds a package of a lock against what the target's solver would answer.
+// checkLocked compares a package of a lock with what the target's solver would return.
 func (t Target) checkLocked(r Resolved, arch string) error {
 	yum := t.Manager == manifest.ManagerYum
 	switch {
@@ -97,7 +97,7 @@ func (t Target) checkLocked(r Resolved, arch string) error {
 	return t.checkName(r.Name)
 }
 
-// has reports whether a URL lies in a source. A list of mirrors may name any place: the signatures of its packages tell.
+// has reports whether a URL is below a source. A list of mirrors may name any host: the packages' signatures are the proof.
 func (t Target) has(address, arch string) bool {
 	if address = cleaned(address); address == "" {
 		return false

@@ -20,8 +20,8 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// Repository returns the files of a repository below dir that the target's own tool installs from, with these packages of
-// one target, whose files the cache has. There are no dates in it. It fails if a file's own name, version or architecture differ.
+// Repository returns the files of a repository below dir that the target's own tool installs from, with these packages of one
+// target, whose files the cache has. They contain no dates. It fails if a file's own name, version or architecture differ.
 func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	packages = slices.Clone(packages)
 	slices.SortFunc(packages, Compare)
@@ -31,9 +31,9 @@ func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File,
 	return aptRepository(dir, packages, c)
 }
 
-// aptRepository makes a flat repository: the packages, Packages with what their control files say, and Release with its
-// hash. A host uses it through a source such as "deb [trusted=yes] file:/… ./": the signature that covers it is that of the
-// index of the archive that carries it.
+// aptRepository makes a flat repository: the packages, Packages with what their control files say, and Release with its hash. A
+// host uses it through a source such as "deb [trusted=yes] file:/… ./": it is covered by the signature of the index of the
+// archive that carries it.
 func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	var index bytes.Buffer
 	var files []bundle.File
@@ -59,8 +59,8 @@ func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	return append(files, bundle.BytesFile(path.Join(dir, "Packages"), cache.FileMode, index.Bytes()), bundle.BytesFile(path.Join(dir, "Release"), cache.FileMode, release)), nil
 }
 
-// releaseDate is the date of every repository, without which apt warns. It is long past, as that of every file of an archive
-// is: apt refuses a repository of tomorrow, and on a host without a network any clock may be behind.
+// releaseDate is the date of every repository, without which apt warns. It is long past, like the date of every file of an
+// archive: apt refuses a repository from the future, and on a host without a network any clock may be behind.
 const releaseDate = "Tue, 01 Jan 1980 00:00:00 UTC"
 
 func releaseFile(index []byte, archs map[string]bool) []byte {

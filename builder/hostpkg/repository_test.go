@@ -183,8 +183,8 @@ func debianTarget(name, codename string) Target {
 	}
 }
 
-// A minimal host of the release that knows only the repository comes to the same solution as one that knows the whole
-// archive: nothing is missing and nothing is too much.
+// A minimal host of the release that knows only the repository finds the same solution as one that knows the whole archive:
+// nothing is missing and nothing is superfluous.
 func TestClosureOfRealPackagesIsComplete(t *testing.T) {
 	names := wanted()
 	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {
@@ -218,7 +218,7 @@ func TestClosureOfRealPackagesIsComplete(t *testing.T) {
 	}
 }
 
-// unprivileged is the number of the user that the test below turns into: nobody, on Debian.
+// unprivileged is the ID of the user that the test below becomes: nobody, on Debian.
 const unprivileged = 65534
 
 func TestResolveNeedsNoRoot(t *testing.T) {
@@ -227,7 +227,7 @@ func TestResolveNeedsNoRoot(t *testing.T) {
 		return
 	}
 	a := newPublished(t)
-	// The test's own binary and directories are for root alone; an ordinary user gets copies.
+	// Only root can read the test's binary and directories; an ordinary user gets copies.
 	dir, err := os.MkdirTemp("", "unprivileged-")
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestResolveNeedsNoRoot(t *testing.T) {
 	}
 }
 
-// ordinaryArchive names the variable by which TestResolveNeedsNoRoot tells its child where the archive is.
+// ordinaryArchive names the variable with the archive's path for the child of TestResolveNeedsNoRoot.
 const ordinaryArchive = "HOSTPKG_TEST_ARCHIVE"
 
 func TestHelperResolvesAsOrdinaryUser(t *testing.T) {

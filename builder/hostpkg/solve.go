@@ -13,11 +13,11 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Error says that packages of one target could not be resolved.
+// Error reports that packages of one target could not be resolved.
 type Error struct {
 	Target string
-	// Names maps each package that cannot be had even alone to what the solver said of it. When it is empty the trouble is with
-	// the packages together, or with the archive.
+	// Names maps each package that cannot be resolved even alone to the solver's message. When it is empty the trouble is with the
+	// packages together, or with the archive.
 	Names map[string]string
 	Err   error
 }
@@ -72,13 +72,13 @@ func (s *Source) resolve(ctx context.Context, target Target, arch string, names 
 	return resolved, err
 }
 
-// solver answers for one target and architecture, in a directory of its own. One goroutine uses it at a time.
+// solver resolves for one target and architecture, in a private directory. One goroutine uses it at a time.
 type solver interface {
 	// directory is locked before ready and solve are called.
 	directory() string
-	// ready brings what is known of the repositories up to date, once per run.
+	// ready refreshes the metadata of the repositories, once per run.
 	ready(ctx context.Context) error
-	// readyForLocked is ready for lists alone: the indexes may be past their Valid-Until.
+	// readyForLocked is ready for package lists only: the indexes may be past their Valid-Until.
 	readyForLocked(ctx context.Context) error
 	// solve finds the files that a minimal host needs to have the packages, in any order. Names are valid, sorted and
 	// differ. When names are to blame the error is an *Error.
@@ -109,11 +109,11 @@ type solvers struct {
 }
 
 type opening struct {
-	token  chan struct{} // a mutex that a waiter can give up on
+	token  chan struct{} // a mutex whose waiters can be cancelled
 	solver solver
 }
 
-// get returns a solver for the caller's use alone until release is called. It is made ready by ready.
+// get returns a solver for the caller's exclusive use until release is called. It is made ready by ready.
 func (s *solvers) get(ctx context.Context, o Options, target Target, arch string, ready func(solver, context.Context) error) (found solver, release func(), err error) {
 	key := target.Name + " " + arch
 	s.mu.Lock()

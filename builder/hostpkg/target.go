@@ -18,19 +18,19 @@ type Target struct {
 	Manager string
 	// Directives are the Manifest directives whose packages belong on this target, such as apt.
 	Directives []string
-	// Base names what a minimal host has; for apt beyond the packages that the archive marks required or essential.
+	// Base names the packages of a minimal host; for apt in addition to those that the archive marks required or essential.
 	Base    []string
 	Sources []Archive
 
-	// Platform is the module platform of a yum target, such as platform:el9; empty where there are no modules.
+	// Platform is the module platform of a yum target, such as platform:el9; empty without modules.
 	Platform string
-	// Modules are streams to enable beside the default ones of a yum target, such as nginx:1.24.
+	// Modules are streams to enable in addition to the default ones of a yum target, such as nginx:1.24.
 	Modules []string
 }
 
 // Archive is one source of a target's packages: for apt an archive in the terms of sources.list(5), for yum a repository.
 type Archive struct {
-	// URL is where it is. In that of a yum repository $basearch stands for the architecture.
+	// URL is where it is. In a yum repository's URL, $basearch stands for the architecture.
 	URL        string
 	Suites     []string // apt only; one that ends with a slash is the folder of a flat repository, "/" the URL itself
 	Components []string // apt only; a flat repository has none
@@ -39,16 +39,16 @@ type Archive struct {
 	// SignedBy is the path of a keyring on the machine that builds. For yum it may be an https URL instead, and the keys
 	// are armored. They must have signed each package.
 	SignedBy string
-	// MirrorList says that URL lists mirrors of a yum repository. The first one is used.
+	// MirrorList means that URL lists mirrors of a yum repository. The first one is used.
 	MirrorList bool
-	// SignedMetadata says that the index of a yum repository is signed, too, and must be.
+	// SignedMetadata means that the index of a yum repository must be signed, too.
 	SignedMetadata bool
 }
 
 // Reaches reports whether a directive's packages belong on the target.
 func (t Target) Reaches(directive string) bool { return slices.Contains(t.Directives, directive) }
 
-// Architecture is what the target's distribution calls a platform such as linux/amd64.
+// Architecture is the target distribution's name of a platform such as linux/amd64.
 func (t Target) Architecture(platform string) (string, error) {
 	names := map[string]string{
 		"linux/amd64": "amd64", "linux/arm64": "arm64", "linux/riscv64": "riscv64", "linux/s390x": "s390x",
@@ -74,7 +74,7 @@ func (t Target) forArchitecture(arch string) (Target, error) {
 	return t, nil
 }
 
-// Check says what is wrong with a target; where it came from is the caller's to add.
+// Check returns what is wrong with a target; the caller adds its origin.
 func (t Target) Check() error {
 	if t.Name == "" || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || strings.HasPrefix(t.Name, ".") {
 		return fmt.Errorf("target %q: a name has lower-case letters, digits, dots and dashes", t.Name)
@@ -183,14 +183,13 @@ func isHTTP(s string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && !strings.ContainsAny(s, " \t\r\n$")
 }
 
-// validName holds a package name against Debian Policy §5.6.1. A trailing dash would tell apt-get to remove.
+// validName holds a package name against Debian Policy §5.6.1. apt-get would remove a package with a trailing dash.
 func validName(name string) bool {
 	return len(name) >= 2 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == "" &&
 		!strings.ContainsRune("+.-", rune(name[0])) && !strings.HasSuffix(name, "-")
 }
 
-// validRPMName takes what names of rpm packages are made of. dnf would take other characters for patterns, groups,
-// files and comparisons.
+// validRPMName matches names of rpm packages. dnf would treat other characters as patterns, groups, files and comparisons.
 func validRPMName(name string) bool {
 	const first = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return name != "" && strings.Trim(name, first+"+._-") == "" && strings.ContainsRune(first+"_", rune(name[0]))

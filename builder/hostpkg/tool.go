@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/builder/tool"
 )
 
-// toolError is what a tool itself said when it failed.
+// toolError is the message of a failed tool.
 type toolError struct {
 	command  string
 	messages []string
@@ -37,7 +37,7 @@ func execute(ctx context.Context, cmd *exec.Cmd, messages func(said []byte) []st
 	return err
 }
 
-// environment keeps what a tool needs to reach the network and nothing that could change its answers.
+// environment keeps the variables that a tool needs to reach the network and none that could change its results.
 func environment(all []string) []string {
 	kept := []string{"DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"}
 	for _, v := range all {
@@ -50,7 +50,7 @@ func environment(all []string) []string {
 	return kept
 }
 
-// find looks for a tool; of is the package that has it.
+// find looks for a tool; of is the package that contains it.
 func find(name, given, of string) (string, error) {
 	if given != "" {
 		return given, nil

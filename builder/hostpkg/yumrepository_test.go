@@ -72,7 +72,7 @@ func unpackFiles(t *testing.T, files []bundle.File) string {
 	return dir
 }
 
-// dnfCommand is dnf with nothing but one repository and a root of its own.
+// dnfCommand is dnf with only one repository and a private root.
 func dnfCommand(t *testing.T, root, baseURL, keys string, args ...string) *exec.Cmd {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "dnf.conf")

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/platform"
 )
 
-// takeApart finds the image of each platform in what a reference points to: the one that the nodes' containerd loads.
+// takeApart finds the image of each platform that a reference points to: the one that the nodes' containerd loads.
 func (s *Source) takeApart(ctx context.Context, ref Reference, root Descriptor, data []byte, platforms []string, r *Resolved) error {
 	root.MediaType = mediaType(root.MediaType, data)
 	r.Root = root
@@ -88,7 +88,7 @@ func (s *Source) choose(ctx context.Context, ref Reference, root Descriptor, nam
 	return indexes, m, err
 }
 
-// unofferedError says that no node of a platform loads an image of an index.
+// unofferedError reports that no image of an index can be loaded by nodes of a platform.
 type unofferedError struct {
 	platform string
 	*platform.NoMatchError
@@ -100,7 +100,7 @@ func (e *unofferedError) Error() string {
 
 func (e *unofferedError) Unwrap() error { return e.NoMatchError }
 
-// hint says how to get an image all the same that nodes do not look for by its name. repository is the image's.
+// hint says how to use an image that nodes do not find by its name. repository is the image's.
 func (e *unofferedError) hint(repository string) string {
 	for _, d := range e.Offered {
 		if name := platform.Name(*d.Platform); strings.HasPrefix(name, e.platform+"/") {
@@ -161,8 +161,8 @@ func (m Manifest) checkPlatform(config ocispec.Platform) error {
 	return nil
 }
 
-// CheckPlatforms compares the platforms of a resolved image with what its configurations say. An index may claim another
-// platform than that of the image. Everything has been fetched. Failures are *Error.
+// CheckPlatforms compares the platforms of a resolved image with its configurations. An index may claim another platform than
+// the image has. Everything has been fetched. Failures are *Error.
 func (s *Source) CheckPlatforms(ctx context.Context, r Resolved) error {
 	ref, err := ParseReference(r.Ref)
 	if err != nil {

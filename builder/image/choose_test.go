@@ -39,8 +39,8 @@ func indexOf(entries ...entry) v1.ImageIndex {
 	return index
 }
 
-// TestNodesImageIsBuilt takes AlmaLinux 10's order (AlmaLinux/container-images#71) and its siblings. What is chosen in detail
-// is up to internal/platform.
+// TestNodesImageIsBuilt takes AlmaLinux 10's order (AlmaLinux/container-images#71) and its siblings. internal/platform makes
+// the choice.
 func TestNodesImageIsBuilt(t *testing.T) {
 	r := newRegistry(t)
 	amd, v2, v3 := newImage(t, "linux", "amd64", 1), newImage(t, "linux", "amd64", 1), newImage(t, "linux", "amd64", 1)

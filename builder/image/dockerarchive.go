@@ -32,8 +32,8 @@ const dockerArchives = "docker-archives-1"
 // layer unpacked, in one gzip-compressed tar. The same image gives the same bytes; they are made once and kept in the
 // cache, from which all parts of the image are read.
 //
-// The form has no place for several platforms or for a name without a tag; either is refused. Nor has it one for the
-// registry's manifest, so that a digest of the image that a node shows is another than the registry's.
+// The format supports neither several platforms nor a name without a tag; both are refused. Nor does it keep the registry's
+// manifest, so the digest that a node shows differs from the registry's.
 func DockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) (bundle.File, error) {
 	file, err := dockerArchive(ctx, dir, r, c)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *archiveMaker) make(ctx context.Context) (bundle.Blob, error) {
 	return bundle.Blob{SHA256: digest, Size: size}, err
 }
 
-// measure unpacks every layer once, since a tar wants sizes first, and holds it against the configuration.
+// measure unpacks every layer once, since a tar needs sizes first, and checks it against the configuration.
 func (a *archiveMaker) measure(ctx context.Context, config []byte) ([]layerTar, error) {
 	var parsed struct {
 		RootFS struct {
@@ -142,7 +142,7 @@ func (a *archiveMaker) measure(ctx context.Context, config []byte) ([]layerTar, 
 	return layers, nil
 }
 
-// unpack writes the tar of a layer, whatever the layer is compressed with, and returns its size in bytes.
+// unpack writes the tar of a layer, whatever its compression, and returns its size in bytes.
 func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor) (int64, error) {
 	f, err := a.cache.Open(blob.hex())
 	if err != nil {
@@ -161,11 +161,11 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 	return size, nil
 }
 
-// maxWindow bounds what a zstd layer may ask for in memory, in bytes. It is what the program zstd takes without being told
-// to; levels above 19 need more than the 8 MiB that RFC 8878 §3.1.1.1.2 wants every decoder to have.
+// maxWindow bounds the memory that a zstd layer may demand, in bytes. The zstd program accepts as much by default; levels above
+// 19 need more than the 8 MiB that RFC 8878 §3.1.1.1.2 requires of every decoder.
 const maxWindow = 128 << 20
 
-// decompress looks at the first bytes of a layer; media types are not always right.
+// decompress detects the compression from the first bytes of a layer; media types are not always right.
 func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeReader func(), err error) {
 	magic, err := from.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -189,7 +189,7 @@ func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeRead
 	return in, func() {}, nil
 }
 
-// write puts manifest.json first: who wants to know what is inside reads no layer.
+// write puts manifest.json first: a reader of the list reads no layer.
 func (a *archiveMaker) write(ctx context.Context, t *tar.Writer, config []byte, layers []layerTar) error {
 	names := []string{}
 	for _, l := range layers {

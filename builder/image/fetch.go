@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 )
 
-// Blobs returns what is left to fetch of a resolved image: configurations and layers, each once.
+// Blobs returns the content of a resolved image that remains to be fetched: configurations and layers, each once.
 func (r Resolved) Blobs() []Descriptor {
 	var list []Descriptor
 	for _, m := range r.Manifests {
@@ -50,8 +50,7 @@ func (s *Source) blob(ref Reference, d Descriptor) fetch.Blob {
 	}
 }
 
-// Artifact finds out what a reference to something other than an image points to; what names it in errors, such as chart.
-// Failures are *Error.
+// Artifact resolves a reference to something other than an image; what names it in errors, such as chart. Failures are *Error.
 func (s *Source) Artifact(ctx context.Context, what string, ref Reference) (Manifest, error) {
 	root, data, err := s.root(ctx, ref)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package image brings container images from registries, through mirrors, into the cache, and lays them out as an OCI
-// image layout. Nothing is converted: manifests stay byte for byte what the registry served, so that every digest, also
-// that of a multi-platform index, is the one that the registry serves.
+// Package image brings container images from registries, through mirrors, into the cache, and lays them out as an OCI image
+// layout. Nothing is converted: manifests keep the registry's bytes, so that every digest, including that of a multi-platform
+// index, equals the registry's.
 //
-// Resolve finds out what a reference points to and gives plain data; Blobs names what is left to fetch; Layout is the
-// result. The package never runs or unpacks an image.
+// Resolve resolves a reference to plain data; Blobs lists the content to fetch; Layout is the result. The package never runs or
+// unpacks an image.
 package image
 
 import (
@@ -23,7 +23,7 @@ type Resolved struct {
 	ID           string `json:"id"`
 	Ref          string `json:"ref"` // the full name, see Reference
 	NoRemoteLoad bool   `json:"noRemoteLoad,omitempty"`
-	// Root is what the reference pointed to: an index, or the only manifest.
+	// Root is the target of the reference: an index, or the only manifest.
 	Root Descriptor `json:"root"`
 	// Indexes are those between Root and Manifests: an index may list other indexes.
 	Indexes []Descriptor `json:"indexes,omitempty"`

@@ -16,15 +16,15 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// containerdImageName is the annotation by which containerd names what it imports; its client package has the same
-// constant and would be much to link for one word.
+// containerdImageName is containerd's annotation for the name of an imported image; its client package has the same constant,
+// but is too large a dependency for one word.
 const containerdImageName = "io.containerd.image.name"
 
-// Layout returns the files of an OCI image layout (image-spec, image-layout.md) with these images below dir; blobs are
-// read from the cache when the files are. Its index.json has one descriptor for each reference, whose digest is what the
-// reference pointed to, and which carries the name in both forms that tools look for: org.opencontainers.image.ref.name
-// (skopeo) and io.containerd.image.name (containerd). Blobs that images share are there once; manifests and layers of
-// platforms that were not asked for are absent.
+// Layout returns the files of an OCI image layout (image-spec, image-layout.md) with these images below dir; blobs are read
+// from the cache when the files are. Its index.json has one descriptor for each reference, which has the digest of the
+// reference's target and the name in both annotations that tools read: org.opencontainers.image.ref.name (skopeo) and
+// io.containerd.image.name (containerd). Blobs that images share are there once; manifests and layers of platforms that were
+// not asked for are absent.
 func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	if len(resolved) == 0 {
 		return nil, nil
@@ -47,9 +47,9 @@ func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, err
 	return files, nil
 }
 
-// layoutType is the media type under which a layout lists what a reference pointed to. Docker's list of manifests is an
-// OCI index in all but name, and skopeo overlooks it in a layout under the old name. The blob itself is not touched, so
-// its digest stays. A lone Docker manifest keeps its type: its parts are not what OCI's type promises.
+// layoutType is the media type under which a layout lists the target of a reference. Docker's list of manifests is an OCI index
+// in all but name, and skopeo overlooks it in a layout under the old name. The blob itself is not touched, so its digest stays.
+// A lone Docker manifest keeps its type: its parts are not what OCI's type promises.
 func layoutType(mediaType string) string {
 	if types.MediaType(mediaType) == types.DockerManifestList {
 		return ocispec.MediaTypeImageIndex

@@ -51,7 +51,7 @@ func (s *Source) manifest(ctx context.Context, ref Reference, identifier string)
 	return d, data, err
 }
 
-// form is what tells one kind of manifest from another.
+// form distinguishes one kind of manifest from another.
 type form struct {
 	SchemaVersion int             `json:"schemaVersion"`
 	MediaType     string          `json:"mediaType"`
@@ -62,9 +62,9 @@ type form struct {
 	} `json:"config"`
 }
 
-// mediaType returns the type of a manifest or index. It is the one in the body, which the digest covers. A body without a
-// type has that of the Content-Type, unless the registry sends none there, or another form: some send application/json,
-// text/plain, or add a charset (moby/moby#18226).
+// mediaType returns the type of a manifest or index. The body's is used, since the digest covers it. Without one, the
+// Content-Type counts, unless the registry sends none or another form: some send application/json, text/plain, or add a charset
+// (moby/moby#18226).
 func mediaType(header string, body []byte) string {
 	var f form
 	if json.Unmarshal(body, &f) != nil {
@@ -91,7 +91,7 @@ func mediaType(header string, body []byte) string {
 	return header
 }
 
-// unsupported is the error for what is neither an index nor an image.
+// unsupported is the error for content that is neither an index nor an image.
 func unsupported(mediaType string) error {
 	return fmt.Errorf("manifest of type %s is not supported; push the image again with a current tool", mediaType)
 }

@@ -70,7 +70,7 @@ func (r *testRegistry) setFault(f func(w http.ResponseWriter, r *http.Request) b
 	r.fault, r.requests = f, nil
 }
 
-// count says how many requests since the last setFault have a method, "" for any, and a path that contains part.
+// count returns how many requests since the last setFault have a method, "" for any, and a path that contains part.
 func (r *testRegistry) count(method, part string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *testRegistry) count(method, part string) int {
 	return n
 }
 
-// answer is what the registry itself would answer.
+// answer is the registry's own response.
 func (r *testRegistry) answer(req *http.Request) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	r.inner.ServeHTTP(rec, req)

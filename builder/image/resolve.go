@@ -21,14 +21,14 @@ import (
 	"github.com/sealift/sealift/internal/trust"
 )
 
-// maxManifest bounds what is held in memory of a registry's answer, in bytes: the 4 MiB that the distribution
-// specification asks registries to accept.
+// maxManifest bounds a registry's response in memory, in bytes: the 4 MiB that the distribution specification asks registries
+// to accept.
 const maxManifest = 4 << 20
 
 // maxConfig bounds an image's configuration, in bytes. It holds the history of the image, which grows with its layers.
 const maxConfig = 8 << 20
 
-// Options says how registries are asked.
+// Options configures requests to registries.
 type Options struct {
 	Cache   *cache.Cache
 	Fetcher fetch.Fetcher // brings blobs into Cache
@@ -36,7 +36,7 @@ type Options struct {
 	Retry   fetch.Retry
 	// Transport carries the requests; nil means fetch.NewTransport.
 	Transport http.RoundTripper
-	// Keychain gives credentials; nil means those of docker login and podman login, and anonymous access without.
+	// Keychain returns credentials; nil means those of docker login and podman login, or anonymous access.
 	Keychain authn.Keychain
 }
 
@@ -57,9 +57,9 @@ func NewSource(o Options) *Source {
 	return &Source{options: o, repos: repositories{mirrors: o.Mirrors, keychain: o.Keychain, transport: o.Transport}}
 }
 
-// Error says that a reference could not be resolved or fetched.
+// Error reports that a reference could not be resolved or fetched.
 type Error struct {
-	What  string // what was asked for; empty means an image
+	What  string // what was requested; empty means an image
 	Ref   string // as upstream names it
 	Asked string // where it was looked for, when a mirror stands in for upstream
 	Err   error
@@ -78,7 +78,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what to do next, or is empty.
+// Hint names the next step, or is empty.
 func (e *Error) Hint() string {
 	var none *unofferedError
 	switch status := statusOf(e.Err); {
@@ -129,14 +129,14 @@ func (s *Source) resolve(ctx context.Context, ref Reference, platforms []string,
 	return s.takeApart(ctx, ref, root, data, platforms, r)
 }
 
-// pointer is what is remembered of a tag: with it one request without a body tells that nothing has changed.
+// pointer is the cached state of a tag: with it, one request without a body shows that nothing has changed.
 type pointer struct {
 	Root Descriptor `json:"root"`
 }
 
 const pointers = "tags"
 
-// root returns what a reference points to, and its bytes, which are then in the cache.
+// root returns the target of a reference and its bytes, which are then cached.
 func (s *Source) root(ctx context.Context, ref Reference) (Descriptor, []byte, error) {
 	place, _ := s.options.Mirrors.Repository(ref.Repository())
 	key := ref.String() + " " + place
@@ -180,8 +180,8 @@ func check(d Descriptor) error {
 	return nil
 }
 
-// ResolvePinned is Resolve for a reference whose digest is in a lock. It does not ask for the tag, only for the content by its
-// digest, and not even for that if the cache has it. Failures are *Error.
+// ResolvePinned is Resolve for a reference whose digest is in a lock. It requests only the content by digest, not the tag, and
+// nothing at all if the content is cached. Failures are *Error.
 func (s *Source) ResolvePinned(ctx context.Context, ref Reference, root Descriptor, platforms []string) (Resolved, error) {
 	if err := check(root); err != nil {
 		return Resolved{}, s.wrap(ref, err)

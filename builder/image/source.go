@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/transfer"
 )
 
-// repository is one repository of a registry as it is asked, which a mirror may have moved away from upstream's name.
+// repository is one repository of a registry as it is requested, which a mirror may serve under another name.
 type repository struct {
 	name.Repository
 	client fetch.Client
@@ -33,7 +33,7 @@ type repositories struct {
 	open map[string]*opening
 }
 
-// opening is a repository that is being opened or is open. Its token serves as a mutex that a waiter can give up on.
+// opening is a repository that is being opened or is open. Its token serves as a mutex whose waiters can be cancelled.
 type opening struct {
 	token      chan struct{}
 	repository *repository
@@ -97,13 +97,13 @@ func locate(mirrors mirror.Set, upstream string) (name.Repository, error) {
 	return repo, nil
 }
 
-// options are those of every request for a manifest. The transport is authorized and is not wrapped again, so nothing
-// below retries: that is left to fetch.Retry.
+// options apply to every request for a manifest. The transport is authorized and is not wrapped again, so nothing below
+// retries: that is left to fetch.Retry.
 func (r *repository) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(r.client.Transport)}
 }
 
-// blob is where a blob of the repository lies.
+// blob is the URL of a blob in the repository.
 func (r *repository) blob(digest string) fetch.Location {
 	address := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", r.Scheme(), r.RegistryStr(), r.RepositoryStr(), digest)
 	return fetch.Location{Client: r.client, URL: address}

@@ -48,7 +48,7 @@ var _ interface {
 	documenter
 } = (*assetPart)(nil)
 
-// wantedAsset is one file that an asset directive asks for.
+// wantedAsset is one file of an asset directive.
 type wantedAsset struct {
 	manifest.Asset // with the architecture filled in
 
@@ -68,8 +68,8 @@ func (k *assetKind) resolve(ctx context.Context, r *resolving) part {
 	return p
 }
 
-// wanted lists the files that asset directives ask for: one each, or one for each architecture where that is part of the
-// source. Two files of one name cannot be in one package.
+// wanted lists the files of asset directives: one each, or one for each architecture if the source depends on it. A package
+// cannot have two files of one name.
 func (k *assetKind) wanted(directives []manifest.Asset, wrong *faults) []wantedAsset {
 	var list []wantedAsset
 	for _, d := range directives {
@@ -124,7 +124,7 @@ func (k *assetKind) made(p bundle.PackageInfo, name string) bool {
 	return slices.ContainsFunc(p.Assets, func(a bundle.Asset) bool { return a.Path == path.Join(p.Dir(), name) })
 }
 
-// keep keeps what is locked for other architectures.
+// keep keeps the locks of other architectures.
 func (k *assetKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 	for _, a := range was.Assets {
 		if _, ok := now.Asset(a.URL); !ok && slices.ContainsFunc(m.Assets(), func(d manifest.Asset) bool { return isForSomeArch(d.Source, a.URL) }) {
@@ -161,7 +161,7 @@ func (p *assetPart) fetched() (n int64) {
 	return n
 }
 
-// lock locks what comes from URLs. Files of the file system come with the Manifest.
+// lock locks content from URLs. Files of the file system come with the Manifest.
 func (p *assetPart) lock(l *lock.Lock) {
 	for _, one := range p.Assets {
 		if _, there := l.Asset(one.Source); asset.IsURL(one.Source) && !there {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// compare says what changed between two lists of the same sort of thing.
+// compare lists the differences between two lists of the same type.
 func compare[T any](noun string, was, now []T, name func(T) string) []string {
 	return Compare(noun, byName(was, name), byName(now, name))
 }

@@ -161,7 +161,7 @@ func renderError(a AddOn, d manifest.Chart, err error) error {
 	return list.Err()
 }
 
-// resolveImages finds out what the images of a chart's pods are.
+// resolveImages resolves the images of a chart's pods.
 func (k *chartKind) resolveImages(ctx context.Context, r *resolving, c *renderedChart) error {
 	for _, use := range c.uses.Pulled {
 		resolved, err := k.images.one(ctx, r, manifest.Image{Ref: use.Ref})
@@ -195,7 +195,7 @@ func (p *chartPart) finish(m *manifest.File) {
 	}
 }
 
-// imageID makes a file name of a reference that is not among ids, and adds it to them.
+// imageID derives a file name from a reference that is not among ids, and adds it to them.
 func imageID(ref string, ids map[string]bool) string {
 	last := ref[strings.LastIndex(ref, "/")+1:]
 	if name, digest, pinned := strings.Cut(last, "@sha256:"); pinned {
@@ -221,7 +221,7 @@ func (k *chartKind) servers(m *manifest.File) []string {
 	return list
 }
 
-// made takes the folders of charts; their archives are assets to the index of a package.
+// made includes the folders of charts; their archives are assets in the index of a package.
 func (k *chartKind) made(p bundle.PackageInfo, name string) bool {
 	dir, file := path.Split(name)
 	parent, _ := path.Split(strings.TrimSuffix(dir, "/"))
@@ -279,7 +279,7 @@ func (p *chartPart) warn(m *manifest.File, list *diag.List) {
 	}
 }
 
-// warn tells what deserves a look: images that may be needed and are not carried, and what rendering cannot do.
+// warn reports images that may be needed but are not carried, and what rendering cannot do.
 func (c *renderedChart) warn(m *manifest.File, list *diag.List) {
 	carried := chart.References(c.uses.Pulled)
 	for _, d := range m.Images() {

@@ -45,7 +45,7 @@ var _ interface {
 	documenter
 } = (*dockeroutPart)(nil)
 
-// dockerout is what a dockerout directive stands for on one platform.
+// dockerout is the result of a dockerout directive on one platform.
 type dockerout struct {
 	pos     diag.Pos
 	bases   []image.Resolved // the images that the Dockerfile names
@@ -179,8 +179,8 @@ func (p *dockeroutPart) run(ctx context.Context, wrong *faults) error {
 	return nil
 }
 
-// files lists the files that Dockerfiles wrote. They lie in the folder that their directive names, as kURL has them (kURL
-// §1.5). A file that the builds for several platforms share is there once.
+// files lists the files that Dockerfiles wrote. They are in the folder that their directive names, as in kURL (kURL §1.5). A
+// file that the builds for several platforms share is there once.
 func (p *dockeroutPart) files(dir string) ([]bundle.File, error) {
 	packed := make(map[string]bundle.File)
 	p.made = nil

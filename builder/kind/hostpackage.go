@@ -50,7 +50,7 @@ var _ interface {
 	documenter
 } = (*hostPackagePart)(nil)
 
-// solution is what an operating system's packages were resolved to on one platform, all in one transaction.
+// solution is the result of resolving an operating system's packages on one platform, all in one transaction.
 type solution struct {
 	target   hostpkg.Target
 	platform string
@@ -84,8 +84,7 @@ func (k *hostPackageKind) resolve(ctx context.Context, r *resolving) part {
 	return p
 }
 
-// wanted lists the transactions that package directives ask for, one for each target and platform, and the names of those
-// targets.
+// wanted lists the transactions of package directives, one for each target and platform, and the names of those targets.
 func (k *hostPackageKind) wanted(directives []manifest.HostPackage) (list []solution, targets []string) {
 	for _, target := range k.options.Targets {
 		wanted := slices.DeleteFunc(slices.Clone(directives), func(d manifest.HostPackage) bool { return !target.Reaches(d.Keyword()) })
@@ -160,7 +159,7 @@ func (k *hostPackageKind) made(_ bundle.PackageInfo, name string) bool {
 	return strings.HasPrefix(name, packagesDir+"/")
 }
 
-// keep keeps what is locked for other targets and platforms.
+// keep keeps the locks of other targets and platforms.
 func (k *hostPackageKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 	for _, t := range was.Targets {
 		reached := func(d manifest.HostPackage) bool { return d.Kind.Reaches(t.Name) }
@@ -175,7 +174,7 @@ func (p *hostPackagePart) finish(*manifest.File) {
 		p.HostPackages = append(p.HostPackages, s.packages...)
 	}
 	slices.SortFunc(p.HostPackages, hostpkg.Compare)
-	// Packages for all architectures come with each of them.
+	// Packages for all architectures are included in each of them.
 	p.HostPackages = slices.CompactFunc(p.HostPackages, func(a, b hostpkg.Resolved) bool { return hostpkg.Compare(a, b) == 0 })
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// ImagesDir is where images lie below an add-on's directory in the package.
+// ImagesDir is the folder of images below an add-on's directory in the package.
 const ImagesDir = "images"
 
 // imageKind carries container images. Other kinds resolve the images that they need through it.
@@ -133,7 +133,7 @@ func (k *imageKind) made(_ bundle.PackageInfo, name string) bool {
 	return strings.HasPrefix(name, ImagesDir+"/")
 }
 
-// keep keeps what is locked for other platforms.
+// keep keeps the locks of other platforms.
 func (k *imageKind) keep(_ *manifest.File, now *lock.Lock, was lock.Lock) {
 	for _, i := range now.Images {
 		if before, ok := was.Image(i.Ref); ok && before.Digest == i.Digest {

@@ -2,7 +2,7 @@
 // package they become.
 //
 // Each kind is a file of this package and a line of newKinds. The rest of the builder knows no kind by name: it resolves all of
-// them, fetches what they want into the cache, and packs what they carry.
+// them, fetches their content into the cache, and packs it.
 package kind
 
 import (
@@ -30,7 +30,7 @@ import (
 
 // kind is one kind of directive. It does more by implementing the interfaces below.
 type kind interface {
-	// resolve starts to find out what the directives of the kind stand for, and reports to r what cannot be resolved.
+	// resolve begins to resolve the directives of the kind, and reports failures to r.
 	resolve(ctx context.Context, r *resolving) part
 }
 
@@ -52,14 +52,14 @@ type (
 	maker interface {
 		made(p bundle.PackageInfo, name string) bool
 	}
-	// keeper adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
+	// keeper copies an earlier lock of other targets and platforms into a lock, as far as the Manifest still needs it.
 	keeper interface {
 		keep(m *manifest.File, now *lock.Lock, was lock.Lock)
 	}
 )
 
-// part is what the directives of one kind stand for. Its JSON names everything that the bytes of the package follow from. It
-// does more by implementing the interfaces below.
+// part is the result of resolving the directives of one kind. Its JSON names everything that the bytes of the package follow
+// from. It does more by implementing the interfaces below.
 type part interface {
 	// lock adds the resolved content to a lock.
 	lock(l *lock.Lock)
@@ -79,11 +79,11 @@ type (
 	carrier interface {
 		images() []image.Resolved
 	}
-	// describer adds what the index of the package says.
+	// describer adds the kind's entries to the index of the package.
 	describer interface {
 		describe(p *bundle.Package)
 	}
-	// downloader lists what is left to fetch.
+	// downloader lists the content to fetch.
 	downloader interface {
 		transfers() []transfer
 	}
@@ -91,7 +91,7 @@ type (
 	counter interface {
 		fetched() int64
 	}
-	// runner checks what was fetched, and makes what is not fetched but made, when everything is in the cache.
+	// runner checks fetched content, and builds the rest when everything is cached.
 	runner interface {
 		run(ctx context.Context, wrong *faults) error
 	}
@@ -99,7 +99,7 @@ type (
 	packer interface {
 		files(dir string) ([]bundle.File, error)
 	}
-	// documenter adds what the bill of materials says. The package is described by then, and its files are listed.
+	// documenter adds the kind's entries to the bill of materials. The package is described by then, and its files are listed.
 	documenter interface {
 		materials(ctx context.Context, p bundle.Package, s *sbom.Subject) error
 	}
@@ -116,7 +116,7 @@ func only[T, E any](list []E) []T {
 	return found
 }
 
-// Options says how directives are resolved and what is fetched for them.
+// Options configures how directives are resolved and fetched.
 type Options struct {
 	Cache     *cache.Cache
 	Fetcher   fetch.Fetcher // brings blobs into Cache
@@ -126,7 +126,7 @@ type Options struct {
 	Platforms []string         // to build for
 	Targets   []hostpkg.Target // to build for
 	Known     []hostpkg.Target // all that are configured; their keys check packages
-	Jobs      int              // at once
+	Jobs      int              // maximum number at once
 	Engine    string           // runs Dockerfiles
 	CAs       trust.CAs        // that servers are trusted by
 	Charts    helm.Renderer    // renders charts
@@ -142,8 +142,8 @@ type Set struct {
 // NewSet returns the kinds. They share connections, and their data about archives.
 func NewSet(o Options) *Set { return &Set{options: o, kinds: newKinds(o)} }
 
-// newKinds is where the kinds are registered, in the order in which packages and reports have them. Those that take longest
-// come last, and start first.
+// newKinds is where the kinds are registered, in the order in which packages and reports have them. The slowest are last in the
+// list, and start first.
 func newKinds(o Options) []kind {
 	transport := fetch.NewTransport(o.CAs)
 	client := fetch.Client{Transport: transport}

@@ -12,11 +12,11 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// licensesAtOnce is how many packages are looked into at once: each may take 8 MiB for its decompressor.
+// licensesAtOnce is how many packages are read at once: each may take 8 MiB for its decompressor.
 const licensesAtOnce = 2
 
-// licenses is the kind of fact by which the cache knows what a package says of its licenses. Its number changes with the
-// way in which that is read.
+// licenses is the kind of cache fact that holds the licenses of a package. Its number changes with the way in which that is
+// read.
 const licenses = "licenses-1"
 
 func (p *hostPackagePart) materials(ctx context.Context, described bundle.Package, s *sbom.Subject) error {
@@ -33,8 +33,8 @@ func (p *hostPackagePart) materials(ctx context.Context, described bundle.Packag
 	return group.Wait()
 }
 
-// licenses finds out what a host package says of its licenses, once for each content. A package that cannot be read says
-// nothing: the build goes on without its licenses.
+// licenses reads the licenses of a host package, once for each content. An unreadable package has none: the build continues
+// without its licenses.
 func (k *hostPackageKind) licenses(ctx context.Context, p bundle.HostPackage) ([]string, error) {
 	var said []string
 	if k.options.Cache.Recall(licenses, p.SHA256, &said) {

@@ -42,13 +42,13 @@ func (r *resolving) begin(at diag.Pos, resolve func() error) {
 	})
 }
 
-// faults collects what is wrong from several goroutines.
+// faults collects errors from several goroutines.
 type faults struct {
 	mu   sync.Mutex
 	list diag.List
 }
 
-// add puts an error at the place that it comes from. Errors may bring advice of their own, or places.
+// add adds an error at its position. Errors may have their own hints or positions.
 func (f *faults) add(pos diag.Pos, err error) {
 	var advised interface{ Hint() string }
 	hint := ""
@@ -71,14 +71,13 @@ func (f *faults) errorf(pos diag.Pos, hint, format string, args ...any) {
 	f.list.Errorf(pos, hint, format, args...)
 }
 
-// Resolution is what the directives of a Manifest stand for: every name with a digest.
+// Resolution is the result of resolving the directives of a Manifest: every name with a digest.
 type Resolution struct {
 	set   *Set
 	parts []part // in the order of the kinds
 }
 
-// Resolve finds out what every directive stands for, all of them at once, and reports all that cannot be resolved as
-// diag.Errors. It does not ask for what is pinned.
+// Resolve resolves all directives at once, and reports all failures as diag.Errors. It does not request pinned content.
 func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) {
 	var group errgroup.Group
 	group.SetLimit(s.options.Jobs)
@@ -129,7 +128,7 @@ func (r Resolution) Lock() lock.Lock {
 	return l
 }
 
-// Keep adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
+// Keep copies an earlier lock of other targets and platforms into a lock, as far as the Manifest still needs it.
 func (s *Set) Keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 	for _, k := range only[keeper](s.kinds) {
 		k.keep(m, now, was)
@@ -145,7 +144,7 @@ func (s *Set) LeftOut(m *manifest.File) []diag.Finding {
 	return list.Findings()
 }
 
-// Servers lists the roots of the servers that are asked for what a Manifest names, each once.
+// Servers lists the root URLs of the servers that resolving contacts, each once.
 func (s *Set) Servers(m *manifest.File) []string {
 	var list []string
 	for _, k := range only[remote](s.kinds) {
@@ -176,7 +175,7 @@ func (r Resolution) Describe(p *bundle.Package) {
 	}
 }
 
-// Files lists the files that the package carries below dir, but for images.
+// Files lists the files that the package has below dir, except images.
 func (r Resolution) Files(dir string) ([]bundle.File, error) {
 	var list []bundle.File
 	for _, p := range only[packer](r.parts) {
@@ -267,7 +266,7 @@ func (r Resolution) transfers() []transfer {
 	return list
 }
 
-// Run makes what is not fetched but made, such as what Dockerfiles write. Everything has been fetched by then.
+// Run creates content that is not fetched, such as the output of Dockerfiles. Everything has been fetched by then.
 func (r Resolution) Run(ctx context.Context) error {
 	var wrong faults
 	for _, p := range only[runner](r.parts) {
@@ -285,13 +284,13 @@ func root(address string) string {
 	return fmt.Sprintf("%s://%s", scheme, host)
 }
 
-// Pins is what a resolution takes from a lock instead of asking for it. The zero value takes nothing.
+// Pins is the locked content that a resolution uses without requests. The zero value takes nothing.
 type Pins struct {
 	Lock lock.Lock
-	Only bool // refuse what is not in the lock
+	Only bool // refuse unlocked content
 }
 
-// missingError says that a strict build needs what its lock lacks.
+// missingError reports that a strict build needs content that its lock lacks.
 type missingError struct {
 	dir  string
 	what string
@@ -301,7 +300,7 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("%s is not in %s", e.what, filepath.Join(e.dir, lock.FileName))
 }
 
-// Hint says what to do next.
+// Hint names the next step.
 func (e *missingError) Hint() string { return "lock it with sealift lock " + e.dir }
 
 // missing is an error if nothing may be asked for beyond the lock.

@@ -34,7 +34,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Platform is what everything of kURL's is for.
+// Platform is the platform of everything from kURL.
 const Platform = "linux/amd64"
 
 // Options says where packages go.
@@ -46,7 +46,7 @@ type Options struct {
 	MaxSize, MaxFiles int64
 }
 
-// Result is what was found in an archive.
+// Result is the content of an archive.
 type Result struct {
 	Archive  string   `json:"archive,omitempty"` // its name, for callers that read several
 	Packages []Made   `json:"packages"`
@@ -115,7 +115,7 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 	return result, errors.Join(errs...)
 }
 
-// unpacked is what was read of an archive.
+// unpacked is the content read from an archive.
 type unpacked struct {
 	spool   string
 	addOns  map[string]map[string]bundle.File // by folder, addons/<name>/<version>, and path
@@ -141,7 +141,7 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 	inflated := &limited{gz, new(int64), u.maxSize}
 	defer func() {
 		if large, ok := errors.AsType[*tooLargeError](err); ok {
-			err = large // the archive is not damaged, whatever was read when it ended
+			err = large // the archive is not damaged, wherever reading ended
 		}
 	}()
 	for entries := tar.NewReader(inflated); ; {
@@ -166,13 +166,13 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, inflated); err != nil { // the checksum comes at the end
+	if _, err := io.Copy(io.Discard, inflated); err != nil { // the checksum is at the end
 		return fmt.Errorf("damaged: %w", err)
 	}
 	return u.resolve()
 }
 
-// errorFile is what kURL's server leaves in a bundle that it could not finish (kURL §6.1).
+// errorFile is the file that kURL's server leaves in a bundle that it could not finish (kURL §6.1).
 const errorFile = "ERROR.txt"
 
 func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
@@ -220,13 +220,13 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 	return errors.New("is neither a file nor a link to one")
 }
 
-// folder is what of a path outside of add-ons is told to a person.
+// folder is the part of a path outside add-ons that messages show.
 func folder(name string) string {
 	words := strings.Split(name, "/")
 	switch {
 	case words[0] == "packages" && len(words) > 3:
 		return path.Join(words[:3]...)
-	case words[0] == "assets" && len(words) > 1: // a package that nobody has unpacked
+	case words[0] == "assets" && len(words) > 1: // a package that was not unpacked
 		return path.Join(words[:2]...)
 	}
 	return words[0]
@@ -277,7 +277,7 @@ func (u *unpacked) resolve() error {
 	return nil
 }
 
-// maxManifest bounds what is read of a Manifest.
+// maxManifest bounds the size of a Manifest.
 const maxManifest = 1 << 20
 
 func (o Options) write(ctx context.Context, dir string, files map[string]bundle.File) (Made, error) {
@@ -312,8 +312,8 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 	return made, archive.Close()
 }
 
-// images are those of the Manifest: the docker-archives do not say which of their names is meant. There are no digests: kURL does
-// not keep those that the registry had.
+// images are the Manifest's: the docker-archives do not say which of their names is meant. They have no digests: kURL does not
+// keep the registry's.
 func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
 	content, err := files[path.Join(dir, "Manifest")].Open()
 	if err != nil {
@@ -338,7 +338,7 @@ func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
 // NoAddOnError reports an archive of kURL's that has no add-on, such as a package of Kubernetes, or the archive that kURL's server makes
 // of the Kubernetes releases between two versions.
 type NoAddOnError struct {
-	LeftOut []string // what it has instead; empty if nothing in it is kURL's
+	LeftOut []string // what it has instead; empty if it has nothing of kURL's
 }
 
 func (e *NoAddOnError) Error() string {
@@ -348,7 +348,7 @@ func (e *NoAddOnError) Error() string {
 	return "has no add-on, only " + strings.Join(e.LeftOut, ", ") + KubernetesHint(e.LeftOut)
 }
 
-// KubernetesHint says what to do about kURL's Kubernetes among what was left out, or nothing if it is not among it.
+// KubernetesHint says what to do about kURL's Kubernetes if it was left out, and is empty otherwise.
 func KubernetesHint(leftOut []string) string {
 	var versions []string
 	for _, dir := range leftOut {

@@ -192,7 +192,7 @@ func TestInvalidAddOnDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestUnpackedArchiveIsBounded takes in archives that are small and unpack to much, in an add-on or beside one.
+// TestUnpackedArchiveIsBounded imports small archives that unpack to large ones, in an add-on or beside one.
 func TestUnpackedArchiveIsBounded(t *testing.T) {
 	much := strings.Repeat("0", 1<<20)
 	for name, row := range map[string]struct {
@@ -220,7 +220,7 @@ func TestUnpackedArchiveIsBounded(t *testing.T) {
 	}
 }
 
-// TestSparseEntriesCount takes in what GNU tar makes of a file with holes: a few hundred bytes that unpack to much.
+// TestSparseEntriesCount imports GNU tar's form of a file with holes: a few hundred bytes that unpack to many.
 func TestSparseEntriesCount(t *testing.T) {
 	for _, format := range []string{"gnu", "pax"} {
 		root := t.TempDir()
@@ -329,7 +329,7 @@ func TestStoreImportsKurlPackages(t *testing.T) {
 	}
 }
 
-// signed is a store that gives out URLs and counts what is read of it.
+// signed is a store that returns URLs and counts the bytes read from it.
 type signed struct {
 	store.Store
 	reads atomic.Int64

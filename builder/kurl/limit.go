@@ -39,17 +39,17 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allowed is what the archive may have unpacked to so far.
+// allowed is how much the archive may have unpacked to so far.
 func (c *counted) allowed() int64 { return min(DefaultMaxSize, freeSize+DefaultMaxRatio*c.n) }
 
-// limited ends a stream once more bytes have passed than may. What is left out of an archive counts, too: it is inflated.
+// limited ends a stream that exceeds its limit. What is left out of an archive counts, too: it is inflated.
 type limited struct {
 	r      io.Reader
 	passed *int64
 	max    func() int64
 }
 
-// tooLargeError says that an archive unpacks to more than is allowed.
+// tooLargeError reports that an archive unpacks to more than is allowed.
 type tooLargeError struct{ max int64 }
 
 func (e *tooLargeError) Error() string {

@@ -39,7 +39,7 @@ func NewStore(s store.Store, dir string) *Store {
 	return &Store{Store: s, dir: dir, turn: make(chan struct{}, 1), seen: make(map[string]origin)}
 }
 
-// Get opens a value. A package that is no archive of Sealift's is imported.
+// Get opens a value. A package in another format than Sealift's is imported.
 func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
 	object, err := s.Store.Get(ctx, key)
 	if err != nil || !strings.HasSuffix(key, ".tar.gz") {
@@ -59,7 +59,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
 	return made, object.Close()
 }
 
-// Presign implements store.Presigner. There is no URL for a package that kURL built: the store has it as it was.
+// Presign implements store.Presigner. A package that kURL built has no URL: the store has its original bytes.
 func (s *Store) Presign(ctx context.Context, key string, valid time.Duration) (string, error) {
 	presigner, ok := s.Store.(store.Presigner)
 	if !ok {
@@ -76,7 +76,7 @@ func (s *Store) Presign(ctx context.Context, key string, valid time.Duration) (s
 	return presigner.Presign(ctx, key, valid)
 }
 
-// origin tells the digest of a package that kURL built, and nothing for any other value. Each value is looked at once.
+// origin returns the digest of a package that kURL built, and "" for any other value. Each value is checked once.
 func (s *Store) origin(ctx context.Context, key string, object store.Object) (digest string, err error) {
 	s.mu.Lock()
 	known, ok := s.seen[key]
@@ -106,7 +106,7 @@ func digestOf(ctx context.Context, object store.Object) (string, error) {
 	return v.SHA256, err
 }
 
-// imported gives the package that was made of one of kURL's, and makes it if need be.
+// imported returns the package converted from one of kURL's, and converts it if necessary.
 func (s *Store) imported(ctx context.Context, key, digest string, object store.Object) (store.Object, error) {
 	kept, err := s.keep()
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if made, err := kept.Get(ctx, name); err == nil { // somebody else has just imported it
+	if made, err := kept.Get(ctx, name); err == nil { // another process has just imported it
 		return made, nil
 	}
 	result, err := Import(ctx, io.NewSectionReader(object, 0, object.Size()), Options{Dir: filepath.Join(s.dir, digest), Spool: s.dir})

@@ -19,11 +19,11 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// kURL keeps the image of programs that its add-ons run in pods beside them, as what 'docker save' writes (kURL §1.5). It becomes
-// an add-on of its own, with the image's tag as version.
+// kURL keeps the image of programs that its add-ons run in pods beside them, in the format of 'docker save' (kURL §1.5). It
+// becomes a separate add-on, with the image's tag as version.
 const utilityFile = "shared/kurl-util.tar"
 
-// addUtility makes an add-on of that image, unless the archive has it as an add-on already.
+// addUtility adds an add-on for that image, unless the archive already has one.
 func (u *unpacked) addUtility() error {
 	if u.utility == nil {
 		return nil
@@ -86,7 +86,7 @@ func (u *unpacked) utilityRef() (ref, tag string, err error) {
 	}
 }
 
-// zipped compresses the image, as those of add-ons are.
+// zipped compresses the image like those of add-ons.
 func (u *unpacked) zipped(name string) (bundle.File, error) {
 	file := filepath.Join(u.spool, catalog.UtilityAddOn+".tar.gz")
 	err := atomicfile.Fill(file, 0o644, func(w *os.File) (err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/builder/kurl"
 )
 
-// saved is what 'docker save' writes for images with these names.
+// saved is the output of 'docker save' for images with these names.
 func saved(t *testing.T, refs ...string) string {
 	t.Helper()
 	images := map[name.Tag]v1.Image{}
@@ -36,7 +36,7 @@ func saved(t *testing.T, refs ...string) string {
 	return out.String()
 }
 
-// TestKurlUtilityImageBecomesAddOn takes in a bundle, and what kURL calls common.tar.gz: it has no add-on.
+// TestKurlUtilityImageBecomesAddOn imports a bundle, and kURL's common.tar.gz, which has no add-on.
 func TestKurlUtilityImageBecomesAddOn(t *testing.T) {
 	const ref = "replicated/kurl-util:v2026.08.07-0"
 	image := saved(t, ref)

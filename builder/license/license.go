@@ -1,6 +1,6 @@
 // Package license reads the license statements of operating system packages: from the header of an rpm, and from the
-// machine-readable copyright file of a Debian package (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/).
-// It converts them to SPDX license expressions. It repeats what a package says and does not judge it.
+// machine-readable copyright file of a Debian package (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). It
+// converts them to SPDX license expressions. It repeats a package's statement and does not judge it.
 package license
 
 import (

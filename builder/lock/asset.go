@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// Asset is what a URL served.
+// Asset is the content that a URL served.
 type Asset struct {
 	URL         string `yaml:"url"` // the upstream URL, even if a mirror served it
 	bundle.Blob `yaml:",inline"`

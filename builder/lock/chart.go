@@ -8,16 +8,16 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// Chart is what a repository served for a chart at a version.
+// Chart is the chart that a repository served at a version.
 type Chart struct {
 	Name        string           `json:"name" yaml:"name"`             // of the release
-	Repository  string           `json:"repository" yaml:"repository"` // as the Manifest has it
+	Repository  string           `json:"repository" yaml:"repository"` // as written in the Manifest
 	Version     string           `json:"version" yaml:"version"`
 	URL         string           `json:"url" yaml:"url"` // of the archive, or oci:// with the digest of its manifest; always upstream's, even if a mirror served it
 	bundle.Blob `yaml:",inline"` // the archive
 }
 
-// Chart returns what is locked for a chart of a repository at a version.
+// Chart returns the locked chart of a repository at a version.
 func (l *Lock) Chart(repository, name, version string) (Chart, bool) {
 	return find(l.Charts, func(c Chart) bool { return c.Repository == repository && c.Name == name && c.Version == version })
 }

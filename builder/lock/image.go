@@ -2,7 +2,7 @@ package lock
 
 import "go.yaml.in/yaml/v3"
 
-// Image is what a reference resolved to.
+// Image is the result of resolving a reference.
 type Image struct {
 	Ref       string            `yaml:"ref"`       // the full name, with its tag or digest
 	Digest    string            `yaml:"digest"`    // sha256:<hex>, of an index or of the only manifest

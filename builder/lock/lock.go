@@ -100,13 +100,13 @@ func (l Lock) Save(path string) (changed bool, err error) {
 // section is the part of a lock for one kind of directive. It is a list.
 type section struct {
 	name string
-	// read adds one element of the list to a lock, and reports to p what is wrong with it.
+	// read adds one element of the list to a lock, and reports mistakes to p.
 	read func(p *parser, n *yaml.Node, l *Lock)
 	// facts returns the locked facts by the name that they are for.
 	facts func(l Lock) map[string]string
 }
 
-// sections is where the sections are registered, in the order in which changes are told.
+// sections registers the sections, in the order in which changes are reported.
 func sections() []section {
 	return []section{imageSection(), assetSection(), chartSection(), targetSection()}
 }

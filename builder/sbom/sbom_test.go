@@ -173,7 +173,7 @@ func TestMergeListsSharedPackagesOnce(t *testing.T) {
 	}
 }
 
-// TestRequiredFieldsAreThere reads the JSON as it is, since a reader may fill in what is missing.
+// TestRequiredFieldsAreThere reads the raw JSON, since a reader may fill in missing fields.
 func TestRequiredFieldsAreThere(t *testing.T) {
 	var raw struct {
 		SpdxVersion, DataLicense, SPDXID, Name, DocumentNamespace string

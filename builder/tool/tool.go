@@ -1,5 +1,5 @@
-// Package tool runs programs of the build machine, such as a package manager or a container engine. They have limits, end
-// with the build, and their error output appears in errors. The package knows nothing about what the programs do.
+// Package tool runs programs of the build machine, such as a package manager or a container engine. They have limits, end with
+// the build, and their error output appears in errors. The package knows nothing about the programs.
 package tool
 
 import (

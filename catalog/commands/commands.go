@@ -228,7 +228,7 @@ func unwrapped(words []string) (_ []string, looked bool) {
 	return words, false
 }
 
-// valued returns a program's options that take the next word as their value.
+// valued returns a program's options that take the next argument as their value.
 func valued(program string) []string {
 	return map[string][]string{
 		"xargs": {"-I", "-n", "-L", "-P", "-d", "-a", "-s"}, "timeout": {"-k", "-s"}, "nice": {"-n"}, "sudo": {"-u", "-g"}, "env": {"-u", "-C"},

@@ -38,7 +38,7 @@ func ownHooks(addOn string) []string {
 	}
 }
 
-// lineEnds refuses scripts with the line ends of Windows. bash takes the carriage return for a part of the last word.
+// lineEnds refuses scripts with Windows line ends. bash takes the carriage return for a part of the last word.
 func (c *checker) lineEnds() error {
 	for _, name := range c.files {
 		isScript := strings.HasSuffix(name, ".sh")

@@ -32,10 +32,10 @@ func TestKurlAddOnsPassLint(t *testing.T) {
 		// It asks the internal load balancer for its health, until it answers or 300 s are over.
 		"ekco/0.28.14/install.sh:292:8: warning: " + nothing + "curl",
 		"flannel/0.28.7" + noMeta,
-		// KURL_UTIL_IMAGE is kURL's own image, which lies beside add-ons in kURL's bundles and is in no Manifest. Before a move from
+		// KURL_UTIL_IMAGE is kURL's own image, which is beside add-ons in kURL's bundles and in no Manifest. Before a move from
 		// Weave, a pod of it on each node asks those on the others.
 		"flannel/0.28.7/install.sh:115:73: warning: option --image is $KURL_UTIL_IMAGE",
-		// It looks for VMware's network card; without lspci it goes on as if there were none.
+		// It looks for VMware's network card; without lspci it assumes that there is none.
 		"flannel/0.28.7/install.sh:167:8: warning: " + nothing + "lspci",
 		"flannel/0.28.7/install.sh:380:10: warning: function weave_to_flannel" + noPrefix,
 		"flannel/0.28.7/install.sh:555:10: warning: function weave_flush_iptables" + noPrefix,
@@ -47,10 +47,10 @@ func TestKurlAddOnsPassLint(t *testing.T) {
 		"minio/2025-10-15T17-29-55Z/install.sh:143:10: warning: function should_reset_minio_config" + noPrefix,
 		"minio/2025-10-15T17-29-55Z/install.sh:168:10: warning: function reset_minio_config" + noPrefix,
 		"minio/2025-10-15T17-29-55Z/install.sh:186:10: warning: function write_minio_keys_sha_file" + noPrefix,
-		// It waits until MinIO answers, by curl alone.
+		// It waits until MinIO answers, with only curl.
 		"minio/2025-10-15T17-29-55Z/install.sh:230:5: warning: " + nothing + "curl",
 		"minio/2025-10-15T17-29-55Z/install.sh:284:10: warning: function allow_pvc_resize" + noPrefix,
-		// A pod of it looks at how full the disk of OpenEBS is, before MinIO's data move.
+		// One of its pods checks the disk usage of OpenEBS before MinIO's data move.
 		"minio/2025-10-15T17-29-55Z/install.sh:553:75: warning: option --openebs-image is $KURL_UTIL_IMAGE",
 		"openebs/4.5.1" + noMeta,
 		// Volumes of Rook are copied by rsync in a pod of it.
@@ -65,7 +65,8 @@ func TestKurlAddOnsPassLint(t *testing.T) {
 		// Velero gets four plugins, the last of them this image: without it, a plugin without a name.
 		"velero/1.18.2/install.sh:204:19: warning: one of several images is $KURL_UTIL_IMAGE",
 		"velero/1.18.2/install.sh:518:10: warning: function determine_velero_pvc_size" + noPrefix,
-		// The pod that moves snapshots to object storage. Only registry's Manifest has its image, and velero may come without registry.
+		// The pod that moves snapshots to object storage. Only registry's Manifest has its image, and velero may be installed without
+		// registry.
 		"velero/1.18.2/tmpl-s3-migration-deployment-patch.yaml:14:16: warning: Deployment sealift-variable-velero-namespace/velero, container migrate-s3: image kurlsh/s3cmd:20260224-0d00dd0 is not in the Manifest",
 	}
 	got := lintAll(t, "addons")

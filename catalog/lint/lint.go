@@ -341,7 +341,7 @@ func (c *checker) template() error {
 	return nil
 }
 
-// generated asks for a template if the add-on has more than one version.
+// generated requires a template if the add-on has more than one version.
 func (c *checker) generated(addOn string) error {
 	others, err := filepath.Glob(filepath.Join(addOn, "*", manifest.FileName))
 	if err != nil {

@@ -214,7 +214,7 @@ func TestFindNeedsAddOn(t *testing.T) {
 	}
 }
 
-// Any text is checked without panic, and what is found has its place in the text.
+// Any text is checked without panic, and each finding has its position in the text.
 func FuzzSpec(f *testing.F) {
 	f.Add(goodPreflight)
 	f.Add("{{kurl if }}\nkind: {{kurl .A }}\nspec: [")
@@ -252,7 +252,7 @@ func FuzzHooks(f *testing.F) {
 	})
 }
 
-// lineBreak is what ends a line of YAML 1.1 (section 4.2).
+// lineBreak matches the line ends of YAML 1.1 (section 4.2).
 var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
 func inText(t *testing.T, findings []diag.Finding, text string) {

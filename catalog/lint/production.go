@@ -28,10 +28,10 @@ type GridTest struct {
 	Upgrade *spec.Installer // nil if the test upgrades nothing
 	Airgap  bool
 	Nodes   int
-	Checks  bool // something is expected, or a script looks at the cluster
+	Checks  bool // an expectation exists, or a script checks the cluster
 }
 
-// ReadTests reads a file of tests for one version of an add-on. If the file is wrong, the error is a diag.Errors.
+// ReadTests reads a file of tests for one version of an add-on. If the file is invalid, the error is a diag.Errors.
 type ReadTests func(file, version string) ([]GridTest, error)
 
 // ForProduction returns a Linter that also requires what an add-on needs to be merged without human approval: a generator of new
@@ -66,7 +66,7 @@ func (c *checker) production() error {
 	return c.coverage()
 }
 
-// generator asks for a template, or for a script that writes new versions, also where there is one version only.
+// generator requires a template, or a script that writes new versions, even with only one version.
 func (c *checker) generator() error {
 	dir := filepath.Join(filepath.Dir(c.absolute()), template.DirName)
 	if _, err := os.Stat(filepath.Join(dir, template.ManifestFile)); !errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (c *checker) generator() error {
 	return nil
 }
 
-// coverage looks at what the tests of the add-on try.
+// coverage checks what the tests of the add-on try.
 func (c *checker) coverage() error {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(c.absolute()), template.DirName, kurlTests, "*.yaml"))
 	if err != nil {

@@ -25,7 +25,7 @@ func readTests(file, version string) (tests []GridTest, err error) {
 	return tests, nil
 }
 
-// forProduction lints a tree for production, and returns what is found without the path of the add-on.
+// forProduction lints a tree for production, and returns the findings without the path of the add-on.
 func forProduction(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	dirs, err := Find(path)
@@ -99,7 +99,7 @@ func TestCatalogueIsReadyForProduction(t *testing.T) {
 	}
 }
 
-// TestKurlAddOnsAreCheckedForProduction lints kURL's own eleven add-ons. The samples have the template of containerd alone.
+// TestKurlAddOnsAreCheckedForProduction lints kURL's own eleven add-ons. Of the samples, only containerd has a template.
 func TestKurlAddOnsAreCheckedForProduction(t *testing.T) {
 	t.Chdir(upstreamcases.KurlAddOns(t))
 	found := strings.Join(forProduction(t, "addons"), "\n")

@@ -1,7 +1,7 @@
 // Package online opens the bundle of a server as an archive that is read in place: each file by range requests when it is
 // needed, verified while it is used.
 //
-// The package knows where a server has the bundle of an Installer. It stores nothing and installs nothing.
+// The package knows the URL of an Installer's bundle on a server. It stores nothing and installs nothing.
 package online
 
 import (

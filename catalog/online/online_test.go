@@ -82,7 +82,7 @@ func TestOnlyReadRangesAreFetched(t *testing.T) {
 	}
 }
 
-// counter counts what a server sends.
+// counter counts the requests to a server and the bytes that it sends.
 type counter struct {
 	http.ResponseWriter
 	n *atomic.Int64

@@ -45,7 +45,7 @@ type UnknownError struct{ Message string }
 
 func (e *UnknownError) Error() string { return e.Message }
 
-// UnusableError reports that a package exists but cannot be in the bundle. The operator of the store must replace it.
+// UnusableError reports that a package exists but cannot be bundled. The operator of the store must replace it.
 type UnusableError struct{ Message string }
 
 func (e *UnusableError) Error() string { return e.Message }
@@ -116,8 +116,8 @@ var (
 	versionStart = regexp.MustCompile(`^v?[0-9]`)
 )
 
-// Resolve returns the add-ons with versions in place of patterns (latest, 1.36.x), according to the packages in the store.
-// One error names everything that could not be resolved.
+// Resolve returns the add-ons with versions instead of patterns (latest, 1.36.x), according to the packages in the store. One
+// error names everything that could not be resolved.
 func (s Source) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
 	resolved := slices.Clone(addOns)
 	var errs []error

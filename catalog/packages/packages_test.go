@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// kURL's server makes one archive of the packages between two versions. Its name is not that of a version.
+// kURL's server makes one archive of the packages between two versions. Its name is not a version's.
 func TestMultiPackageArchivesAreNotVersions(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"rook-1.5.12.tar.gz", "rook-1.19.7.tar.gz", "rook-1.4.9,rook-1.5.12.tar.gz", "rook-1.20.0,rook-1.21.0.tar.gz", "rook-ceph-1.0.0.tar.gz"} {

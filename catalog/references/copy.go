@@ -24,7 +24,7 @@ const (
 // variable matches the variables in kURL's and Sealift's templates: ${NAME}, and $NAME in capitals.
 var variable = regexp.MustCompile(`\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Z_][A-Z0-9_]*))`)
 
-// copy copies the add-on as a package has it: links within addons/<name> are resolved, and templates are filled in.
+// copy copies the add-on with the layout of a package: links within addons/<name> are resolved, and templates are filled in.
 func (c *checker) copy() error {
 	abs, err := filepath.Abs(c.dir)
 	if err != nil {

@@ -42,7 +42,7 @@ func kubeadmImages() []string {
 }
 
 // startedByDefault reports whether a program uses an image that no file of the add-on names. Every container runtime starts pods with
-// the pause image; Sonobuoy, which is another add-on, starts that of the conformance tests.
+// the pause image; Sonobuoy, another add-on, starts that of the conformance tests.
 func (c *checker) startedByDefault(image carried) bool {
 	name := repositoryPath(image.name)
 	switch {

@@ -47,8 +47,8 @@ func (c *checker) scanHooks() {
 	})
 }
 
-// scanModuleHooks does the same for the hooks of a module that are bash. What a hook in another language starts, only a test
-// can tell.
+// scanModuleHooks does the same for the hooks of a module that are bash. Only a test can show what a hook in another language
+// starts.
 func (c *checker) scanModuleHooks() {
 	if !c.module {
 		return
@@ -71,7 +71,7 @@ func (c *checker) scanModuleHooks() {
 	}
 }
 
-// shebang is that of a shell.
+// shebang matches that of a shell.
 var shebang = regexp.MustCompile(`^#! ?/[^\n]*\b(ba|da)?sh\b`)
 
 // hereDocument scans a here-document that is a Kubernetes object.

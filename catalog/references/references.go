@@ -27,7 +27,7 @@ type use struct {
 	image string
 	pos   diag.Pos
 	where string // such as: Deployment kube-system/metrics-server, container metrics-server
-	// certain says that a node will pull the image. Otherwise the field only looks like an image.
+	// certain means that a node will pull the image. Otherwise the field only looks like an image.
 	certain bool
 }
 
@@ -188,7 +188,7 @@ func assetsOf(file *manifest.File) (names []string) {
 	return names
 }
 
-// bring takes the images that charts carry, and marks those of the Manifest that charts name.
+// bring adds the images that charts carry, and marks those of the Manifest that charts name.
 func (c *checker) bring(carriedByCharts, named []string) {
 	for _, ref := range append(named, carriedByCharts...) {
 		if name, err := normalize(ref); err == nil {

@@ -188,7 +188,7 @@ pod.yaml:11:12: warning: Pod web/app, container main, argument --reloader-image:
 			"-- Manifest --\nimage app example.org/app:1\n-- install.sh --\nfunction demo() { :; }",
 			"Manifest:1:1: warning: nothing in the add-on refers to image example.org/app:1, neither by its reference nor by its id app (keep it if a program of the add-on starts pods of it by itself, and name it in a comment there; otherwise remove it)",
 		},
-		// Operators name the images of what they start in their own code.
+		// Operators name the images of their workloads in their own code.
 		"what programs start by default": {
 			"-- Manifest --\nimage rook docker.io/rook/ceph:v1.19.7\nimage cephcsi quay.io/cephcsi/cephcsi:v3.15.0\nimage provisioner registry.k8s.io/sig-storage/csi-provisioner:v5\n" +
 				"image velero velero/velero:v1.18.2\nimage helper velero/velero-restore-helper:v1.18.2\nimage operator quay.io/prometheus-operator/prometheus-operator:v1\n" +

@@ -11,10 +11,10 @@ import (
 	"github.com/sealift/sealift/catalog/references/object"
 )
 
-// source says where scanned YAML comes from.
+// source names the origin of scanned YAML.
 type source struct {
 	name     string // file below work
-	rendered bool   // lines are those of rendered output and mean nothing to the user
+	rendered bool   // lines are those of rendered output, which mean nothing to the user
 	nested   bool   // text inside another document
 }
 

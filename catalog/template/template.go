@@ -33,7 +33,7 @@ const (
 	VersionParameter = "VERSION"
 )
 
-const maxFileSize = 1 << 20 // bytes, of a file with parameters
+const maxFileSize = 1 << 20 // in bytes, of a file with parameters
 
 var placeholder = regexp.MustCompile(`\$\{([A-Z][A-Z0-9_]*)\}`)
 

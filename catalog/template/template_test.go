@@ -175,7 +175,7 @@ func TestWriteRefuses(t *testing.T) {
 	})
 }
 
-// The versions that ship are what their templates give.
+// The shipped versions equal the output of their templates.
 func TestShippedVersionsFollowTheirTemplates(t *testing.T) {
 	const addOn = "../../addons/kubernetes"
 	tmpl, err := template.Open(addOn)
@@ -198,7 +198,7 @@ func TestShippedVersionsFollowTheirTemplates(t *testing.T) {
 	}
 }
 
-// Whatever a template and its parameters are, what is read back from a version is words that can be filled in again.
+// Whatever a template and its parameters are, the parameters read back from a version can be filled in again.
 func FuzzFillAndReadBack(f *testing.F) {
 	f.Add("image a example.org/a:${A}\nimage b example.org/${B}:${A}", "1.0", "b")
 	f.Add("${A}${B} ${", "x", "$")

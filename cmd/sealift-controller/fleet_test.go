@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// TestFleetPageIsFollowed follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
+// TestFleetPageIsFollowed follows docs/fleet.md with a hub, and with the agent of a cluster that has its own API server.
 func TestFleetPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
 	home, program, path := tourist(t)
@@ -73,7 +73,7 @@ func tourist(t *testing.T) (home, program, path string) {
 	return home, program, "PATH=" + home + ":" + bin + ":" + os.Getenv("PATH")
 }
 
-// TestFleetAirgapPageIsFollowed follows docs/fleet-airgap.md with a hub, and with a cluster that nobody has a connection to.
+// TestFleetAirgapPageIsFollowed follows docs/fleet-airgap.md with a hub, and with a disconnected cluster.
 func TestFleetAirgapPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
 	home, program, path := tourist(t)
@@ -88,7 +88,7 @@ func TestFleetAirgapPageIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// the tour runs in a folder of its own
+	// the tour runs in its own folder
 	copied := filepath.Join(home, "page.md")
 	if err := os.WriteFile(copied, bytes.ReplaceAll(page, []byte("ship-admin.kubeconfig"), []byte(ship)), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// guardHook refuses ConfigMaps that are red. It warns with a value that is in the memory of the leader alone, and with the
-// operator that has answered: its parent.
+// guardHook refuses ConfigMaps that are red. It warns with a value that only the leader has in memory, and with the operator
+// that has answered: its parent.
 const guardHook = `#!/bin/bash
 if [[ $1 == --config ]]; then cat <<'EOF'
 configVersion: v1

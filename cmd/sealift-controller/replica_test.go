@@ -60,7 +60,7 @@ func (p *operatorProcess) get(path string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(text))
 }
 
-// freePort is one that nobody uses on 127.0.0.1.
+// freePort is an unused one on 127.0.0.1.
 func freePort(t *testing.T) string {
 	t.Helper()
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -18,9 +18,9 @@ import (
 // collected maps file names to the contents that collectors found.
 type collected map[string][]byte
 
-// check collects for all specifications and analyzes each. An analyzer sees first what its own specification collected,
-// so that two may use the same name for different things, and then what the others did: kURL has analyzers without a
-// collector of their own (kURL §8.3).
+// check collects for all specifications and analyzes each. An analyzer sees first what its own specification collected, so that
+// two may use the same name for different things, and then what the others did: kURL has analyzers without a collector (kURL
+// §8.3).
 func check(ctx context.Context, specs []v1beta2.HostPreflight) (all []preflight.Result, err error) {
 	own := make([]collected, len(specs))
 	everything := collected{}
@@ -49,8 +49,8 @@ func check(ctx context.Context, specs []v1beta2.HostPreflight) (all []preflight.
 	return all, ctx.Err()
 }
 
-// collectOnce runs a host collector, or returns the result of an earlier run. Failures are reported on standard
-// error; the analyzers that miss it say so in the report.
+// collectOnce runs a host collector, or returns the result of an earlier run. Failures are reported on standard error;
+// analyzers without their data say so in the report.
 func collectOnce(ctx context.Context, c *v1beta2.HostCollect, seen map[string]collected) (found collected, known bool, err error) {
 	key, err := json.Marshal(c)
 	if err != nil {
@@ -79,7 +79,8 @@ func collectOnce(ctx context.Context, c *v1beta2.HostCollect, seen map[string]co
 	return found, true, nil
 }
 
-// bounded waits for work that takes no context. Work that does not end in time continues in the background, and ends with the process.
+// bounded limits the wait for work that takes no context. Work that does not end in time continues in the background, and ends with
+// the process.
 func bounded(ctx context.Context, what string, work func(progress chan<- any) (map[string][]byte, error)) (map[string][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, collectorTime)
 	defer cancel()
@@ -161,7 +162,7 @@ func results(spec string, found []*analyze.AnalyzeResult) []preflight.Result {
 	return all
 }
 
-// name is how a check of a specification is called among those of all others.
+// name is the name of a check of a specification, unique among all of them.
 func name(spec, title string) string {
 	if spec == "" {
 		return title

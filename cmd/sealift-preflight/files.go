@@ -8,7 +8,7 @@ import (
 	"github.com/replicatedhq/troubleshoot/pkg/types"
 )
 
-// read is how analyzers ask for one file.
+// read returns one file to an analyzer.
 func (c collected) read(file string) ([]byte, error) {
 	if data, ok := c[file]; ok {
 		return data, nil
@@ -16,7 +16,7 @@ func (c collected) read(file string) ([]byte, error) {
 	return nil, &types.NotFoundError{Name: file}
 }
 
-// find is how they ask for many: by the beginning of their names, or by a pattern.
+// find returns several: by a name prefix or a pattern.
 func (c collected) find(pattern string, except []string) (map[string][]byte, error) {
 	matching := map[string][]byte{}
 	for file, data := range c {

@@ -25,12 +25,11 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// requestTime bounds each request to the cluster: on a node that needs support, nobody may answer.
+// requestTime bounds each request to the cluster: on a node that needs support, the API server may not answer.
 const requestTime = 30 * time.Second
 
-// gather collects into dir what the specifications name, analyzes it, and redacts every file in dir, those that were there
-// before too. A failed collector leaves a file in collector-errors. afterCollection is not heeded: it sends the
-// bundle away.
+// gather collects into dir what the specifications name, analyzes it, and redacts every file in dir, including older ones. A
+// failed collector leaves a file in collector-errors. afterCollection is ignored: it would upload the bundle.
 func gather(ctx context.Context, dir, kubeconfig string, specs []v1beta2.SupportBundle) ([]preflight.Result, error) {
 	if dir == "" {
 		return nil, errors.New("collect needs --dir")

@@ -59,8 +59,8 @@ func cause(err error) error {
 	return err
 }
 
-// load reads the documents in texts. One with a mistake in it fails the host, as a check that nobody can make would be no
-// check; the others are made all the same.
+// load reads the documents in texts. An invalid one fails the host, since a check that cannot run would be none; the others
+// still run.
 func load(ctx context.Context, texts []string) (*loader.TroubleshootKinds, []preflight.Result) {
 	specs := loader.NewTroubleshootKinds()
 	bad := []preflight.Result{}

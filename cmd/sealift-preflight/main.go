@@ -4,9 +4,9 @@
 //	sealift-preflight check   [FILE...]                               HostPreflight specifications
 //	sealift-preflight collect --dir DIR [--kubeconfig FILE] [FILE...] SupportBundle specifications
 //
-// The specifications come from files or standard input, templates already filled in. Results go to standard output as
-// one JSON document, a preflight.Report; what collectors say meanwhile goes to standard error. Nothing on the host is
-// changed but DIR, and nothing is sent anywhere.
+// The specifications come from files or standard input, templates already filled in. Results go to standard output as one JSON
+// document, a preflight.Report; the output of collectors goes to standard error. Nothing on the host is changed but DIR, and
+// nothing is sent anywhere.
 package main
 
 import (

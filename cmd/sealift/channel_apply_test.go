@@ -283,7 +283,7 @@ func checkCA(t testing.TB, secret *unstructured.Unstructured, name string) {
 	}
 }
 
-// testChannelTakeOver begins with what kOps leaves in a cluster, and ends with kOps's own next apply.
+// testChannelTakeOver begins with the state that kOps leaves in a cluster, and ends with kOps's own next apply.
 func testChannelTakeOver(c *channelCluster) {
 	kops := func(doc string) error {
 		objs, err := render.Decode(strings.NewReader(doc))

@@ -24,8 +24,8 @@ func readCases(t testing.TB, path string, into any) {
 	}
 }
 
-// testChannelReplaces puts the old side of every row onto the cluster and the new side into an index. What has no version
-// is written with the generation of this tool, so that rows about others cannot come about.
+// testChannelReplaces puts the old side of every row onto the cluster and the new side into an index. An entry without a
+// version gets the generation of this tool, so that rows about others cannot occur.
 func testChannelReplaces(c *channelCluster) {
 	for _, file := range []string{"replaces_seed_rule.json", "replaces_head_rule.json"} {
 		var table struct {

@@ -21,7 +21,7 @@ import (
 
 var deleteNow = metav1.DeleteOptions{}
 
-// process prepares this program as a process of its own, under a name.
+// process prepares this program as a separate process, under a name.
 func (c *channelCluster) process(name string, args ...string) *exec.Cmd {
 	c.Helper()
 	self, err := os.Executable()
@@ -140,7 +140,7 @@ func testChannelKills(c *channelCluster) {
 	c.clear()
 }
 
-// testChannelTwoAtOnce runs an older and a newer version side by side. Whichever starts first, the newer one stays, whole.
+// testChannelTwoAtOnce runs an older and a newer version side by side. Whichever starts first, the newer one stays, complete.
 func testChannelTwoAtOnce(c *channelCluster) {
 	const count = 4
 	for round := range 3 {
@@ -160,7 +160,7 @@ func testChannelTwoAtOnce(c *channelCluster) {
 	c.clear()
 }
 
-// testChannelLoop follows a loop from a channel that is not there yet to its end by a signal.
+// testChannelLoop follows a loop from a channel that does not exist yet to its end by a signal.
 func testChannelLoop(c *channelCluster) {
 	c.write("a.yaml", configMap("looped", "1"))
 	file := filepath.Join(c.dir, "addons.yaml")

@@ -39,7 +39,7 @@ type channelCluster struct {
 	kubeconfig string
 	client     dynamic.Interface
 	dir        string
-	gitVersion *atomic.Pointer[string] // what the API server says that it is, when it is not what it is
+	gitVersion *atomic.Pointer[string] // what the API server claims to be
 }
 
 // newChannelCluster runs a control plane behind a proxy that can report another version.
@@ -82,7 +82,7 @@ func newChannelCluster(t *testing.T) *channelCluster {
 	return c
 }
 
-// in gives the cluster to a test of its own, with a folder of its own.
+// in gives the cluster to a separate test, with its own folder.
 func (c *channelCluster) in(name string, test func(*channelCluster)) {
 	c.Run(name, func(t *testing.T) {
 		sub := *c
@@ -166,7 +166,7 @@ func (c *channelCluster) get(resource, namespace, name string) *unstructured.Uns
 	return obj
 }
 
-// create makes an object as somebody else would.
+// create creates an object as another client would.
 func (c *channelCluster) create(resource, doc string) *unstructured.Unstructured {
 	c.Helper()
 	objs, err := render.Decode(strings.NewReader(doc))
@@ -188,7 +188,7 @@ func (c *channelCluster) patch(resource, namespace, name, patch string, subresou
 	}
 }
 
-// record writes the annotation that says that an add-on is installed, as kOps does; an empty one removes it.
+// record writes the annotation that marks an add-on as installed, as kOps does; an empty one removes it.
 func (c *channelCluster) record(namespace, name, text string) {
 	c.Helper()
 	value := any(text)

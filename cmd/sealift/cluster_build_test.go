@@ -98,7 +98,7 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, strings.Repeat("content of "+r.URL.Path+"\n", 1000))
 }
 
-// pod runs what a pod's first container says, with its environment and files. That of the second add-on is killed once.
+// pod runs the command of a pod's first container, with its environment and files. That of the second add-on is killed once.
 func (f *farm) pod(ctx context.Context, pod *corev1.Pod) error {
 	f.pods.Add(1)
 	home, err := os.MkdirTemp(f.dir, "pod-*")

@@ -35,8 +35,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestOnlineInstallFetchesEachByteOnce reads a bundle of a server as an install does: what the plan needs, what the host is
-// asked to have room for, all files, all images.
+// TestOnlineInstallFetchesEachByteOnce reads a bundle of a server as an install does: for the plan, for the disk space check,
+// all files, all images.
 func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 	short.AsRoot(t, "an install")
 	dir := t.TempDir()
@@ -178,7 +178,7 @@ func packedAddOn(t *testing.T, dir, name string, images map[string]v1.Image) {
 	}
 }
 
-// countedLine counts what a server is asked for and sends.
+// countedLine counts requests to a server and its bytes.
 type countedLine struct{ requests, sent atomic.Int64 }
 
 type countedAnswer struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// command runs a command line and returns its exit code, and what it wrote.
+// command runs a command line and returns its exit code and output.
 func command(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -67,7 +67,7 @@ func TestLock(t *testing.T) {
 		{"a check and an update at once", nil, []string{"lock", "--update", "--check"}, app.ExitUsage, "", "choose one"},
 		{"no add-on", func() { base = base[:4] }, []string{"lock"}, app.ExitUsage, "", "requires at least 1 arg"},
 	}
-	for _, step := range steps { // in this order: each starts from what the one before left
+	for _, step := range steps { // in this order: each starts from the result of the one before
 		t.Run(step.name, func(t *testing.T) {
 			if step.before != nil {
 				step.before()

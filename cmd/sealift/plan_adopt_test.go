@@ -37,7 +37,7 @@ metadata: {name: 1a2b3c4, namespace: default}
 spec: {kubernetes: {version: 1.35.4}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}
 `
 
-// planOfAdopt looks at a cluster of kURL whose only node is this host, and then adopts it.
+// planOfAdopt plans on a cluster of kURL whose only node is this host, and then adopts it.
 func planOfAdopt(t *testing.T) {
 	h := newPlanHost(t)
 	if code, out := h.sealift("", "adopt", "--plan", "--root", "node"); code != app.ExitRefused || !strings.Contains(out, "no node of a cluster") {
@@ -85,7 +85,7 @@ func planOfAdopt(t *testing.T) {
 	h.adopted(kubeconfig)
 }
 
-// adopted adopts the node. The start of a service fails at first; the same command goes on, and then has nothing to do.
+// adopted adopts the node. The start of a service fails at first; the same command resumes, and then has nothing to do.
 func (h *planHost) adopted(kubeconfig string) {
 	h.Helper()
 	h.write("usr-local/bin/systemctl", "#!/bin/sh\ncase \"$* $(ls /usr/local/broken 2>&1)\" in 'enable sealift-agent.service /usr/local/broken') exit 1;; esac\n")

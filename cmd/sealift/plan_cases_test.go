@@ -154,7 +154,7 @@ func planOfJoin(t *testing.T) {
 
 const shareToken = "abcdef.0123456789abcdef"
 
-// sharedBundle runs what a control plane does for hosts that join, over an unpacked bundle.
+// sharedBundle runs a control plane's service for joining hosts, over an unpacked bundle.
 func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	t.Helper()
 	authority, err := identity.ReadAuthority(fixture.CA(t))
@@ -188,7 +188,7 @@ func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	return l.Addr().String(), identity.CAHash(authority.Certificate)
 }
 
-// settled runs a control plane that has made the objects of its own.
+// settled runs a control plane that has created its own objects.
 func settled(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	kubeconfig = kubeconfigFor(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// planHost is a host for one command line: every folder that an install may change is one of the test's own, mounted over the
-// real one for that process alone.
+// planHost is a host for one command line: every folder that an install may change is a private one, mounted over the real one
+// for that process only.
 type planHost struct {
 	*testing.T
 	dir      string   // its folders, by the names that they are mounted over
@@ -125,7 +125,7 @@ func (h *planHost) snapshot() map[string]string {
 	return all
 }
 
-// planned runs a command line that must leave the host unchanged, and returns its output. more takes snapshots of further places.
+// planned runs a command line that must leave the host unchanged, and returns its output. more takes snapshots of further folders.
 func (h *planHost) planned(in string, args []string, more ...func() map[string]string) string {
 	h.Helper()
 	look := func() map[string]string {
@@ -138,7 +138,7 @@ func (h *planHost) planned(in string, args []string, more ...func() map[string]s
 	before := look()
 	code, out := h.sealift(in, args...)
 	after := look()
-	if code != app.ExitDone && code != app.ExitRefused { // what this machine lacks is told, and refused
+	if code != app.ExitDone && code != app.ExitRefused { // what this machine lacks is reported, and refused
 		h.Errorf("sealift %s: exit code %d\n%s", strings.Join(args, " "), code, out)
 	}
 	for name := range before {
@@ -156,8 +156,7 @@ func (h *planHost) planned(in string, args []string, more ...func() map[string]s
 	return out
 }
 
-// planCases has a test for every command that says what it would do: those with the flag --plan or --dry-run, and those called
-// plan.
+// planCases has a test for every command that only plans: those with the flag --plan or --dry-run, and those called plan.
 func planCases() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"sealift install --plan":                 planOfInstall,

@@ -26,7 +26,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// planOfUpgrade looks at a cluster whose only node is this host, with a bundle that has no Kubernetes: the plan refuses that.
+// planOfUpgrade plans on a cluster whose only node is this host, with a bundle without Kubernetes: the plan refuses that.
 func planOfUpgrade(t *testing.T) {
 	h := newPlanHost(t)
 	kubeconfig := settled(t)
@@ -63,7 +63,7 @@ func planOfUpgrade(t *testing.T) {
 	}
 }
 
-// planOfRenewal looks at the certificates of a control plane as kubeadm makes it.
+// planOfRenewal checks the certificates of a control plane as kubeadm creates it.
 func planOfRenewal(t *testing.T) {
 	h := newPlanHost(t)
 	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(kubeadm.Folder(t))))
@@ -85,7 +85,7 @@ func controlPlaneOfPlans(t *testing.T) (h *planHost, cluster func() map[string]s
 	return h, func() map[string]string { return everything(t, kubeconfig) }
 }
 
-// planOfRotation looks at a control plane that does not encrypt Secrets, and at one that does.
+// planOfRotation plans on a control plane that does not encrypt Secrets, and on one that does.
 func planOfRotation(t *testing.T) {
 	h, cluster := controlPlaneOfPlans(t)
 	plan := []string{"certs", "rotate-encryption", "--plan", "--root", "node"}
@@ -100,7 +100,8 @@ func planOfRotation(t *testing.T) {
 	}
 }
 
-// planOfRotationOfCAs looks at a control plane whose CAs are not rotated, and at one that another control plane has told of a rotation.
+// planOfRotationOfCAs plans on a control plane whose CAs are not rotated, and on one that another control plane has asked for a
+// rotation.
 func planOfRotationOfCAs(t *testing.T) {
 	h, cluster := controlPlaneOfPlans(t)
 	plan := []string{"certs", "rotate-ca", "--plan", "--root", "node"}
@@ -121,7 +122,7 @@ func planOfRotationOfCAs(t *testing.T) {
 	}
 }
 
-// planOfRestore looks at a control plane whose etcd lost its data, and one that lost its keys, too.
+// planOfRestore plans on a control plane whose etcd lost its data, and on one that also lost its keys.
 func planOfRestore(t *testing.T) {
 	h := newPlanHost(t)
 	folder := kubeadm.Folder(t)
@@ -150,7 +151,7 @@ func planOfRestore(t *testing.T) {
 	}
 }
 
-// planOfPrune looks at a store with three snapshots of one node.
+// planOfPrune reads a store with three snapshots of one node.
 func planOfPrune(t *testing.T) {
 	h := newPlanHost(t)
 	for i := range 3 {
@@ -163,7 +164,7 @@ func planOfPrune(t *testing.T) {
 	}
 }
 
-// planOfUndo looks at a control plane that keeps what an upgrade replaced, and whose API is away.
+// planOfUndo plans on a control plane that keeps the files that an upgrade replaced, and whose API is unreachable.
 func planOfUndo(t *testing.T) {
 	h := newPlanHost(t)
 	folder := kubeadm.Folder(t)
@@ -211,7 +212,7 @@ func planOfUndo(t *testing.T) {
 	refused(damaged, "is not the snapshot that the control planes go back to")
 }
 
-// planOfReaddress looks at a control plane as kubeadm makes it, and asks for an address of this machine.
+// planOfReaddress plans on a control plane as kubeadm creates it, and requests an address of this machine.
 func planOfReaddress(t *testing.T) {
 	h := newPlanHost(t)
 	folder := kubeadm.Folder(t)
@@ -233,7 +234,7 @@ func planOfReaddress(t *testing.T) {
 	}
 }
 
-// planOfLoadBalancer looks at a control plane whose cluster has a load balancer, at a change that is under way, and at a cluster without
+// planOfLoadBalancer plans on a control plane whose cluster has a load balancer, during an unfinished change, and on a cluster without
 // one.
 func planOfLoadBalancer(t *testing.T) {
 	h, objects := controlPlaneOfPlans(t)

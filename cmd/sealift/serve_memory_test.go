@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// alone is a client whose requests have a connection each.
+// alone is a client with one connection for each request.
 func alone() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ReadBufferSize: 4 << 10}}
 }
@@ -50,7 +50,7 @@ func TestHundredsOfClientsTakeBoundedMemory(t *testing.T) {
 			if under.Add(1) == 200 {
 				close(all)
 			}
-			<-all // each has begun when the first goes on
+			<-all // each has begun when the first continues
 			_, err = io.CopyN(io.Discard, resp.Body, 4<<20)
 			return err
 		})
@@ -106,7 +106,7 @@ func TestManyFormsTakeBoundedMemory(t *testing.T) {
 	s := startServer(t, "--store", dir)
 	further := "kurl: {additionalNoProxyAddresses: [" + strings.Repeat("a,", 4_700) + "a]}"
 	at := "http://" + s.address + "/compose?further=" + url.QueryEscape(further)
-	sizeOf(t, at) // what the program reads of itself to answer a form is not counted
+	sizeOf(t, at) // what the program reads of its own files to answer a form is not counted
 	before := s.peak(t)
 	begin := time.Now()
 	var answered, turnedAway atomic.Int64

@@ -53,7 +53,7 @@ func TestServePageIsFollowed(t *testing.T) {
 	follow(t, "../../docs/serve.md", "CURL_HOME="+dir)
 }
 
-// TestPackagesOfKurlAreServed as they are taken in: with an index, in a bundle that sealift reads.
+// TestPackagesOfKurlAreServed imports them: with an index, in a bundle that sealift reads.
 func TestPackagesOfKurlAreServed(t *testing.T) {
 	var packed bytes.Buffer
 	gz := gzip.NewWriter(&packed)
@@ -87,14 +87,14 @@ func serveTLS(t *testing.T, dir, packages, name string) string {
 	return startServer(t, "--store", packages, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key")).address
 }
 
-// runningServer is a 'sealift serve' of its own.
+// runningServer is a separate 'sealift serve'.
 type runningServer struct {
 	*os.Process
 	address string
 	ended   chan struct{}
 }
 
-// startServer runs 'sealift serve' until it is told to end, or the test ends.
+// startServer runs 'sealift serve' until it is stopped, or the test ends.
 func startServer(t *testing.T, args ...string) *runningServer {
 	t.Helper()
 	dir := t.TempDir()

@@ -26,7 +26,7 @@ const (
 	packageSize  = 256 << 20
 )
 
-// left out of packages: nobody reads it in an image.
+// left out of packages, since it is not read in an image.
 var leftOut = []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/", "usr/share/bug/"}
 
 // merged are the folders that are links into /usr.

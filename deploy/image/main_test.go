@@ -29,7 +29,7 @@ func settings(t *testing.T) options {
 	return options{binary: filepath.Join(dir, "sealift"), node: filepath.Join(dir, "sealift-node"), certificates: filepath.Join(dir, "authorities"), out: filepath.Join(dir, "image.tar"), arch: "amd64"}
 }
 
-// read unpacks an image, with tar as people have it, and checks it through and through.
+// read unpacks an image with tar and checks it completely.
 func read(t *testing.T, name string, digest v1.Hash) v1.Image {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,10 +20,10 @@ import (
 //go:embed operator.lock
 var operatorLock string
 
-// programs is where programs lie in the image.
+// programs is the folder of programs in the image.
 const programs = "usr/local/bin/"
 
-// operatorOptions say what the image of the operator has.
+// operatorOptions configure the image of the operator.
 type operatorOptions struct {
 	options
 
@@ -168,7 +168,7 @@ func shellLibrary() (files []file, err error) {
 	return files, err
 }
 
-// folder reads a folder that shall be at a path of the image, with its modes and links.
+// folder reads a folder to be placed at a path of the image, with its modes and links.
 func folder(dir, at string) (files []file, err error) {
 	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -104,7 +104,7 @@ func TestImageServes(t *testing.T) {
 	}
 }
 
-// buildsInPod runs what a pod of 'sealift build --on kubernetes' runs.
+// buildsInPod runs the command of a pod of 'sealift build --on kubernetes'.
 func buildsInPod(t *testing.T, root string, config v1.Config) {
 	run := func(environment []string, args ...string) string {
 		t.Helper()

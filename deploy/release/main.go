@@ -1,6 +1,6 @@
-// Command release makes what a release has beside its programs and packages: release.sh calls it.
+// Command release makes the files of a release other than programs and packages: release.sh calls it.
 //
-//	release sbom VERSION OUT PROGRAM...    a bill of materials, SPDX 2.3 in JSON, from what the linker has noted in each program
+//	release sbom VERSION OUT PROGRAM...    a bill of materials, SPDX 2.3 in JSON, from the build information in each program
 //	release sign KEY FILE                  FILE.sig, as 'cosign sign-blob' writes it; SEALIFT_KEY_PASSPHRASE has the key's passphrase
 package main
 

@@ -1,8 +1,8 @@
 // Package agent runs on a managed cluster. It applies the ManifestWorks of the cluster's namespace on the hub, reports their status, and
 // renews the Lease of the cluster (O-32, O-36, X-16, X-17, X-25).
 //
-// On the hub it needs rights in its own namespace alone, and the right to read its ManagedCluster and to write its status.
-// Package join grants them. It opens all connections itself: the hub never connects to the cluster.
+// On the hub it needs only rights in its own namespace, and the right to read its ManagedCluster and to write its status. Package join
+// grants them. It opens all connections itself: the hub never connects to the cluster.
 package agent
 
 import (
@@ -32,23 +32,23 @@ import (
 	"github.com/sealift/sealift/kube/reconcile"
 )
 
-// workers is how many works are worked on at once: one that cannot be deleted holds up no other.
+// workers is how many works are processed at once: one that cannot be deleted holds up no other.
 const workers = 4
 
-// Namespace is where an agent keeps what it remembers on its cluster.
+// Namespace is where an agent keeps its state on its cluster.
 const Namespace = "sealift-fleet-agent"
 
 // DefaultMaxAge is how old a signature may be that an agent sees for the first time.
 const DefaultMaxAge = 30 * 24 * time.Hour
 
-// Options say how an agent runs. Hub, Local and Cluster are required.
+// Options configure an agent. Hub, Local and Cluster are required.
 type Options struct {
 	// Hub and Local are the API servers of the hub and of the agent's cluster.
 	Hub, Local *rest.Config
 	// Cluster is the name of the agent's cluster on the hub.
 	Cluster string
-	// Keys are those of the hub that the cluster joined. Works that none of them signed are refused. Unsigned takes works
-	// without signatures, of a hub that makes none. One of them is required.
+	// Keys are the keys of the hub that the cluster joined. Works that none of them signed are refused. Unsigned accepts works
+	// without signatures, of a hub that does not sign. One of them is required.
 	Keys     []signature.PublicKey
 	Unsigned bool
 	// MaxAge is how old the signature of a work may be that is new to the cluster. Default DefaultMaxAge.
@@ -59,13 +59,13 @@ type Options struct {
 	// Content brings the images of works to the nodes. Nil leaves that to the nodes.
 	Content *Content
 	Log     *slog.Logger
-	// Look is how often the agent looks at objects that it reports. Default 10 s.
+	// Look is how often the agent checks objects that it reports. Default 10 s.
 	Look time.Duration
 	// Repair is how often it looks for drift. Default 5 minutes.
 	Repair time.Duration
 	// RemoveTime is how long the objects of a removed work may take to go. Default one minute.
 	RemoveTime time.Duration
-	// Heartbeat is how often it tells the hub that the cluster is alive. Default: a fifth of what the hub tolerates.
+	// Heartbeat is how often it renews its Lease on the hub. Default: a fifth of the hub's tolerance.
 	Heartbeat time.Duration
 }
 
@@ -140,7 +140,7 @@ func connect(o Options) (*agent, error) {
 	return a, err
 }
 
-// connectLocal connects to the agent's own cluster alone.
+// connectLocal connects only to the agent's own cluster.
 func connectLocal(o Options) (*agent, error) {
 	if len(o.Keys) == 0 && !o.Unsigned {
 		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and use the file that it writes, or join with --unsigned if the hub signs nothing")
@@ -165,7 +165,7 @@ func hashOf(server string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// prepare gives the cluster the kinds that an agent writes there, and the namespace of add-ons.
+// prepare installs the kinds that an agent writes on the cluster, and the namespace of add-ons.
 func (a *agent) prepare(ctx context.Context) error {
 	objects, err := crd.Managed()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWorkAvailability has what upstream's agent says: what is missing comes before what is unknown, and nothing is not available.
+// TestWorkAvailability compares with upstream's agent: missing comes before unknown, and an empty work is not available.
 func TestWorkAvailability(t *testing.T) {
 	for want, counts := range map[string]map[string]int{
 		"True ResourcesAvailable All resources are available":                 {"True": 3},

@@ -21,8 +21,8 @@ func (m *manifest) canComplete() bool {
 }
 
 // freeze finds the manifests that are complete: those that are recorded, and those whose objects are so now. They are neither
-// updated nor made again. It reports whether the whole work is complete, so that nothing of it changes any more: all its manifests
-// are that can be.
+// updated nor recreated. It reports whether the whole work is complete, so that nothing of it changes any longer: all manifests
+// that can be complete are.
 func (a *agent) freeze(ctx context.Context, recorded []ocm.ResourceIdentifier, manifests []manifest) (whole bool) {
 	some, open := false, false
 	for i := range manifests {
@@ -102,7 +102,7 @@ func (a *agent) recordComplete(ctx context.Context, work *ocm.ManifestWork, m *m
 	return a.recordPlaces(ctx, work, was)
 }
 
-// judge sets the conditions that a manifest's rules say. There is no object if it does not exist. A manifest that was complete once
+// judge sets the conditions that a manifest's rules say. object is nil if it does not exist. A manifest that was complete once
 // stays so.
 func (a *agent) judge(ctx context.Context, work *ocm.ManifestWork, m *manifest, live *unstructured.Unstructured, s *ocm.ManifestStatus) {
 	s.Conditions = slices.DeleteFunc(s.Conditions, func(c metav1.Condition) bool {
@@ -139,8 +139,8 @@ func (a *agent) judge(ctx context.Context, work *ocm.ManifestWork, m *manifest, 
 
 func byRule(c metav1.Condition) bool { return strings.HasPrefix(c.Reason, "ConditionRule") }
 
-// aggregate gives a work the conditions that rules set on its manifests: each is True if it is so on all that have it. Those that the
-// agent itself reports stay its own.
+// aggregate sets the conditions of a work from those that rules set on its manifests: each is True if it is True on all that have it.
+// Those that the agent itself reports stay its own.
 func aggregate(work *ocm.ManifestWork) {
 	all := make(map[string][]metav1.Condition)
 	for _, m := range work.Status.ResourceStatus.Manifests {

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// The content folder keeps what the hub sent: a folder for the last parcel, named by the digest of its index, which opens
-// as a bundle. The link currentName leads to it. A later parcel leaves out the files that are there.
+// The content folder keeps what the hub sent: a folder for the last parcel, named by the digest of its index, which opens as a
+// bundle. The link currentName leads to it. A later parcel leaves out the files that it contains.
 const (
 	currentName = "current"
 	newName     = "new"
@@ -50,7 +50,7 @@ func lockContent(folder string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// withContent gives a parcel that leaves files out the content that has them.
+// withContent gives a parcel that omits files the content that has them.
 func withContent(a *bundle.Archive, folder string) error {
 	if a.Index.Base == "" {
 		return nil
@@ -81,8 +81,8 @@ func sizes(a *bundle.Archive) (brings, had int64) {
 	return brings, had
 }
 
-// keepContent unpacks a parcel beside the content that is there, and then lets it take its place. Files that the parcel
-// leaves out are linked, not copied.
+// keepContent unpacks a parcel beside the existing content, which it then replaces. Files that the parcel leaves out are
+// linked, not copied.
 func keepContent(ctx context.Context, a *bundle.Archive, folder string) error {
 	index, err := a.UnpackedIndex()
 	if err != nil {
@@ -148,7 +148,7 @@ func unpack(ctx context.Context, a *bundle.Archive, index []byte, folder, target
 	return os.Rename(fresh, target)
 }
 
-// dropOthers removes the content of earlier parcels, once the last one is applied: until then, it is read with what it left out.
+// dropOthers removes the content of earlier parcels once the last one is applied: until then, it supplies the omitted files.
 func dropOthers(folder string) error {
 	keep, err := os.Readlink(filepath.Join(folder, currentName))
 	if err != nil {

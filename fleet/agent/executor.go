@@ -17,11 +17,11 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// executorVerbs are what the executor of a work must be allowed to do with each of its objects.
+// executorVerbs are the verbs that the executor of a work needs for each of its objects.
 var executorVerbs = [...]string{"get", "create", "update", "patch"}
 
-// permit returns an error if a work has an executor that may not do with an object what the agent is going to do. The agent asks before
-// it applies the object, also whether the object may be deleted later, and deletes it then with its own rights.
+// permit returns an error if a work has an executor without the right to do what the agent is about to do. The agent asks before it
+// applies the object, including whether the object may be deleted later, and deletes it then with its own rights.
 func (a *agent) permit(ctx context.Context, spec ocm.AgentSpec, m *manifest) error {
 	if spec.Executor == nil {
 		return nil
@@ -78,8 +78,8 @@ func resourceOf(id ocm.ResourceIdentifier) string {
 	return name
 }
 
-// mayGrant returns an error if the object grants rights that the user does not have and may not give away. No review tells that: the
-// agent has the user try it, without a change.
+// mayGrant returns an error if the object grants rights that the user does not have and may not grant. No review answers that: the
+// agent makes a dry run as the user.
 func (a *agent) mayGrant(ctx context.Context, user rest.ImpersonationConfig, m *manifest) error {
 	if m.id.Group != rbacv1.GroupName {
 		return nil
@@ -93,7 +93,7 @@ func (a *agent) mayGrant(ctx context.Context, user rest.ImpersonationConfig, m *
 	resource := schema.GroupVersionResource{Group: m.id.Group, Version: kube.RefOf(m.object).Version, Resource: m.id.Resource}
 	_, err = client.Resource(resource).Namespace(m.id.Namespace).Create(ctx, m.object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
-	case apierrors.IsAlreadyExists(err): // the API server looks at the rights first
+	case apierrors.IsAlreadyExists(err): // the API server checks the rights first
 		return nil
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("executor: %s may not grant what %s grants: %w", user.UserName, resourceOf(m.id), err)

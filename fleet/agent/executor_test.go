@@ -52,7 +52,7 @@ spec:
       metadata: {name: more, namespace: default}
       rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
 `)
-	// applied returns what the agent says of each manifest: "" if it is applied.
+	// applied returns the agent's report on each manifest: "" if it is applied.
 	applied := func() (said []string) {
 		var work ocm.ManifestWork
 		if c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "w"}, &work) != nil {

@@ -24,7 +24,7 @@ import (
 const maxJSON = 1024
 
 // look reads the object of a manifest. It sets conditions Available and StatusFeedbackSynced, those of the manifest's rules, and the
-// values that it asks for. It returns the status of Available.
+// requested values. It returns the status of Available.
 func (a *agent) look(ctx context.Context, work *ocm.ManifestWork, m *manifest, s *ocm.ManifestStatus) string {
 	live, err := a.live(ctx, m.object)
 	switch {
@@ -67,7 +67,7 @@ func (a *agent) live(ctx context.Context, object *unstructured.Unstructured) (*u
 	return client.Get(ctx, object.GetName(), metav1.GetOptions{})
 }
 
-// feedback reads the values that rules ask for. A value that is missing is left out.
+// feedback reads the values that rules request. A value that is missing is left out.
 func feedback(live *unstructured.Unstructured, rules []ocm.FeedbackRule) (values []ocm.FeedbackValue, problems []string) {
 	seen := make(map[string]bool)
 	add := func(name string, value any) {

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// appliedFinalizer is that of the agent of Open Cluster Management on its records.
+// appliedFinalizer is the finalizer of Open Cluster Management's agent on its records.
 const appliedFinalizer = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
 
 // former is the record that the agent of Open Cluster Management kept of a work. It owns the objects, so deleting it would delete them.
@@ -65,8 +65,8 @@ func managers(formers []former) []string {
 	return names
 }
 
-// takeOver ends the record that the agent of Open Cluster Management kept of a work. It deletes the objects that do not stay, and takes the record
-// from the owners of the others. An object that the record does not own is left alone. Those that are still there are an error.
+// takeOver ends the record that the agent of Open Cluster Management kept of a work. It deletes the objects that do not stay, and removes
+// the record from the owners of the others. An object that the record does not own is left alone. Those that are still there are an error.
 func (a *agent) takeOver(ctx context.Context, formers []former, stays func(ocm.ResourceIdentifier) bool) error {
 	for _, f := range formers {
 		var errs []error
@@ -98,9 +98,9 @@ func (a *agent) takeOne(ctx context.Context, f former, r ocm.AppliedResource, st
 	owners := live.GetOwnerReferences()
 	others := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { return o.UID == f.record.GetUID() })
 	if len(others) == len(owners) || r.UID != "" && r.UID != string(live.GetUID()) {
-		return nil // it is of somebody else, or stays by a rule of the earlier agent
+		return nil // it is foreign, or stays by a rule of the earlier agent
 	}
-	_, member := live.GetLabels()["applyset.kubernetes.io/part-of"] // of another work, or of somebody else
+	_, member := live.GetLabels()["applyset.kubernetes.io/part-of"] // of another work, or foreign
 	if !stays && !member && len(others) == 0 {
 		return a.deleteObject(ctx, objects.Delete, live)
 	}
@@ -112,7 +112,7 @@ func (a *agent) takeOne(ctx context.Context, f former, r ocm.AppliedResource, st
 	return client.IgnoreNotFound(err)
 }
 
-// errStaysYet says that an object has finalizers.
+// errStaysYet means that an object has finalizers.
 var errStaysYet = errors.New("it is being deleted")
 
 func (a *agent) deleteObject(ctx context.Context, remove func(context.Context, string, metav1.DeleteOptions, ...string) error, live *unstructured.Unstructured) error {

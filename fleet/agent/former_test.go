@@ -19,8 +19,8 @@ import (
 // earlierAgent is the field manager of the agent of Open Cluster Management.
 const earlierAgent = client.FieldOwner("work")
 
-// recorded writes what the agent of Open Cluster Management leaves on a cluster: the record of a work for a hub's address, and ConfigMaps.
-// The record owns them, but for those that a rule lets stay.
+// recorded writes the state that the agent of Open Cluster Management leaves on a cluster: the record of a work for a hub's address, and
+// ConfigMaps. The record owns them, except those that a rule lets stay.
 func (c *cluster) recorded(work, server string, names ...string) *ocm.AppliedManifestWork {
 	c.Helper()
 	sum := sha256.Sum256([]byte(server))
@@ -60,8 +60,8 @@ func (c *cluster) owners(name string) (n int) {
 	return len(o.GetOwnerReferences())
 }
 
-// TestOpenClusterManagementWorkIsTakenOver starts an agent where that of Open Cluster Management has applied a work. Its template has
-// changed since: objects and fields that it no longer has go, and those of others stay.
+// TestOpenClusterManagementWorkIsTakenOver starts an agent where Open Cluster Management's agent has applied a work. Its template has
+// changed since: removed objects and fields are deleted, and those of others stay.
 func TestOpenClusterManagementWorkIsTakenOver(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

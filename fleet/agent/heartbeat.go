@@ -36,8 +36,7 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// beat renews the Lease of the cluster, and reports the cluster and its add-ons, until ctx ends. A hub that is away is
-// tried again.
+// beat renews the Lease of the cluster, and reports the cluster and its add-ons, until ctx ends. An unreachable hub is retried.
 func (a *agent) beat(ctx context.Context) error {
 	cfg, http := a.cluster.Config()
 	leases, err := coordinationv1client.NewForConfigAndClient(cfg, http)
@@ -108,7 +107,7 @@ func (a *agent) report(ctx context.Context, before *ocm.ManagedCluster) error {
 	set(&after.Status.Conditions, "ManagedClusterJoined", "True", "ManagedClusterJoined", "Managed cluster joined")
 	set(&after.Status.Conditions, "ManagedClusterConditionAvailable", status, reason, message)
 	a.reportRefusals(&after.Status.Conditions)
-	if err := a.patchStatus(ctx, before, after); !apierrors.IsConflict(err) { // the hub wrote meanwhile; the next beat tells it
+	if err := a.patchStatus(ctx, before, after); !apierrors.IsConflict(err) { // the hub wrote in the meantime; the next heartbeat reports it
 		return err
 	}
 	return nil
@@ -193,7 +192,7 @@ func (a *agent) resources(ctx context.Context) (capacity, allocatable map[string
 	return capacity, allocatable, nil
 }
 
-// reportAddOns looks at the Leases of add-ons whose health nobody else reports (O-36).
+// reportAddOns checks the Leases of add-ons whose health nobody else reports (O-36).
 func (a *agent) reportAddOns(ctx context.Context, onHub coordinationv1client.LeasesGetter) error {
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := a.hub.List(ctx, &list, client.InNamespace(a.Cluster)); err != nil {
@@ -214,7 +213,7 @@ func (a *agent) reportAddOn(ctx context.Context, onHub coordinationv1client.Leas
 		return nil
 	}
 	if host := before.Annotations[deploy.HostingCluster]; host != "" && host != a.Cluster {
-		return nil // its Lease is on that cluster, and the hub looks at it
+		return nil // its Lease is on that cluster, and the hub checks it
 	}
 	after, ok := before.DeepCopyObject().(*ocm.ManagedClusterAddOn)
 	if !ok {

@@ -39,7 +39,7 @@ import (
 // identityLabel marks the Secrets on the cluster that have the identities of add-ons' agents. Its value is the add-on.
 const identityLabel = "fleet.sealift.dev/identity-of"
 
-// askAgain is how long the agent waits for a certificate before it asks for another one.
+// askAgain is how long the agent waits for a certificate before it requests another one.
 const askAgain = 5 * time.Minute
 
 // asked is a pending request for a certificate. Only memory has its key: a killed agent makes a new request.
@@ -49,8 +49,8 @@ type asked struct {
 	who ocm.RegistrationInfo
 }
 
-// identities gives the agents of add-ons their identities on the hub, and renews them, until ctx ends (O-34, O-35). Keys
-// never leave the cluster.
+// identities requests identities on the hub for the agents of add-ons, and renews them, until ctx ends (O-34, O-35). Keys never
+// leave the cluster.
 func (a *agent) identities(ctx context.Context) error {
 	cfg, http := a.cluster.Config()
 	hub, err := kubernetes.NewForConfigAndClient(cfg, http)
@@ -71,7 +71,7 @@ func (a *agent) identities(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// identify looks at all identities once. A problem of one leaves the others alone.
+// identify checks all identities once. A failure of one does not affect the others.
 func (a *agent) identify(ctx context.Context, hub kubernetes.Interface, waiting map[string]asked) error {
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := a.hub.List(ctx, &list, client.InNamespace(a.Cluster)); err != nil {
@@ -87,7 +87,7 @@ func (a *agent) identify(ctx context.Context, hub kubernetes.Interface, waiting 
 		for _, r := range addOn.Status.Registrations {
 			wanted[types.NamespacedName{Namespace: namespaceOf(addOn), Name: secretOf(addOn.Name, r.SignerName)}] = true
 			if !addOn.DeletionTimestamp.IsZero() {
-				continue // it may need what it has until it is gone
+				continue // it may need its Secret until it is gone
 			}
 			if err := a.ensure(ctx, hub, waiting, addOn, r); err != nil {
 				errs = append(errs, fmt.Errorf("add-on %s, signer %s: %w", addOn.Name, r.SignerName, err))
@@ -126,7 +126,7 @@ func secretOf(addOn, signer string) string {
 	return addOn + "-" + strings.ReplaceAll(signer, "/", "-") + "-client-cert"
 }
 
-// ensure brings one identity about: it asks for a certificate, or fetches the one that it asked for.
+// ensure establishes one identity: it requests a certificate, or fetches the requested one.
 func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting map[string]asked, addOn *ocm.ManagedClusterAddOn, r ocm.RegistrationInfo) error {
 	namespace := namespaceOf(addOn)
 	name := secretOf(addOn.Name, r.SignerName)

@@ -22,8 +22,8 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 )
 
-// TestIdentityIsRenewed shows when an agent asks for another certificate: a fifth of its time is left, or the hub wants
-// another subject.
+// TestIdentityIsRenewed shows when an agent requests another certificate: a fifth of its time is left, or the hub wants another
+// subject.
 func TestIdentityIsRenewed(t *testing.T) {
 	registrations := []ocm.Registration{{Type: ocm.KubeClient}}
 	who := registration.Identities("oslo", "hello", registrations)[0]

@@ -37,7 +37,7 @@ func (a *agent) ignore(ctx context.Context, m manifest, how manner) (*unstructur
 		}
 		for _, path := range paths {
 			if field.Condition == ocm.OnSpokeChange {
-				// as long as the field is ours, nobody has changed it on the cluster; to apply its value would make it ours again
+				// while the field is ours, nobody has changed it on the cluster; applying its value would make it ours again
 				if !owns(live, how.manager, path) {
 					unstructured.RemoveNestedField(wanted.Object, path...)
 				}

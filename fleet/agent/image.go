@@ -14,8 +14,8 @@ import (
 type Images interface {
 	// Check reports whether it can, before anything changes.
 	Check(ctx context.Context) error
-	// Bring brings the images of a bundle that is unpacked in a folder to all nodes that are Ready, and names these nodes. It leaves alone
-	// what is there.
+	// Bring brings the images of a bundle that is unpacked in a folder to all nodes that are Ready, and names these nodes. It leaves
+	// existing files alone.
 	Bring(ctx context.Context, folder string) (nodes []string, err error)
 }
 

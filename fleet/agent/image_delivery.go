@@ -24,14 +24,14 @@ type imageDelivery struct {
 
 // delivery is to bring the images of one work, as it is now.
 type delivery struct {
-	work, state string // state tells one form of the work from another
+	work, state string // state distinguishes one form of the work from another
 	images      []string
 	tried       time.Time
 	err         error      // of the last try
 	done        *delivered // nil until all images were brought for the first time
 }
 
-// delivered is what a delivery brought.
+// delivered is the result of a delivery.
 type delivered struct {
 	folders []string // of the packages
 	reached map[types.UID]bool
@@ -58,9 +58,9 @@ func newImageDelivery() imageDelivery {
 	return imageDelivery{deliveries: make(map[string]*delivery), on: make(map[string]map[types.UID]bool), wake: make(chan struct{}, 1)}
 }
 
-// want returns nil if the nodes have the images of a work, as far as packages carry them. If not, they are brought as soon as it is
-// their turn, and the error says how far that is. A try that failed is followed by a pause. For images that no package carried, the
-// store is looked at again now and then; and once for each change of a work, because a tag may have moved.
+// want returns nil if the nodes have the images of a work, as far as packages carry them. If not, they are delivered in turn, and
+// the error reports the progress. A try that failed is followed by a pause. For images that no package carried, the store is looked
+// at again now and then; and once for each change of a work, because a tag may have moved.
 func (c *imageDelivery) want(work, state string, images []string, nodes map[types.UID]string, pause, again time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *imageDelivery) next() (delivery, bool) {
 	return *c.deliveries[c.queue[0]], true
 }
 
-// finish notes what became of a delivery. If the work has changed meanwhile, it asks again.
+// finish notes what became of a delivery. If the work has changed in the meantime, it asks again.
 func (c *imageDelivery) finish(e delivery, done *delivered, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *imageDelivery) finish(e delivery, done *delivered, err error) {
 	}
 }
 
-// forget drops what is known of a work.
+// forget drops the state of a work.
 func (c *imageDelivery) forget(work string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *imageDelivery) forget(work string) {
 	c.queue = slices.DeleteFunc(c.queue, func(name string) bool { return name == work })
 }
 
-// keepOnly drops what is known of images that nobody uses.
+// keepOnly drops the state of images that nobody uses.
 func (c *imageDelivery) keepOnly(used map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 )
 
 // leftName is the folder in the content folder that has a file for each work that is to be removed, until it is. A removal that was
-// killed, or that something on the cluster holds up, is so tried again with each parcel, also if no later one has the work.
+// killed or is blocked on the cluster is thus retried with each parcel, even if no later one has the work.
 const leftName = "left"
 
-// left returns the works that this parcel does not have any more: those of the last one, and those that could not be removed before.
+// left returns the works that this parcel no longer has: those of the last one, and those that could not be removed before.
 func (w *carrier) left(p parcel.Parcel, memory seal.Memory) (all []*ocm.ManifestWork, err error) {
 	had, err := w.lastWorks()
 	if err != nil {
@@ -88,8 +88,8 @@ func (w *carrier) note(name string) string {
 	return filepath.Join(w.Content, leftName, url.PathEscape(name)+".json")
 }
 
-// removeAll removes works, and returns those that cannot be removed, with the reason: an object with a finalizer that nobody takes away
-// must not keep the cluster from everything else. Notes of other works are of no use any more: they are gone, or the parcel brings them back.
+// removeAll removes works, and returns those that cannot be removed, with the reason: an object with a finalizer must not block the rest of
+// the cluster. Notes of other works are obsolete: they are gone, or the parcel restores them.
 func (w *carrier) removeAll(ctx context.Context, all []*ocm.ManifestWork) (stuck map[string]string, err error) {
 	if err := os.MkdirAll(filepath.Join(w.Content, leftName), 0o700); err != nil {
 		return nil, err

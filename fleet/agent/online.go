@@ -34,19 +34,19 @@ type Content struct {
 	// Folder keeps the images of the works that the cluster has.
 	Folder string
 	Images Images
-	// Timeout bounds one try to fetch the images of a work and to bring them to the nodes. The next try goes on with what was
-	// fetched. Default DefaultImageTimeout.
+	// Timeout bounds one try to fetch the images of a work and to bring them to the nodes. The next try resumes with the fetched
+	// content. Default DefaultImageTimeout.
 	Timeout time.Duration
 }
 
-// errOnTheWay says that images are being brought right now.
+// errOnTheWay means that images are being delivered.
 var errOnTheWay = errors.New("they are being delivered")
 
-// retryLooks is how often an agent looks at its works before it tries again to bring images.
+// retryLooks is how often an agent checks its works before it tries again to deliver images.
 const retryLooks = 6
 
-// bring returns nil if the images of a work are on the nodes, or need not be. Otherwise they are brought soon, and the error says how far
-// that is.
+// bring returns nil if the images of a work are on the nodes, or need not be. Otherwise they are delivered soon, and the error reports
+// the progress.
 func (a *agent) bring(ctx context.Context, work *ocm.ManifestWork) error {
 	images := imagesOf(work.Spec)
 	if a.Content == nil || len(images) == 0 {
@@ -105,7 +105,7 @@ func (a *agent) deliver(ctx context.Context, e delivery) (done *delivered, err e
 		if err != nil {
 			return nil, err
 		}
-		// a node that was away at that moment got nothing, and one that came meanwhile may lack the packages before
+		// a node that was away at that moment got nothing, and a new one may lack the packages before
 		maps.DeleteFunc(now, func(_ types.UID, name string) bool { return !slices.Contains(nodes, name) })
 	}
 	reached := make(map[types.UID]bool)
@@ -166,7 +166,7 @@ func (a *agent) fetch(ctx context.Context, e delivery) (done *delivered, err err
 	return done, nil
 }
 
-// isGone reports whether a folder has not all of a package any more.
+// isGone reports whether a folder no longer has all of a package.
 func isGone(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, bundle.IndexName))
 	return err != nil
@@ -199,7 +199,7 @@ func (a *agent) readyNodes(ctx context.Context) (map[types.UID]string, error) {
 	return ready, nil
 }
 
-// dropUnused removes packages whose images no work of the cluster names. What was not fetched whole stays: it is gone on with.
+// dropUnused removes packages whose images no work of the cluster names. A partial download is kept and resumed.
 func (a *agent) dropUnused(ctx context.Context) error {
 	var works ocm.List[ocm.ManifestWork]
 	if err := a.hub.List(ctx, &works, client.InNamespace(a.Cluster)); err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// road brings images to the nodes of the cluster that are Ready, or says why it cannot. It is the way to the store, too.
+// road brings images to the nodes of the cluster that are Ready, or says why it cannot. It also serves as the connection to the
+// store.
 type road struct {
 	store.Store
 	cluster          *cluster
@@ -77,7 +78,7 @@ func (r *road) Check(context.Context) error {
 	return nil
 }
 
-// Bring finds a whole bundle, and notes its images.
+// Bring finds a complete bundle, and records its images.
 func (r *road) Bring(ctx context.Context, folder string) (nodes []string, err error) {
 	r.mu.Lock()
 	before, after := r.before, r.after
@@ -268,7 +269,7 @@ func (c *cluster) isApplied(name string) bool {
 	return a != nil && a.Status == metav1.ConditionTrue
 }
 
-// TestImagesReachEveryReadyNode has nodes that come and go, and a store that is away.
+// TestImagesReachEveryReadyNode has nodes that come and go, and an unreachable store.
 func TestImagesReachEveryReadyNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -345,7 +346,7 @@ func TestSlowImagesDelayNothingElse(t *testing.T) {
 	c.images.set(func(r *road) { r.before = func(ctx context.Context) { <-ctx.Done() } })
 	c.deploy("slow", "2.0", "new")
 	c.eventually("the first work waits", func() bool { return c.waits("slow", "") })
-	for i := range 5 { // more than works are worked on at once
+	for i := range 5 { // more than are processed at once
 		c.deploy(fmt.Sprint("waits-", i), "2.0", "new")
 	}
 	for i := range 5 {

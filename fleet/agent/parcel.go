@@ -27,20 +27,20 @@ import (
 	"github.com/sealift/sealift/kube/ensure"
 )
 
-// parcelField is the field beside the marks of works that remembers parcels. No work has a capital letter in its name.
+// parcelField is the field that records parcels, beside the marks of works. No work has a capital letter in its name.
 const parcelField = "PARCEL"
 
-// Carried says how parcels are applied on a cluster without a connection to its hub. Local, Cluster, Keys, Key, Content and
-// Report are required.
+// Carried configures how parcels are applied on a cluster without a connection to its hub. Local, Cluster, Keys, Key, Content
+// and Report are required.
 type Carried struct {
 	Local   *rest.Config
 	Cluster string
 	// Server is the address of the hub that the cluster joined.
 	Server string
-	// Keys are those of the hub. Key is the cluster's own, which signs reports.
+	// Keys are the hub's. Key is the cluster's own, which signs reports.
 	Keys []signature.PublicKey
 	Key  *signature.Key
-	// Content is the folder that keeps what the hub sent.
+	// Content is the folder that keeps the content sent by the hub.
 	Content string
 	// Images brings the images of parcels to the nodes, before their works are applied. Nil: they are there already.
 	Images Images
@@ -55,7 +55,7 @@ type Carried struct {
 	Log        *slog.Logger
 }
 
-// Applied says what Apply did, or would do.
+// Applied reports what Apply did, or would do.
 type Applied struct {
 	Parcel  int64    `json:"parcel,omitempty"`
 	Works   []string `json:"works,omitempty"`
@@ -85,9 +85,9 @@ type carrier struct {
 	releases []parcel.ReleaseReport
 }
 
-// Apply applies the parcel in a file, and writes a report. Without a file it only looks at what was applied, and reports.
-// Everything is checked before anything changes: every byte of the parcel, and the order of each work. Killed at any moment,
-// it goes on when it is called again. One at a time works with a content folder.
+// Apply applies the parcel in a file, and writes a report. Without a file it only checks what was applied, and reports.
+// Everything is checked before anything changes: every byte of the parcel, and the order of each work. Killed at any moment, it
+// resumes when it is called again. One at a time works with a content folder.
 func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied, err error) {
 	if len(c.Keys) == 0 {
 		return out, errors.New("the cluster joined a hub that signs nothing, and parcels need a signature; join again without --unsigned")
@@ -243,7 +243,7 @@ func (w *carrier) origin(one parcel.Work) (*ocm.ManifestWork, signature.PublicKe
 	return &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: one.Name, Annotations: map[string]string{seal.Annotation: one.Seal}}, Spec: spec}, key, nil
 }
 
-// recall reads what the cluster remembers of the key that signed the parcel.
+// recall reads the cluster's record of the key that signed the parcel.
 func (w *carrier) recall(ctx context.Context) (memory seal.Memory, err error) {
 	w.marks.mu.Lock()
 	defer w.marks.mu.Unlock()
@@ -276,7 +276,7 @@ func readLast(m *corev1.ConfigMap) (last parcel.Last, err error) {
 	return last, nil
 }
 
-// lastReport returns the number of the last report under any key of the hub: those of reports go on when the hub has a new key.
+// lastReport returns the number of the last report under any key of the hub: numbering continues when the hub has a new key.
 func (m *marks) lastReport(ctx context.Context) (number int64, err error) {
 	list, err := m.client.ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -295,7 +295,7 @@ func (m *marks) lastReport(ctx context.Context) (number int64, err error) {
 	return number, nil
 }
 
-// remember changes what the cluster remembers.
+// remember updates the cluster's record.
 func (w *carrier) remember(ctx context.Context, change func(seal.Memory, *parcel.Last)) error {
 	if err := ensure.Namespace(ctx, w.reader.CoreV1(), Namespace); err != nil {
 		return err

@@ -19,12 +19,12 @@ import (
 // placesAnnotation is on the AppliedManifestWork of a work.
 const placesAnnotation = "fleet.sealift.dev/places"
 
-// places say which sets a work has on the cluster. Each manner has a set of its own, so an object goes from one to another when its
-// strategy changes; without knowing that, the first set would delete the object.
+// places records which sets a work has on the cluster. Each strategy has its own set, so an object moves to another when its
+// strategy changes; without that record, the first set would delete the object.
 type places struct {
 	Sets    map[string]string `json:"sets"`    // the field manager of each
 	Objects string            `json:"objects"` // a digest over each object and its set; "" while objects move
-	// Complete are manifests that are not applied any more.
+	// Complete are manifests that are no longer applied.
 	Complete []ocm.ResourceIdentifier `json:"complete,omitempty"`
 
 	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
@@ -81,7 +81,7 @@ func (m *manifest) names(id ocm.ResourceIdentifier) bool {
 	})
 }
 
-// may reports whether an object may go from one place to another.
+// may reports whether an object may move from one place to another.
 func (p places) may(was places) bool {
 	if was.Objects == p.Objects {
 		return false
@@ -101,14 +101,14 @@ func (p places) with(was places) places {
 	return places{Sets: all, Complete: p.Complete}
 }
 
-// settle lets objects go from the sets that they leave for another place, before any set is applied. It returns the sets that are left
-// without an object of the work.
+// settle releases objects from the sets that they leave for another place, before any set is applied. It returns the sets that are
+// left without an object of the work.
 func (a *agent) settle(ctx context.Context, work *ocm.ManifestWork, was, now places) (gone places, err error) {
 	if !now.may(was) {
 		return gone, nil
 	}
 	all := now.with(was)
-	if was.Objects != "" { // a kill leaves no set that nobody knows
+	if was.Objects != "" { // a kill leaves no unrecorded set
 		if err := a.recordPlaces(ctx, work, all); err != nil {
 			return gone, err
 		}
@@ -160,7 +160,7 @@ func (a *agent) findHomes(ctx context.Context, work *ocm.ManifestWork, was place
 	}
 }
 
-// dropSets deletes sets of a work with what they have. Those that fail stay in p.
+// dropSets deletes sets of a work with their objects. Those that fail stay in p.
 func (a *agent) dropSets(ctx context.Context, work *ocm.ManifestWork, p places) {
 	for name, manager := range p.Sets {
 		if err := a.deleteSet(ctx, setNamed(name), manager); err != nil {

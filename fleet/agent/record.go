@@ -66,7 +66,7 @@ func (a *agent) unwritten(work *ocm.ManifestWork) *unstructured.Unstructured {
 	}}
 }
 
-// recordPlaces writes the record of a work but for its status.
+// recordPlaces writes the record of a work except its status.
 func (a *agent) recordPlaces(ctx context.Context, work *ocm.ManifestWork, p places) error {
 	text, err := json.Marshal(p)
 	if err != nil {

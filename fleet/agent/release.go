@@ -22,8 +22,8 @@ func releaseNames(p parcel.Parcel) (names []string) {
 	return names
 }
 
-// applyReleases brings the Helm releases of a parcel to their desired state. It returns those that are not ready then. One that fails
-// does not stop the others; its status says why.
+// applyReleases brings the Helm releases of a parcel to their desired state. It returns those that are not ready by then. One that
+// fails does not stop the others; its status says why.
 func (w *carrier) applyReleases(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (waiting []string, err error) {
 	for _, r := range p.Releases {
 		var chart []byte

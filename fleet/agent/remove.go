@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// remove deletes what a work has on the cluster, and then lets the work go. It believes only the hub that the work is deleted.
-// The hub has some time to sign that.
+// remove deletes the objects of a work on the cluster, and then releases the work. It believes only the hub that the work is
+// deleted. The hub has some time to sign that.
 func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) (again time.Duration, err error) {
 	if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
 		return 0, nil
@@ -36,7 +36,7 @@ func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) (again time.
 	return 0, client.IgnoreNotFound(a.finalizers(ctx, work, left))
 }
 
-// delete deletes what a work has on the cluster.
+// delete deletes the objects of a work on the cluster.
 func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	manifests := a.read(ctx, work)
 	for _, m := range manifests {
@@ -46,7 +46,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 		}
 	}
 	stays := func(ref kube.Ref) bool {
-		resource, _ := a.local.Resource(ctx, ref) // no rule names one that is not known
+		resource, _ := a.local.Resource(ctx, ref) // no rule names an unknown one
 		return orphaned(work.Spec, ocm.ResourceIdentifier{Group: ref.Group, Resource: resource, Namespace: ref.Namespace, Name: ref.Name})
 	}
 	was, err := a.recalled(ctx, work)

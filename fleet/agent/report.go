@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// lookOnly reports on what was applied before: the works of the parcel that the content is of.
+// lookOnly reports on earlier applied works: those of the parcel that the content belongs to.
 func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err error) {
 	current, err := currentContent(w.Content)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	rulesAggregated = "ConditionRulesAggregated"
 )
 
-// conditionRule is a rule as a work has it. It sets one condition of a manifest.
+// conditionRule is a rule in a work. It sets one condition of a manifest.
 type conditionRule struct {
 	Condition         string   `json:"condition"`
 	Type              string   `json:"type"`
@@ -62,7 +62,7 @@ type rule struct {
 	expressions []expression.Program
 	message     string
 	text        *expression.Program // of the message
-	broken      *metav1.Condition   // what the rule says if it cannot be evaluated
+	broken      *metav1.Condition   // what the rule reports if it cannot be evaluated
 }
 
 // ruleEnvironment has the variables object and, for messages, result.
@@ -172,7 +172,7 @@ func (r rule) evaluate(live *unstructured.Unstructured, budget *uint64) metav1.C
 	return c
 }
 
-// say returns the message for a result. An expression comes before a text, unless it gives nothing.
+// say returns the message for a result. An expression takes precedence over a text, unless it is empty.
 func (r rule) say(variables map[string]any, budget *uint64) string {
 	if r.text != nil {
 		value, err := r.text.Evaluate(budget, variables)

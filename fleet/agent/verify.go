@@ -100,7 +100,7 @@ func (a *agent) note(work string, r *seal.Refusal) bool {
 	return r != nil && (had == nil || *had != *r)
 }
 
-// reportRefusals tells on the ManagedCluster whether the agent takes what the hub sends.
+// reportRefusals reports on the ManagedCluster whether the agent accepts the hub's works.
 func (a *agent) reportRefusals(conditions *[]metav1.Condition) {
 	if len(a.Keys) == 0 {
 		return
@@ -120,10 +120,10 @@ func (a *agent) reportRefusals(conditions *[]metav1.Condition) {
 // to a key and to the name of the cluster: under another name, the hub counts from one.
 const marksName = "sealift-fleet-sequence-"
 
-// clusterField is the field beside the marks that names the cluster whose sequence they are of. Older agents wrote none.
+// clusterField is the field beside the marks that names the cluster of their sequence. Older agents wrote none.
 const clusterField = "Cluster"
 
-// marks keeps what the cluster remembers of the hub's sequence, in a ConfigMap of the cluster for each key and name of the cluster.
+// marks stores the cluster's view of the hub's sequence, in a ConfigMap of the cluster for each key and name of the cluster.
 type marks struct {
 	client  corev1client.ConfigMapsGetter
 	cluster string
@@ -155,7 +155,7 @@ func (m *marks) nameFor(ctx context.Context, key signature.PublicKey) (string, e
 		return "", fmt.Errorf("read the record of works: %w", err)
 	}
 	if !m.ours(first) {
-		m.known[name] = first // nobody changes it any more
+		m.known[name] = first // nobody changes it any longer
 		name += "-" + m.cluster
 	}
 	return name, nil
@@ -226,7 +226,7 @@ func (m *marks) change(ctx context.Context, name string, change func(seal.Memory
 		next, err = m.client.ConfigMaps(Namespace).Update(ctx, next, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		delete(m.known, name) // somebody else may have written it
+		delete(m.known, name) // another writer may have written it
 		return fmt.Errorf("record the number of a work: %w", err)
 	}
 	m.known[name] = next

@@ -17,7 +17,7 @@ import (
 )
 
 // TestSequenceBelongsToClusterName has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
-// rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, also under later names.
+// rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, even under later names.
 func TestSequenceBelongsToClusterName(t *testing.T) {
 	private, err := signature.Generate()
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// appliedWork is what the agent remembers of a work while it runs.
+// appliedWork is the agent's state of a work while it runs.
 type appliedWork struct {
 	generation int64
 	seal       string
@@ -38,7 +38,7 @@ type manifest struct {
 	config ocm.ManifestConfig
 	rules  []rule
 	err    error
-	// complete manifests are not applied any more.
+	// complete manifests are no longer applied.
 	complete bool
 	// home is the manner of the set that has the object of a manifest which is only to be created now.
 	home *manner
@@ -47,7 +47,7 @@ type manifest struct {
 // isLeft reports whether the object is left as it is, in its set.
 func (m *manifest) isLeft() bool { return m.complete || m.home != nil }
 
-// reconcile brings one work and the cluster together. It asks to be called again while the work has something to look at.
+// reconcile brings one work and the cluster together. It asks to be called again while the work has something to check.
 func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duration, err error) {
 	work := &ocm.ManifestWork{}
 	err = a.hub.Get(ctx, types.NamespacedName{Namespace: a.Cluster, Name: key.Name}, work)
@@ -173,7 +173,7 @@ func manners(manifests []manifest) map[manner][]int {
 	return by
 }
 
-// engine returns the engine for a field manager. Without force it takes fields from nobody but the managers of an earlier agent.
+// engine returns the engine for a field manager. Without force it takes fields only from the managers of an earlier agent.
 func (a *agent) engine(manager string, earlier ...string) *kube.Engine {
 	return kube.New(a.local, kube.Options{Manager: manager, TakeOver: append([]string{}, earlier...)})
 }
@@ -276,7 +276,7 @@ func (a *agent) exists(ctx context.Context, set kube.Set) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// read takes the manifests of a work apart.
+// read parses the manifests of a work.
 func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
 	manifests := make([]manifest, len(work.Spec.Workload.Manifests))
 	for i, content := range work.Spec.Workload.Manifests {

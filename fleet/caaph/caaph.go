@@ -37,14 +37,14 @@ type HelmChartProxy struct {
 	Status HelmChartProxyStatus `json:"status,omitzero"`
 }
 
-// HelmChartProxySpec is what users write.
+// HelmChartProxySpec is written by users.
 type HelmChartProxySpec struct {
 	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
 	Chart           `json:",inline"`
 	ValuesTemplate  string `json:"valuesTemplate,omitempty"`
 }
 
-// Chart is what a HelmChartProxy hands on to its HelmReleaseProxies.
+// Chart is the part of a HelmChartProxy that it copies to its HelmReleaseProxies.
 type Chart struct {
 	ChartName         string       `json:"chartName"`
 	RepoURL           string       `json:"repoURL"`
@@ -57,7 +57,7 @@ type Chart struct {
 	TLSConfig         *TLSConfig   `json:"tlsConfig,omitempty"`
 }
 
-// HelmChartProxyStatus is what the controller reports.
+// HelmChartProxyStatus is reported by the controller.
 type HelmChartProxyStatus struct {
 	Conditions         []metav1.Condition       `json:"conditions,omitempty"`
 	MatchingClusters   []corev1.ObjectReference `json:"matchingClusters"`
@@ -73,7 +73,7 @@ type HelmReleaseProxy struct {
 	Status HelmReleaseProxyStatus `json:"status,omitzero"`
 }
 
-// HelmReleaseProxySpec is what a HelmChartProxy writes for one cluster.
+// HelmReleaseProxySpec is written by a HelmChartProxy for one cluster.
 type HelmReleaseProxySpec struct {
 	ClusterRef corev1.ObjectReference `json:"clusterRef"`
 	Chart      `json:",inline"`

@@ -1,5 +1,4 @@
-// Package carry is the hub's part of reaching clusters that have no connection: it packs parcels for them, and takes the
-// reports that come back.
+// Package carry is the hub's side of disconnected clusters: it packs parcels for them, and reads the reports that come back.
 package carry
 
 import (
@@ -44,7 +43,7 @@ func (h Hub) releases() proxy.Carrier {
 	return proxy.Carrier{Client: h.Client, Schemes: h.ChartSchemes, SecretNamespaces: h.SecretNamespaces}
 }
 
-// Pack says what to pack.
+// Pack selects what to pack.
 type Pack struct {
 	Cluster string
 	// Out is the file to write.
@@ -58,7 +57,7 @@ type Pack struct {
 	Plan  bool
 }
 
-// Packed says what was packed, or would be.
+// Packed describes what was packed, or would be.
 type Packed struct {
 	Cluster string `json:"cluster"`
 	// Sequence is the number of the parcel, 0 in a plan.
@@ -73,7 +72,7 @@ type Packed struct {
 	Bytes int64 `json:"bytes"`
 	Left  int64 `json:"leftOutBytes,omitempty"`
 	// Images are those of works and charts. Uncarried are not in the parcel because no store was named. Unknown are charts whose
-	// images nobody knows before they are installed, and why.
+	// images are not known before they are installed, and why.
 	Images    []string `json:"images,omitempty"`
 	Uncarried []string `json:"uncarried,omitempty"`
 	Unknown   []string `json:"unknown,omitempty"`

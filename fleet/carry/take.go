@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/fleet/seal"
 )
 
-// Taken says what a report brought.
+// Taken describes the content of a report.
 type Taken struct {
 	Cluster string    `json:"cluster"`
 	Report  int64     `json:"report"`
@@ -35,12 +35,12 @@ type Taken struct {
 	Gone []string `json:"gone,omitempty"`
 	// Releases have the status of the report now: Helm releases, by namespace and name of their HelmReleaseProxies.
 	Releases []string `json:"releases,omitempty"`
-	// WentBack says that the cluster has seen later numbers than this hub has used: the hub was restored from a backup.
+	// WentBack means that the cluster has seen later numbers than this hub has used: the hub was restored from a backup.
 	WentBack bool `json:"wentBack,omitempty"`
 }
 
-// Take writes what a report says into the status of works and of the cluster. Killed halfway, it goes on when it is called
-// again. A report that was taken before, or that is older, changes nothing.
+// Take writes the content of a report into the status of works and of the cluster. Killed halfway, it resumes when it is called
+// again. A report that was read before, or that is older, changes nothing.
 func (h Hub) Take(ctx context.Context, file []byte, plan bool) (Taken, error) {
 	r, _, err := parcel.ReadReport(file)
 	if err != nil {
@@ -109,7 +109,7 @@ func (h Hub) takeWork(ctx context.Context, w *ocm.ManifestWork, r parcel.Report,
 	status := r.Works[at].Status
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
-		status.Conditions[i].ObservedGeneration = w.Generation // the content is the one that was signed
+		status.Conditions[i].ObservedGeneration = w.Generation // the content is the signed one
 	}
 	return h.patchStatus(ctx, w, map[string]any{"status": status})
 }

@@ -1,4 +1,4 @@
-// Package chartplan says what a HelmChartProxy does on each cluster, and what a HelmReleaseProxy does with its Helm release
+// Package chartplan decides what a HelmChartProxy does on each cluster, and what a HelmReleaseProxy does with its Helm release
 // (C-7 to C-14, C-19 to C-22). It is pure: controllers observe, ask, and act.
 package chartplan
 
@@ -69,8 +69,8 @@ const (
 	Reinstall Action = "Reinstall" // delete it, wait until it is gone, create it
 )
 
-// Decide returns what a HelmChartProxy does for one cluster, and the HelmReleaseProxy to write. The existing ones are
-// those of this proxy and cluster.
+// Decide returns what a HelmChartProxy does for one cluster, and the HelmReleaseProxy to write. The existing ones belong to
+// this proxy and cluster.
 func Decide(hcp *caaph.HelmChartProxy, c Cluster, existing []caaph.HelmReleaseProxy, values string) (Action, caaph.HelmReleaseProxy, error) {
 	switch {
 	case len(existing) > 1:
@@ -91,7 +91,7 @@ func Decide(hcp *caaph.HelmChartProxy, c Cluster, existing []caaph.HelmReleasePr
 		want.Spec.ReleaseName = name
 	}
 	want.Spec.Values = values
-	// a strategy alone is no reason to write, but goes along with one
+	// a changed strategy alone does not cause a write, but is included in one
 	same := want.Spec
 	same.ReconcileStrategy = had.Spec.ReconcileStrategy
 	if equality.Semantic.DeepEqual(same, had.Spec) {
@@ -100,7 +100,7 @@ func Decide(hcp *caaph.HelmChartProxy, c Cluster, existing []caaph.HelmReleasePr
 	return Update, want, nil
 }
 
-// different reports whether the release has to be removed before it can be what the proxy wants (C-11).
+// different reports whether the release must be removed before it can match the proxy (C-11).
 func different(hcp *caaph.HelmChartProxy, r caaph.HelmReleaseProxy) bool {
 	if hcp.Spec.ChartName != r.Spec.ChartName || hcp.Spec.RepoURL != r.Spec.RepoURL || hcp.Spec.ReleaseNamespace != r.Spec.ReleaseNamespace {
 		return true
@@ -111,7 +111,7 @@ func different(hcp *caaph.HelmChartProxy, r caaph.HelmReleaseProxy) bool {
 	return hcp.Spec.ReleaseName != r.Spec.ReleaseName
 }
 
-// chart returns what the proxy hands on, with the namespaces of Secrets filled in.
+// chart returns the part that the proxy copies, with the namespaces of Secrets filled in.
 func chart(hcp *caaph.HelmChartProxy) caaph.Chart {
 	c := hcp.Spec.Chart
 	if c.Credentials != nil {

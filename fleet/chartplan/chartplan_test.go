@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 			if err != nil || got != tt.want {
 				t.Fatalf("got %s, want %s: %v", got, tt.want, err)
 			}
-			// what was written is what is wanted
+			// the written object is the wanted one
 			if got == chartplan.Update {
 				if again, _, err := chartplan.Decide(hcp, rome, []caaph.HelmReleaseProxy{want}, tt.values); err != nil || again != chartplan.Keep {
 					t.Errorf("after an update: %s %v", again, err)
@@ -88,7 +88,7 @@ func TestSecretsAreReadOnlyInTheirNamespace(t *testing.T) {
 	}
 }
 
-// TestGenerateName has charts and clusters whose names together are no name for an object.
+// TestGenerateName has charts and clusters whose combined names are not valid names of objects.
 func TestGenerateName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, names := range [][2]string{
@@ -225,7 +225,7 @@ func TestAggregate(t *testing.T) {
 	if got[1] != had || got[2].Message != "Helm release proxy 'a' is not updated yet" || got[0].Status != "False" {
 		t.Errorf("while one is updated: %+v", got)
 	}
-	// its cluster is not selected any more; the deletion raises the generation
+	// its cluster is no longer selected; the deletion raises the generation
 	leaving := ready("a", "False", "* HelmReleaseReady: cannot reach it")
 	leaving.Generation, leaving.Status.ObservedGeneration, leaving.DeletionTimestamp, leaving.Spec.ClusterRef.Name = 3, 2, new(metav1.Now()), "oslo"
 	got = chartplan.Aggregate([]caaph.HelmReleaseProxy{leaving, ready("b", "True", "")}, chartplan.Condition{}, had)
@@ -280,7 +280,8 @@ func TestNamesOfReleases(t *testing.T) {
 	}
 }
 
-// TestEqualChartVersionsMatch has versions as repositories find them: a v in front, and build metadata that nobody asked for.
+// TestEqualChartVersionsMatch has versions as repositories find them: with a v in front, and with build metadata that was not
+// requested.
 func TestEqualChartVersionsMatch(t *testing.T) {
 	_, r, _ := proxy()
 	for _, tt := range []struct {

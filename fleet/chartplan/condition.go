@@ -41,7 +41,7 @@ func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition
 	return []Condition{summarize(specs, ready), ready, specs}
 }
 
-// deleting says that a release is uninstalled from a cluster that is not selected any more, and what holds that up.
+// deleting reports that a release is uninstalled from a cluster that is no longer selected, and what blocks that.
 func deleting(r caaph.HelmReleaseProxy) string {
 	message := fmt.Sprintf("Helm release proxy '%s' is being deleted: its release is uninstalled from cluster '%s'", r.Name, r.Spec.ClusterRef.Name)
 	if c := meta.FindStatusCondition(r.Status.Conditions, "Ready"); c != nil && c.Status != "True" && c.Message != "" {

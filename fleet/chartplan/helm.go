@@ -17,7 +17,7 @@ type Installed struct {
 	// Status is Helm's word, such as deployed or pending-upgrade.
 	Status   string
 	Revision int
-	// Version is that of the chart, and Values are those that it was installed with.
+	// Version is the chart's, and Values are the installed ones.
 	Version, Values string
 	// Owner is the value of OwnerLabel. Releases of others, and of upstream, have none.
 	Owner string
@@ -41,8 +41,8 @@ func Owner(r caaph.HelmReleaseProxy) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Foreign reports whether a release belongs to somebody else, and must be left alone (C-23). One without an owner belongs to
-// the proxy if upstream installed it for this proxy. TakeOwnership takes a release over.
+// Foreign reports whether a release has another owner, and must be left alone (C-23). One without an owner belongs to the proxy
+// if upstream installed it for this proxy. TakeOwnership takes a release over.
 func Foreign(r caaph.HelmReleaseProxy, has Installed) bool {
 	switch {
 	case has.Status == "", has.Status == "uninstalled", has.Owner == Owner(r), r.Spec.Options.TakeOwnership:
@@ -78,8 +78,8 @@ const (
 	Recover Operation = "Recover"
 )
 
-// Operate returns what a HelmReleaseProxy does with its release (C-12, C-19, X-40). The version is that of the chart
-// that it wants, also if the proxy names none.
+// Operate returns what a HelmReleaseProxy does with its release (C-12, C-19, X-40). The version is the wanted chart's, even if
+// the proxy names none.
 func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation, error) {
 	if r.Spec.ReconcileStrategy == caaph.InstallOnce && r.Annotations[caaph.Installed] == "true" {
 		return None, nil
@@ -99,8 +99,8 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 	return Upgrade, nil
 }
 
-// sameVersion reports whether a chart is the one that a version names. Repositories find the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so
-// a release of these is no reason for an upgrade.
+// sameVersion reports whether a chart matches a version. Repositories return the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so a release
+// of these needs no upgrade.
 func sameVersion(has, want string) bool {
 	if has == want {
 		return true
@@ -129,7 +129,7 @@ func sameValues(has string, want caaph.HelmReleaseProxySpec) (bool, error) {
 // Condition is a condition without its time.
 type Condition struct{ Type, Status, Reason, Message string }
 
-// Report returns condition HelmReleaseReady for what the cluster has after an operation (C-21).
+// Report returns condition HelmReleaseReady for the state of the cluster after an operation (C-21).
 func Report(has Installed) Condition {
 	no := func(reason, message string) Condition { return Condition{"HelmReleaseReady", "False", reason, message} }
 	switch {
@@ -146,7 +146,7 @@ func Report(has Installed) Condition {
 // Summary returns condition Ready of a HelmReleaseProxy, made of its others.
 func Summary(available, ready Condition) Condition { return summarize(available, ready) }
 
-// Record writes into a HelmReleaseProxy what the cluster has. The name is that of the release, which Helm may have chosen.
+// Record writes the state of the cluster into a HelmReleaseProxy. The name is the release's, which Helm may have chosen.
 func Record(r *caaph.HelmReleaseProxy, has Installed, name string) {
 	r.Status.Status, r.Status.Revision = has.Status, has.Revision
 	annotate := func(key string) {

@@ -18,11 +18,11 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// RolloutAnnotation has the rollout of a HelmChartProxy as YAML: rolloutStrategy as a ClusterManagementAddOn has it, and
-// the groups of clusters that it names (C-26). Without it, all clusters start at once.
+// RolloutAnnotation has the rollout of a HelmChartProxy as YAML: rolloutStrategy as in a ClusterManagementAddOn, and the groups
+// of clusters that it names (C-26). Without it, all clusters start at once.
 const RolloutAnnotation = "fleet.sealift.dev/rollout"
 
-// Rollout is the content of RolloutAnnotation. Selectors look at the labels of Cluster objects.
+// Rollout is the content of RolloutAnnotation. Selectors match the labels of Cluster objects.
 type Rollout struct {
 	RolloutStrategy          ocm.RolloutStrategy `json:"rolloutStrategy,omitzero"`
 	DecisionGroups           []ocm.DecisionGroup `json:"decisionGroups,omitempty"`
@@ -32,16 +32,16 @@ type Rollout struct {
 // Known is the state of the chart on a cluster.
 type Known struct {
 	Cluster Cluster
-	// Action is the result of Decide, and Release that of the cluster. A cluster without a release has a zero one. The action is "" if
-	// Decide cannot say.
+	// Action is the result of Decide, and Release the one on the cluster. A cluster without a release has a zero one. The action is ""
+	// if Decide cannot say.
 	Action  Action
 	Release caaph.HelmReleaseProxy
 	// Blocked clusters do not start. They are paused, or their values cannot be rendered.
 	Blocked bool
 }
 
-// Advance returns which clusters get their HelmReleaseProxy written now. Clusters with Action Keep have what they should
-// have; the others wait for their turn. Those in held wait for other charts.
+// Advance returns which clusters get their HelmReleaseProxy written now. Clusters with Action Keep need no change; the others
+// wait for their turn. Those in held wait for other charts.
 func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, held map[string]string, state rollout.State, now time.Time) (rollout.Result, error) {
 	var r Rollout
 	text, found := hcp.Annotations[RolloutAnnotation]
@@ -75,7 +75,7 @@ func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, held ma
 	return rollout.Result{}, err
 }
 
-// observe finds how far a cluster has come. One that cannot be reached holds no slot and no other cluster up, and its
+// observe determines the progress of a cluster. One that cannot be reached holds no slot and no other cluster up, and its
 // deadline counts only the time in which it can be.
 func observe(k Known) rollout.Target {
 	t := rollout.Target{Name: k.Cluster.Name, Status: rollout.Working, Occasional: true}
@@ -85,7 +85,7 @@ func observe(k Known) rollout.Target {
 	}
 	ready := meta.FindStatusCondition(k.Release.Status.Conditions, "HelmReleaseReady")
 	switch {
-	case !k.Release.DeletionTimestamp.IsZero(): // a reinstall goes on until the new release is ready
+	case !k.Release.DeletionTimestamp.IsZero(): // a reinstall continues until the new release is ready
 	case k.Action != Keep:
 		t.Status = rollout.Waiting
 	case unprepared(available) && available.ObservedGeneration == k.Release.Generation:
@@ -98,7 +98,7 @@ func observe(k Known) rollout.Target {
 	default:
 		t.Since = ready.LastTransitionTime.Time
 	}
-	if k.Blocked && t.Status == rollout.Working { // nothing goes on there, so it holds no slot
+	if k.Blocked && t.Status == rollout.Working { // it makes no progress, so it holds no slot
 		t.Status, t.Since = rollout.Waiting, time.Time{}
 	}
 	return t
@@ -111,7 +111,7 @@ func unreachable(available *metav1.Condition) bool {
 }
 
 // unprepared reports whether the hub lacks what every cluster needs, such as the credentials of the chart's repository. The cluster may
-// be well, so the condition is no reason to go on without it.
+// be healthy, so the condition is not a reason to continue without it.
 func unprepared(available *metav1.Condition) bool {
 	return available != nil && available.Status == metav1.ConditionFalse &&
 		(available.Reason == "GetCredentialsFailed" || available.Reason == "GetCACertificateFailed")

@@ -47,7 +47,7 @@ func (c cluster) read(t *testing.T) chartplan.Cluster {
 	}
 }
 
-// state is what a reconcile left behind. A resourceVersion means nothing.
+// state is the result of a reconcile. A resourceVersion means nothing.
 type state struct {
 	HelmChartProxy struct {
 		Status struct {

@@ -5,7 +5,7 @@
 // each cluster may replace both. A level replaces the whole list of a type. If several placements select a cluster, the
 // last one configures it and the others do not count.
 //
-// Defaults and placements move by the placement's rollout. What a cluster names itself moves at once.
+// Defaults and placements move by the placement's rollout. Changes to a cluster's own configuration apply at once.
 package configuration
 
 import (
@@ -29,7 +29,7 @@ type Input struct {
 	// Defaults are the add-on's defaults, and DefaultRefs their hashes.
 	Defaults    []ocm.AddOnConfig
 	DefaultRefs []ocm.DefaultConfigReference
-	// Placements are those of the install strategy that exist, in the order in which it lists them.
+	// Placements are the existing ones of the install strategy, in its order.
 	Placements []Placement
 	AddOns     []AddOn
 	Paused     bool
@@ -53,7 +53,7 @@ type Placement struct {
 // AddOn is the add-on on one cluster.
 type AddOn struct {
 	Cluster string
-	// Configs are what the cluster names itself.
+	// Configs are the cluster's own.
 	Configs []ocm.AddOnConfig
 	// References are the configurations that the cluster has.
 	References []ocm.ConfigReference
@@ -87,9 +87,9 @@ type Decision struct {
 	// References are the configurations that it has from now on.
 	References []ocm.ConfigReference
 	Status     rollout.Status
-	// Moves says that References are Desired.
+	// Moves means that References equal Desired.
 	Moves bool
-	// Waits says that the add-on waits for its turn.
+	// Waits means that the add-on waits for its turn.
 	Waits bool
 }
 

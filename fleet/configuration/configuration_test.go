@@ -31,7 +31,7 @@ func oneByOne(hash string, clusters ...string) configuration.Placement {
 	return p
 }
 
-// fleet is what agents do: they apply what their cluster's references say. The configuration with hash "bad" crashes.
+// fleet acts as the agents: they apply the references of their cluster. The configuration with hash "bad" crashes.
 type fleet struct {
 	now    time.Time
 	addons map[string]*configuration.AddOn
@@ -114,7 +114,7 @@ func TestCrashingAddOnStopsAtFirstCluster(t *testing.T) {
 	}
 }
 
-// TestOwnConfigurationDoesNotWait shows X-3: what a cluster names itself is not part of the rollout.
+// TestOwnConfigurationDoesNotWait shows X-3: a cluster's own configuration is not part of the rollout.
 func TestOwnConfigurationDoesNotWait(t *testing.T) {
 	own := ocm.AddOnConfig{ConfigType: deploy, ConfigObject: ocm.ConfigObject{Name: "mine"}}
 	had := []ocm.ConfigReference{{ConfigType: deploy, DesiredConfig: hashed("mine", "old"), LastAppliedConfig: hashed("mine", "old")}}
@@ -153,7 +153,7 @@ func TestEarlierPlacementDoesNotFillGaps(t *testing.T) {
 	}
 }
 
-// TestBadStrategyStopsOnlyItsPlacement has a placement with a mistake beside a good one.
+// TestBadStrategyStopsOnlyItsPlacement has an invalid placement beside a valid one.
 func TestBadStrategyStopsOnlyItsPlacement(t *testing.T) {
 	bad, good := oneByOne("good", "a"), oneByOne("good", "b")
 	bad.Name = "bad"

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Progress is how far the rollout over one placement has come.
+// Progress is the progress of the rollout over one placement.
 type Progress struct {
 	Placement Placement
 	// Selected counts the clusters that the placement selects. Configured are those that it configures.
@@ -18,15 +18,15 @@ type Progress struct {
 	// Plan is the plan of Rollout.
 	Plan    strategy.Plan
 	Rollout rollout.Result
-	// Err says why the placement's rollout does not run. Other placements go on.
+	// Err says why the placement's rollout does not run. Other placements continue.
 	Err error
 
 	known []rollout.Target
 }
 
-// Status is what the add-on's status says about a placement (O-26, X-11).
+// Status is the add-on's status for a placement (O-26, X-11).
 type Status struct {
-	// Done says that all configured clusters have the configuration: condition Progressing is False.
+	// Done means that all configured clusters have the configuration: condition Progressing is False.
 	Done    bool
 	Reason  string
 	Message string

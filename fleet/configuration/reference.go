@@ -44,7 +44,7 @@ func placementRefs(configs []ocm.InstallConfigReference) []ocm.ConfigReference {
 	return list
 }
 
-// ownRefs returns what the cluster names itself. The hashes are those that the cluster has.
+// ownRefs returns the cluster's own references. The hashes are those that the cluster has.
 func ownRefs(a AddOn) []ocm.ConfigReference {
 	var list []ocm.ConfigReference
 	for _, c := range a.Configs {
@@ -59,7 +59,7 @@ func ownRefs(a AddOn) []ocm.ConfigReference {
 	return list
 }
 
-// overlay replaces the whole list of each type that the upper level has. An object that is listed twice counts once.
+// overlay replaces the whole list of each type in the upper level. An object that is listed twice counts once.
 func overlay(base, upper []ocm.ConfigReference) []ocm.ConfigReference {
 	var list []ocm.ConfigReference
 	for _, ref := range base {
@@ -78,8 +78,8 @@ func overlay(base, upper []ocm.ConfigReference) []ocm.ConfigReference {
 	return list
 }
 
-// merge updates the desired configurations of an add-on. A configuration that it had keeps what was observed and applied of
-// it. Of a new one nothing was applied.
+// merge updates the desired configurations of an add-on. A configuration that it had keeps its observed and applied state. Of a
+// new one nothing was applied.
 func merge(had, desired []ocm.ConfigReference) []ocm.ConfigReference {
 	list := slices.Clone(desired)
 	for i, want := range desired {

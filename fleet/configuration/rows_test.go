@@ -63,7 +63,7 @@ type mca struct {
 	}
 }
 
-// input makes the input of a row. Placements come from the status, as OCM has it.
+// input makes the input of a row. Placements are read from the status, as in OCM.
 func input(c cma, addons []mca, decisions []ocm.PlacementDecision) configuration.Input {
 	in := configuration.Input{Defaults: c.Spec.DefaultConfigs, DefaultRefs: c.Status.DefaultConfigReferences}
 	for _, progress := range c.Status.InstallProgressions {
@@ -94,7 +94,7 @@ func input(c cma, addons []mca, decisions []ocm.PlacementDecision) configuration
 	return in
 }
 
-// patches reads what a reconcile sent, by namespace.
+// patches reads the patches of a reconcile, by namespace.
 func patches[T any](t *testing.T, observed []upstreamcases.Observation) map[string]T {
 	t.Helper()
 	sent := map[string]T{}
@@ -223,7 +223,7 @@ func TestProgressRows(t *testing.T) {
 	for _, r := range upstreamcases.Rows[row](t, controllers+"addonconfiguration__cma_progressing_reconciler__TestMgmtAddonProgressingReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
-				return // nothing to look at
+				return // nothing to check
 			}
 			got := configuration.Decide(input(r.Case.ClusterManagementAddon[0], r.Case.ManagedClusteraddon, r.Case.PlacementDecisions), newYear)
 			for i, want := range patches[status](t, r.Observed)[""].InstallProgressions {
@@ -248,7 +248,7 @@ func TestInstallProgressionRows(t *testing.T) {
 	for _, r := range upstreamcases.Rows[row](t, controllers+"cmainstallprogression__controller__TestReconcile.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
-				return // nothing to look at
+				return // nothing to check
 			}
 			c := r.Case.ClusterManagementAddon[0]
 			got := status{DefaultConfigReferences: configuration.Defaults(c.Spec.DefaultConfigs, c.Status.DefaultConfigReferences)}
@@ -300,7 +300,7 @@ func TestRefreshRows(t *testing.T) {
 	for _, r := range upstreamcases.Rows[row](t, framework+"addonmanager_controllers_addonconfig__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ManagedClusteraddon) == 0 {
-				return // nothing to look at
+				return // nothing to check
 			}
 			m := r.Case.ManagedClusteraddon[0]
 			got := configuration.Refresh(m.Status.ConfigReferences, m.Spec.Configs, m.Status.SupportedConfigs, lookup(t, r.Case.Configs))
@@ -325,7 +325,7 @@ func TestResolveRows(t *testing.T) {
 	for _, r := range upstreamcases.Rows[row](t, framework+"addonmanager_controllers_cmaconfig__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			if len(r.Case.ClusterManagementAddon) == 0 {
-				return // nothing to look at
+				return // nothing to check
 			}
 			c := r.Case.ClusterManagementAddon[0]
 			got := status{DefaultConfigReferences: configuration.ResolveDefaults(c.Status.DefaultConfigReferences, lookup(t, r.Case.Configs))}

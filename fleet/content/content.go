@@ -30,19 +30,19 @@ type Found struct {
 	Digests map[string]string
 	// Missing are images that none of the packages carries.
 	Missing []string
-	// Unusable say which packages may carry an image, and why they are not taken: they are damaged, or not signed.
+	// Unusable names packages that may contain an image, and why they are not used: they are damaged, or not signed.
 	Unusable []error
 }
 
-// Find opens the packages among those listed that carry images, those of newer versions first. Signers of the store must have signed them.
-// A package that cannot be used does not end the search.
+// Find opens the listed packages that contain images, those of newer versions first. Signers of the store must have signed them. A package
+// that cannot be used does not end the search.
 func Find(ctx context.Context, from *packages.Source, listed []release.Package, images []string) (found Found, err error) {
 	found.Digests = make(map[string]string)
 	wanted := make(map[string]bool)
 	for _, image := range images {
 		wanted[image] = true
 	}
-	for i := len(listed) - 1; i >= 0 && len(wanted) > 0; i-- { // newer versions come later
+	for i := len(listed) - 1; i >= 0 && len(wanted) > 0; i-- { // newer versions are later in the list
 		a, carried, err := open(ctx, from, listed[i].Key, wanted)
 		if err != nil {
 			if away := errors.Join(ctx.Err(), from.Reachable(ctx)); away != nil {

@@ -75,7 +75,7 @@ func readHeaders(r io.Reader) (signature, main header, err error) {
 	return signature, main, nil
 }
 
-// padding is what is left to the next multiple of eight.
+// padding is the distance to the next multiple of eight.
 func padding(size int64) int64 { return -size & 7 }
 
 func readHeader(r io.Reader) (header, error) {
@@ -90,7 +90,7 @@ func readHeader(r io.Reader) (header, error) {
 	case count > maxIndex || size > maxStore:
 		return header{}, fmt.Errorf("%d tags in %d bytes are too many", count, size)
 	}
-	// Read as it comes: a damaged length must not cost its memory.
+	// Read in chunks: a damaged length must not allocate its memory.
 	body, err := io.ReadAll(io.LimitReader(r, int64(count)*16+int64(size)))
 	if err != nil {
 		return header{}, err

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// modules collects the packages of module streams. dnf refuses a package of a module that no document describes. What a
-// package's header says of its module is enough for one: the streams were chosen when the packages were resolved, and
-// here each is the default of its module, so that a host need not enable it.
+// modules collects the packages of module streams. dnf refuses a package of a module that no document describes. The module
+// data in a package's header suffices for one: the streams were chosen when the packages were resolved, and each is the default
+// of its module here, so that a host need not enable it.
 type modules struct {
 	artifacts map[moduleBuild][]string // names of packages with their versions
 }
@@ -20,7 +20,7 @@ type moduleBuild struct{ name, stream, version, context, arch string }
 
 const (
 	noarch = "noarch"
-	// carried is what a module is described with; the header of a package does not say more.
+	// carried holds the fields that describe a module; a package's header has no others.
 	carried = "Packages that a Sealift package carries"
 )
 
@@ -50,7 +50,7 @@ func (m *modules) document() []byte {
 	for _, build := range slices.SortedFunc(maps.Keys(m.artifacts), compareBuilds) {
 		artifacts := slices.Clone(m.artifacts[build])
 		if build.arch == noarch && m.hasOther(build) {
-			continue // they are among those of each architecture
+			continue // they are listed for each architecture
 		}
 		if build.arch != noarch {
 			independent := build

@@ -46,7 +46,7 @@ var (
 	obsoletes = relationTags{1090, 1114, 1115}
 )
 
-// Package is what the header of an rpm says.
+// Package is the header of an rpm.
 type Package struct {
 	Name, Version, Release, Arch string
 	Epoch                        uint64
@@ -55,7 +55,7 @@ type Package struct {
 	Source                       string // file name of the source package
 	BuildTime                    uint64 // seconds since 1970
 	Installed, Payload           uint64 // bytes
-	HeaderStart, HeaderEnd       int64  // where the header lies in the file
+	HeaderStart, HeaderEnd       int64  // offset of the header in the file
 	// Module is the stream that it was built for, <name>:<stream>:<version>:<context>, or empty.
 	Module string
 
@@ -68,7 +68,7 @@ type Relation struct {
 	Name                    string
 	Comparison              string // LT, LE, EQ, GE or GT, or empty
 	Epoch, Version, Release string
-	Before                  bool // it must be there before the package's scripts run
+	Before                  bool // it must be installed before the package's scripts run
 }
 
 // File is a path that a package owns.
@@ -111,7 +111,7 @@ const (
 	flagLess    = 1 << 1
 	flagGreater = 1 << 2
 	flagEqual   = 1 << 3
-	flagBefore  = 1<<6 | 1<<9 | 1<<10 // prerequisite of anything, of the script before or of the script after
+	flagBefore  = 1<<6 | 1<<9 | 1<<10 // prerequisite of any script, of the pre script or of the post script
 )
 
 func relations(h header, tags relationTags) ([]Relation, error) {

@@ -1,8 +1,8 @@
 // Package repodata describes rpm packages as a repository that dnf and yum install from: it reads the headers of the
 // packages and writes repomd.xml, and the lists that it names.
 //
-// The same packages give the same bytes: there is no time of writing in them, and nothing of who wrote them. The package
-// checks no signatures and resolves no dependencies.
+// The same packages give the same bytes: they have no timestamps and no trace of their author. The package checks no signatures
+// and resolves no dependencies.
 package repodata
 
 import (
@@ -29,8 +29,8 @@ type Writer struct {
 	modules            modules
 }
 
-// Add takes a package, whose file lies at location, relative to the repository. Packages are listed in the order in which
-// they are added.
+// Add adds a package, whose file is at location, relative to the repository. Packages are listed in the order in which they are
+// added.
 func (w *Writer) Add(p *Package, location, sha256 string, size int64) error {
 	if err := encode(&w.primary, primaryOf(p, location, sha256, size)); err != nil {
 		return err

@@ -67,7 +67,7 @@ func build(t testing.TB, module string) (dir string) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// A ghost need not be there when the package is built, but its folder must.
+	// A ghost need not exist when the package is built, but its folder must.
 	cmd := exec.Command("rpmbuild", "-bb", "--quiet", "--target", "x86_64", "--define", "_topdir "+filepath.Join(dir, "top"),
 		"--define", "_rpmdir "+dir, "--define", "_rpmfilename %%{NAME}.rpm", "--define", "_missing_build_ids_terminate_build 0", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -98,8 +98,8 @@ type element struct {
 	Children []element  `xml:",any"`
 }
 
-// normalized leaves out what is allowed to differ: prefixes of names, blanks between elements, the time at which a file
-// was fetched, who built the package, and how empty elements are written.
+// normalized removes permitted differences: prefixes of names, blanks between elements, the time at which a file was fetched,
+// who built the package, and how empty elements are written.
 func normalized(t *testing.T, data []byte) element {
 	t.Helper()
 	data = regexp.MustCompile(`(</?)rpm:`).ReplaceAll(data, []byte("$1"))
