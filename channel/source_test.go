@@ -213,7 +213,7 @@ func TestPipesAreRead(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Source{}).Index(t.Context(), at(t, pipe), "c"); err == nil || !strings.Contains(err.Error(), "nobody writes to it") {
+	if _, err := (Source{}).Index(t.Context(), at(t, pipe), "c"); err == nil || !strings.Contains(err.Error(), "it is a pipe without a writer") {
 		t.Errorf("without a writer: %v", err)
 	}
 	written := make(chan error, 1)

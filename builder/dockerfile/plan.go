@@ -203,7 +203,7 @@ func expand(s string, known map[string]string) (string, error) {
 		return value
 	})
 	if err == nil && strings.Contains(out, "$") {
-		err = fmt.Errorf("%q is not supported; write the image's name without it", s)
+		err = fmt.Errorf("%q is not understood; write the image's name plainly", s)
 	}
 	return out, err
 }

@@ -1,5 +1,5 @@
 // Package configuration says which configuration an add-on has on each cluster, and when it gets a new one (O-11 to O-16,
-// It is pure: a controller observes, calls Decide, and writes what it answers.
+// It is pure: a controller observes, calls Decide, and writes the result.
 //
 // A configuration has three levels. The add-on has defaults, each placement of its install strategy may replace them, and
 // each cluster may replace both. A level replaces the whole list of a type. If several placements select a cluster, the

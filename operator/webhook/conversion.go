@@ -142,7 +142,7 @@ func (c *conversion) convert(ctx context.Context, objects []json.RawMessage, at 
 	case len(strings.TrimSpace(string(written))) == 0:
 		return fail("it wrote nothing to $CONVERSION_RESPONSE_PATH; write {\"convertedObjects\": […]} or {\"failedMessage\": \"…\"}")
 	case err != nil:
-		return fail("what it wrote to $CONVERSION_RESPONSE_PATH is not an answer: %w", err)
+		return fail("its response in $CONVERSION_RESPONSE_PATH is invalid: %w", err)
 	case answer.Failed != "":
 		return errors.New(answer.Failed)
 	case len(answer.Objects) != len(at):

@@ -184,7 +184,7 @@ func TestDuplicateWebhookNamesAreRefused(t *testing.T) {
 	}})
 	defer func() { cancel(); s.Wait() }()
 	err := s.Set([]Hook{{Name: "one.sh", Config: config}, {Name: "two.sh", Config: config}, {Name: "three.sh", Config: other}})
-	if err == nil || !strings.Contains(err.Error(), "hook two.sh: kubernetesValidating[0].name: hook one.sh has a webhook a.b.c, too") || !errors.Is(err, os.ErrNotExist) {
+	if err == nil || !strings.Contains(err.Error(), "hook two.sh: kubernetesValidating[0].name: hook one.sh also has a webhook a.b.c") || !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	if all := s.routes.Load().admissions; len(all) != 2 || all["a.b.c"].hook.Name != "one.sh" || all["x.b.c"].hook.Name != "three.sh" {

@@ -223,7 +223,7 @@ func (r *runner) jobs() ([]job, error) {
 	}
 	for _, id := range r.Tests {
 		if !found[id] {
-			return nil, fmt.Errorf("no test is named %q", id)
+			return nil, fmt.Errorf("there is no test %q", id)
 		}
 	}
 	return jobs, nil
