@@ -21,7 +21,8 @@ import (
 
 const module = "github.com/sealift/sealift/"
 
-// fixtures is the room of what only tests import. It stands on the top floor: it uses rooms of all floors, and no program links it.
+// fixtures is the room of what only tests import. It belongs to the top floor: it uses rooms of all floors, and no program links
+// it.
 const fixtures = "internal/testing"
 
 // floors is the house: a package imports packages of lower floors, and of its own room. The words of every floor stand
@@ -36,7 +37,7 @@ var floors = [][]string{
 	{"cmd", "deploy", fixtures},
 }
 
-// houses are the floors of a room that is large enough to have some: a package imports packages of lower ones, and of its own.
+// houses are the floors of a large room: a package imports packages of lower ones, and of its own.
 var houses = map[string][]string{
 	"installer": {"host", "journal", "hooks", "cluster", "recovery", "install", "operation", "inspect", "agent"},
 }
@@ -129,12 +130,12 @@ func house(t *testing.T) (all map[string][]string, ours []string) {
 	return all, ours
 }
 
-// within reports whether a package is the named one, or lies below it. A name may end with a slash.
+// within reports whether a package is the named one, or below it. A name may end with a slash.
 func within(path, name string) bool {
 	return path == name || strings.HasPrefix(path, strings.TrimSuffix(name, "/")+"/")
 }
 
-// chain gives the shortest path of imports from a package to one within what, or nil.
+// chain returns the shortest path of imports from a package to one within what, or nil.
 func chain(all map[string][]string, from, what string) []string {
 	came := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -158,7 +159,7 @@ func chain(all map[string][]string, from, what string) []string {
 	return nil
 }
 
-// room gives the room of one of our packages, and its floor.
+// room returns the room of one of our packages, and its floor.
 func room(t *testing.T, path string) (name string, floor int) {
 	path = strings.TrimPrefix(path, module)
 	name, _, _ = strings.Cut(path, "/")
@@ -218,7 +219,7 @@ func TestHeavyDependenciesStayFenced(t *testing.T) {
 	}
 }
 
-// TestOnlyOneProgramLinksTroubleshoot keeps out what is larger than everything else together.
+// TestOnlyOneProgramLinksTroubleshoot keeps out a dependency that is larger than everything else together.
 func TestOnlyOneProgramLinksTroubleshoot(t *testing.T) {
 	const troubleshoot, linker = "github.com/replicatedhq/troubleshoot", module + "cmd/sealift-preflight"
 	all, ours := house(t)
@@ -232,7 +233,7 @@ func TestOnlyOneProgramLinksTroubleshoot(t *testing.T) {
 	}
 }
 
-// TestOnlyTwoPackagesLinkHelm keeps Helm behind the types of package helm. Troubleshoot brings a Helm of its own.
+// TestOnlyTwoPackagesLinkHelm keeps Helm behind the types of package helm. Troubleshoot links its own Helm.
 func TestOnlyTwoPackagesLinkHelm(t *testing.T) {
 	linkers := []string{module + "helm/engine", module + "helm/release"}
 	all, ours := house(t)
@@ -248,7 +249,7 @@ func TestOnlyTwoPackagesLinkHelm(t *testing.T) {
 }
 
 // TestTemplatesOfTenantsRunInChildren keeps templates where package sandbox bounds them. Package preflight/template parses the language of
-// text/template and executes it itself; its templates come with packages. helm/release asks Helm for lookup only.
+// text/template and executes it itself; packages contain the templates. helm/release asks Helm for lookup only.
 func TestTemplatesOfTenantsRunInChildren(t *testing.T) {
 	executors := []string{"fleet/values", "helm/engine", "helm/release", "preflight", "preflight/template"}
 	all, ours := house(t)
@@ -275,8 +276,8 @@ func TestTemplatesOfTenantsRunInChildren(t *testing.T) {
 	}
 }
 
-// TestOutputOfCommandsIsPlain keeps control characters from outside away from terminals. Streams of the process belong to app.Main, which
-// escapes what goes to them, and tables are those of package plaintext.
+// TestOutputOfCommandsIsPlain keeps foreign control characters away from terminals. Streams of the process belong to app.Main, which
+// escapes its output, and tables are those of package plaintext.
 func TestOutputOfCommandsIsPlain(t *testing.T) {
 	owners := []string{"cli/app/app.go", "cli/operator/init.go"}
 	err := filepath.WalkDir("cli", func(path string, entry os.DirEntry, err error) error {
@@ -305,8 +306,8 @@ func TestOutputOfCommandsIsPlain(t *testing.T) {
 // maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
 const maxNode = 54 << 20
 
-// TestNodeProgramIsSmall looks at what 'make build' has made. A template that is reachable makes the linker keep every
-// exported method of every type, since templates find methods by name: package preflight/template is there to avoid it.
+// TestNodeProgramIsSmall checks the output of 'make build'. A template that is reachable makes the linker keep every exported
+// method of every type, since templates find methods by name: package preflight/template is there to avoid it.
 func TestNodeProgramIsSmall(t *testing.T) {
 	const program = "bin/sealift-node"
 	made, err := os.Stat(program)
@@ -428,10 +429,10 @@ func TestInstallerUsesOneFilePackage(t *testing.T) {
 	}
 }
 
-// script is the first line of a shell script that has no name that says so.
+// script is the first line of a shell script without an extension.
 var script = regexp.MustCompile(`^#!.*\b(ba)?sh\n`)
 
-// TestShellcheckFindsNothing looks at every shell script, also at those that carry no name of one.
+// TestShellcheckFindsNothing checks every shell script, including those without an extension.
 func TestShellcheckFindsNothing(t *testing.T) {
 	tool, err := exec.LookPath("shellcheck")
 	if err != nil {

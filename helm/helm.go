@@ -25,7 +25,7 @@ type Release struct {
 
 // Rendered is a chart as it is applied.
 type Rendered struct {
-	Name       string // of the chart, as its Chart.yaml has it
+	Name       string // of the chart, from its Chart.yaml
 	Version    string // of the chart
 	AppVersion string // of the program that the chart installs; may be empty
 	// Objects are applied in this order: CustomResourceDefinitions, the namespace, hooks that run before an
@@ -33,7 +33,7 @@ type Rendered struct {
 	Objects []Object
 	// Skipped are the hooks that no installation runs, such as tests.
 	Skipped []Object
-	// Values are all values that the chart was rendered with, also those of dependencies that they switch off.
+	// Values are all values that the chart was rendered with, including those of dependencies that they disable.
 	Values map[string]any
 	// Lookups are the templates that ask the cluster. While a chart is rendered there is none, and they get no answer.
 	Lookups []string
@@ -113,5 +113,5 @@ type Wanted struct {
 type Ensured struct {
 	Upgraded bool
 	Why      string // the reason for an upgrade
-	Manifest string // what the chart renders to; empty if it was not rendered
+	Manifest string // the rendered chart; empty if it was not rendered
 }

@@ -12,12 +12,11 @@ import (
 // EnabledSuffix ends the key of the flag that switches a module on, such as ingressNginxEnabled.
 const EnabledSuffix = "Enabled"
 
-// DefinitionPrefixes are the beginnings of names of files in crds/ that an operator leaves out, separated by commas, unless it is told
-// otherwise.
+// DefinitionPrefixes are the comma-separated prefixes of files in crds/ that an operator ignores by default.
 const DefinitionPrefixes = "doc-,_"
 
-// DefinitionFiles returns the files below crds/ of a module, also in folders there, that hold CustomResourceDefinitions: those that
-// end in .yaml and do not begin with one of the prefixes, which are separated by commas. They are sorted.
+// DefinitionFiles returns the files with CustomResourceDefinitions below crds/ of a module, including subfolders: those that end in
+// .yaml and do not begin with one of the prefixes, which are separated by commas. They are sorted.
 func DefinitionFiles(module, prefixes string) (files []string, err error) {
 	skip := strings.FieldsFunc(prefixes, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	root := filepath.Join(module, "crds") + "/." // a link is followed

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// surveyPage is how many objects a list of a survey returns at once. It has their metadata alone.
+// surveyPage is how many objects a list of a survey returns at once. It has only their metadata.
 const surveyPage = 500
 
 const (
 	surveyLists = 4               // how many kinds are listed at once
-	prepareTime = 5 * time.Second // the end of lists that nobody waits for
+	prepareTime = 5 * time.Second // the end of abandoned lists
 )
 
 // Survey finds the objects that a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
@@ -40,14 +40,14 @@ type area struct {
 	namespace string
 }
 
-// NewSurvey begins a survey. labels is a selector that the wanted objects usually match: only those are listed. An object
-// that is not among them is asked for by its name before it counts as absent.
+// NewSurvey begins a survey. labels is a selector that the wanted objects usually match: only those are listed. An object that
+// is not among them is read by its name before it counts as absent.
 func (c *Cluster) NewSurvey(labels string) *Survey {
 	return &Survey{cluster: c, labels: labels, listed: map[area]map[Ref]bool{}}
 }
 
-// Absent returns the objects that do not exist. namespace is that of refs without one whose kind has namespaces. An object of
-// a kind that the cluster does not serve is absent.
+// Absent returns the objects that do not exist. namespace is the default for refs of namespaced kinds. An object of a kind that
+// the cluster does not serve is absent.
 func (s *Survey) Absent(ctx context.Context, namespace string, refs []Ref) (absent []Ref, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -93,7 +93,7 @@ func (s *Survey) Prepare(ctx context.Context, namespace string, refs []Ref) {
 	_ = several.Wait() // Absent meets the same error, and returns it
 }
 
-// place returns an object with the namespace that its kind gives it, and its kind, or nil if the cluster does not serve that.
+// place returns an object with the namespace that its kind requires, and its kind, or nil if the cluster does not serve that.
 func (s *Survey) place(ctx context.Context, namespace string, ref Ref) (Ref, *resource, error) {
 	res, err := s.cluster.kinds.find(ctx, ref.gvk())
 	if _, ok := errors.AsType[*noKindError](err); ok {
@@ -162,7 +162,7 @@ func (s *Survey) list(ctx context.Context, of area, kind Ref, res resource) (fou
 				found = nil
 				return nil
 			case apierrors.IsResourceExpired(err) && options.Continue != "":
-				options.Continue = "" // the list aged away between two pages: from the start
+				options.Continue = "" // the list expired between two pages: restart
 				continue
 			case err != nil:
 				return err

@@ -57,7 +57,8 @@ metadata: {name: labelled, namespace: default}
 	}
 }
 
-// TestSurveyListsPermittedNamespaces has a user with rights in one namespace. It lists a kind there, once, and asks for no single object.
+// TestSurveyListsPermittedNamespaces has a user with rights in one namespace. It lists a kind there, once, and reads no single
+// object.
 func TestSurveyListsPermittedNamespaces(t *testing.T) {
 	c := newCluster(t)
 	var refs []kube.Ref

@@ -85,8 +85,8 @@ func (e *Engine) adoptOnce(ctx context.Context, from, to Set) (done bool, err er
 	return false, group.Wait()
 }
 
-// movable reports whether somebody applied an object as a member. A controller that copies labels, as that
-// of Endpoints does, copies the new one soon.
+// movable reports whether an object was applied as a member. A controller that copies labels, as that of Endpoints does, copies
+// the new one soon.
 func (e *Engine) movable(meta *metav1.PartialObjectMetadata) bool {
 	if metav1.GetControllerOfNoCopy(meta) != nil {
 		return false
@@ -99,8 +99,8 @@ func (e *Engine) movable(meta *metav1.PartialObjectMetadata) bool {
 	return false
 }
 
-// adoptMember moves one object. The patch is bound to the state that was read; when the object has changed since, it is
-// read again, and left alone if it is no longer a member.
+// adoptMember moves one object. The patch is bound to the state that was read; if the object has changed since, it is read
+// again, and left alone if it is no longer a member.
 func (e *Engine) adoptMember(ctx context.Context, m *member, from, to Set) error {
 	fields, _, err := mergeManagers(m.meta.ManagedFields, e.manager, e.takeOver)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) adoptMember(ctx context.Context, m *member, from, to Set) error
 	return err // a conflict is retried
 }
 
-// dropEmpty removes the record of a set unless somebody has written it since it was read.
+// dropEmpty removes the record of a set unless it has changed since it was read.
 func (e *Engine) dropEmpty(ctx context.Context, set Set, version string) (done bool, err error) {
 	err = e.retry(ctx, set.ref(), func(err error, _ time.Duration) bool { return Transient(err) && !apierrors.IsConflict(err) },
 		func(ctx context.Context) error {

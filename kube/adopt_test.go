@@ -102,7 +102,7 @@ func TestAdoptMovesSetAndBack(t *testing.T) {
 		t.Errorf("the former owner applies again: %v", err)
 	}
 
-	// What is adopted can be pruned, also objects that were never applied under the new name.
+	// Adopted objects can be pruned, including those that were never applied under the new name.
 	result, err := channel.Apply(t.Context(), theirs, c.objects(docs[1:]...), kube.ApplyOptions{Force: true, NoPrune: true})
 	if err != nil || result.Count(kube.Created) != 0 {
 		t.Fatalf("%s, %v", result.Summary(), err)

@@ -72,7 +72,7 @@ func (a *application) try(ctx context.Context) error {
 	}
 	applied, err := a.patch(ctx, res, body)
 	if live == nil && apierrors.IsConflict(err) {
-		a.absent = false // somebody else created it first
+		a.absent = false // another client created it first
 	}
 	if err != nil && a.options.Recreate && immutable(err) && live != nil && !protected(a.ref.groupKind()) {
 		if applied, err = a.recreate(ctx, res, live, body); err == nil {
@@ -118,13 +118,13 @@ func (a *application) look(ctx context.Context, res resource) (*metav1.PartialOb
 	return live, err
 }
 
-// nowhere is a resourceVersion that no object has: the first write to etcd makes it 2. To an apply it is the condition
-// that the object does not exist, so that nobody's is touched who made it a moment ago.
+// nowhere is a resourceVersion that no object has: the first write to etcd makes it 2. To an apply it is the condition that the
+// object does not exist, so that a just created foreign one is not touched.
 const nowhere = "1"
 
-// create applies an object that is not a member, without a get first: mostly it is new. When it exists, or when
-// anything else is wrong, the long way tells more. One that exists makes others likely, and the server tries hard to
-// apply in vain, so that hope ends for the run.
+// create applies an object that is not a member, without a get first: usually it is new. If it exists, or on any other error,
+// the long way reports more. An existing one makes others likely, and failed applies are expensive for the server, so the run
+// stops trying.
 func (a *application) create(ctx context.Context, res resource) (created bool, err error) {
 	if a.members[a.ref.identity()] != nil || a.lost || a.looked || a.ref.groupKind() == namespaceKind || a.occupied.Load() {
 		return false, nil
@@ -163,9 +163,9 @@ func (a *application) body(version string) ([]byte, error) {
 	return json.Marshal(object.Object)
 }
 
-// claim makes the object a member, unless it is one of another set. A Namespace of another set is shared: it gets what
-// this set says about it under a manager of this set's own, since to one manager the other set's fields would be
-// leftovers to remove.
+// claim makes the object a member, unless it belongs to another set. A Namespace of another set is shared: it gets what this
+// set says about it under a manager of this set's own, since to one manager the other set's fields would be leftovers to
+// remove.
 func (a *application) claim(ctx context.Context, live *metav1.PartialObjectMetadata) error {
 	a.as, a.sharedWith, a.leftTo = a.manager, "", ""
 	a.labels = map[string]string{labelPartOf: a.id}
@@ -215,7 +215,7 @@ func (a *application) recreate(ctx context.Context, res resource, live *metav1.P
 	return a.patch(ctx, res, body)
 }
 
-// explain turns an answer of the server into what a person can act on.
+// explain turns an error of the server into an actionable one.
 func (a *application) explain(err error) error {
 	if conflict := conflictIn(err); conflict != nil {
 		return conflict
@@ -230,8 +230,8 @@ func (a *application) explain(err error) error {
 	return err
 }
 
-// actionOf compares an object before and after. A server leaves the resourceVersion alone when an apply changes nothing;
-// when it moved, a status may have been written in between, which says nothing about us.
+// actionOf compares an object before and after. A server keeps the resourceVersion when an apply changes nothing; if it moved,
+// a status may have been written in between, which says nothing about us.
 func actionOf(absent bool, before, after *metav1.PartialObjectMetadata) Action {
 	switch {
 	case absent:

@@ -16,15 +16,15 @@ import (
 // DefaultApplyTimeout bounds an Apply whose options name no bound.
 const DefaultApplyTimeout = 2 * time.Minute
 
-// ApplyOptions says how far Apply and Diff may go. The zero value takes no field from a foreign manager, deletes only
-// objects that left the set if they can be recreated, and ends after DefaultApplyTimeout.
+// ApplyOptions limit Apply and Diff. The zero value takes no field from a foreign manager, deletes only objects that left the
+// set if they can be recreated, and ends after DefaultApplyTimeout.
 type ApplyOptions struct {
 	// Force takes fields over from whichever manager holds them.
 	Force bool
 	// Recreate recreates objects whose immutable fields have changed, such as the template of a Job. It never recreates
 	// namespaces, definitions and volume claims.
 	Recreate bool
-	// CreateOnly leaves objects alone that exist already. They do not become members.
+	// CreateOnly leaves existing objects alone. They do not become members.
 	CreateOnly bool
 	// NoPrune keeps objects that left the set; they stay in its record.
 	NoPrune bool
@@ -41,7 +41,7 @@ type ApplyOptions struct {
 	Spare func(object Ref) string
 	// Timeout bounds the whole call, retries included.
 	Timeout time.Duration
-	// Progress is called once for each object when it is done, never twice at once.
+	// Progress is called once for each finished object, never concurrently.
 	Progress func(Entry)
 }
 
@@ -55,7 +55,7 @@ const (
 	Leave
 )
 
-// Apply makes the cluster hold objs as the set, and prunes what the set held before and holds no longer.
+// Apply makes the cluster hold objs as the set, and prunes former members.
 //
 // An object that fails does not stop the others: the result has an entry for each, and the error joins the failures.
 // After a failure nothing is pruned. Objects that the cluster holds as given are not sent. Namespaced objects without a
@@ -113,7 +113,7 @@ type applyRun struct {
 	wanted   map[Ref]*unstructured.Unstructured // the objects to apply, by identity
 	versions map[schema.GroupKind]string        // of the kinds in wanted
 
-	occupied atomic.Bool // an object that is not a member existed before
+	occupied atomic.Bool // a non-member existed before
 	mu       sync.Mutex  // serialises Progress
 }
 
@@ -121,9 +121,8 @@ func (e *Engine) newRun(set Set, objs []*unstructured.Unstructured, o ApplyOptio
 	return &applyRun{Engine: e, set: set, id: set.ID(), objs: objs, options: o, passing: passes(objs, nil, o.FailFast)}
 }
 
-// passes is the rule for errors of an object: transient ones pass, and a missing kind does for as long as one of the
-// objects to come promises it, never when that object has failed, and otherwise for the first seconds. With failFast, what
-// awaits others does not pass.
+// passes reports whether an object's error is transient: a missing kind is while another object of the run will define it,
+// never after that object failed, and otherwise for the first seconds. With failFast, what awaits others does not pass.
 func passes(coming, failed []*unstructured.Unstructured, failFast bool) retryable {
 	promised, denied := promises(coming), promises(failed)
 	return func(err error, since time.Duration) bool {

@@ -121,7 +121,7 @@ spec:
 
 func TestApplyHandlesKindsNamespacesAndObjectsTogether(t *testing.T) {
 	c := newCluster(t)
-	docs := []string{ // on purpose in the wrong order
+	docs := []string{ // deliberately in the wrong order
 		"apiVersion: NS.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: NS-new}",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: NS-new}",
 		widgetDefinition,
@@ -348,7 +348,7 @@ func TestApplyOfUnservedKindTimesOut(t *testing.T) {
 	}
 }
 
-// A listener that accepts and answers nothing is a control plane whose API server has not come up behind its port.
+// A listener that accepts but never answers acts as a control plane whose API server is not up yet.
 func TestApplyEndsAtOnceWhenCallerCancels(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

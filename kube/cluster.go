@@ -24,7 +24,7 @@ type Cluster struct {
 	config *rest.Config
 	client *http.Client
 
-	meta, patientMeta metadata.Interface // requests of a patient one may take for ever
+	meta, patientMeta metadata.Interface // requests of a patient one may take forever
 	full, patientFull dynamic.Interface
 	kinds             *kinds
 
@@ -69,7 +69,7 @@ func (c *Cluster) connect() (err error) {
 	return err
 }
 
-// Config returns what a client of typed APIs is made of, so that it shares the connections of the cluster.
+// Config returns the configuration for clients of typed APIs, which share the connections of the cluster.
 func (c *Cluster) Config() (*rest.Config, *http.Client) { return rest.CopyConfig(c.config), c.client }
 
 // Dynamic is a client of resources that are known by name, in which nothing has to be looked up. Its requests are bounded, and so
@@ -86,7 +86,7 @@ func (c *Cluster) Objects(ctx context.Context, ref Ref) (dynamic.ResourceInterfa
 	return objects{c.fullFor(r, ref.Namespace), dynamicAt(c.patientFull, r, ref.Namespace)}, nil
 }
 
-// Metadata is Objects for the metadata alone, which a server sends in a kilobyte however large the objects are.
+// Metadata is Objects for only the metadata, which a server sends in a kilobyte however large the objects are.
 func (c *Cluster) Metadata(ctx context.Context, ref Ref) (metadata.ResourceInterface, error) {
 	r, err := c.kinds.find(ctx, ref.gvk())
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 	return info.GitVersion, nil
 }
 
-// metaFor is where the objects of a resource in a namespace are read and patched by their metadata alone: the answer to
-// a patch of a large definition is then a kilobyte, not a copy of it.
+// metaFor is the client for only the metadata of a resource in a namespace: the response to a patch of a large definition is
+// then a kilobyte, not a copy of it.
 func (c *Cluster) metaFor(r resource, namespace string) metadata.ResourceInterface {
 	return metaAt(c.meta, r, namespace)
 }
@@ -158,11 +158,11 @@ func (m metadataOf) Watch(ctx context.Context, list metav1.ListOptions) (watch.I
 	return m.patient.Watch(ctx, list)
 }
 
-// warningLog passes on what an API server says in Warning headers, such as that a version is deprecated.
+// warningLog logs an API server's Warning headers, such as that a version is deprecated.
 type warningLog struct{ log *slog.Logger }
 
 func (w warningLog) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
-	// 299 is the one code that Kubernetes uses (RFC 7234, section 5.5.7).
+	// 299 is the only code that Kubernetes uses (RFC 7234, section 5.5.7).
 	if code == 299 && text != "" {
 		w.log.WarnContext(ctx, "warning from the API server", "warning", text)
 	}

@@ -16,8 +16,8 @@ import (
 // DefaultDeleteTimeout bounds a Delete whose options name no bound.
 const DefaultDeleteTimeout = 5 * time.Minute
 
-// DeleteOptions says how far Delete goes. The zero value keeps Namespaces, CustomResourceDefinitions and
-// PersistentVolumeClaims, and ends after DefaultDeleteTimeout.
+// DeleteOptions limit Delete. The zero value keeps Namespaces, CustomResourceDefinitions and PersistentVolumeClaims, and ends
+// after DefaultDeleteTimeout.
 type DeleteOptions struct {
 	// Protected also deletes namespaces, definitions and volume claims, with everything in them.
 	Protected bool
@@ -25,13 +25,13 @@ type DeleteOptions struct {
 	Shared bool
 	// Timeout bounds the whole call: finalizers may take their time.
 	Timeout time.Duration
-	// Progress is called once for each object when it is gone or kept, never twice at once.
+	// Progress is called once for each deleted or kept object, never concurrently.
 	Progress func(Entry)
 }
 
-// Delete removes the members of a set in the opposite order of Apply, each stage after the one before is gone, so that
-// what serves a custom resource is still there to finalize it. The record of the set goes last, and only when no member
-// is left: after a failure the next call finds them again. A missing set is not an error.
+// Delete removes the members of a set in the opposite order of Apply, each stage after the one before is gone, so that the
+// controller of a custom resource can still finalize it. The record of the set goes last, and only when no member is left:
+// after a failure the next call finds them again. A missing set is not an error.
 func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {

@@ -26,12 +26,12 @@ type Change struct {
 	Wanted any    `json:"wanted"`
 }
 
-// hidden stands for a value that is nobody's to see.
+// hidden replaces a secret value.
 const hidden = "(hidden)"
 
-// Diff returns what Apply would do, and changes nothing. The API server works the answer out by a dry run, with defaults
-// and admission, except for objects whose kind or namespace comes with the set: those count as created. Fields that
-// Apply removes because it takes them over from their manager are not among the changes.
+// Diff returns what Apply would do, and changes nothing. The API server computes the result by a dry run, with defaults and
+// admission, except for objects whose kind or namespace is part of the set: those count as created. Fields that Apply removes
+// because it takes them over from their manager are not among the changes.
 func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstructured, o ApplyOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *applyRun) diffObject(ctx context.Context, obj *unstructured.Unstructure
 	return entry, nil
 }
 
-// dryRun asks the server what the object would look like after Apply.
+// dryRun asks the server for the object's state after Apply.
 func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, ref Ref, res resource, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	a := &application{applyRun: r, obj: obj, ref: ref}
 	force := r.options.Force

@@ -1,12 +1,12 @@
 // Package kube applies, prunes and waits for Kubernetes objects: the one engine behind the installer, channels, the operator
-// and the fleet. Package render makes the objects of files.
+// and the fleet. Package render builds objects from files.
 //
 // A set of objects travels through it in these calls:
 //
 //	objs, err := render.Build(dir)                                 // a kustomization directory becomes objects
-//	result, err := engine.Apply(ctx, set, objs, kube.ApplyOptions{}) // the cluster gets them, and loses what left the set
-//	err = engine.Wait(ctx, objs, kube.WaitOptions{})               // until they work, or until the bound
-//	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it goes away again
+//	result, err := engine.Apply(ctx, set, objs, kube.ApplyOptions{}) // the cluster gets them, and former members are pruned
+//	err = engine.Wait(ctx, objs, kube.WaitOptions{})               // until they are ready, or the timeout
+//	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it is removed
 //	err = engine.Adopt(ctx, from, to)                              // or another set gets it, object by object, in place
 //
 // Objects are applied server-side under one field manager, in stages: objects that others need come first. A set is an

@@ -23,8 +23,8 @@ var (
 	events = resource{gvr: schema.GroupVersionResource{Version: "v1", Resource: "events"}, namespaced: true}
 )
 
-// explain looks behind an object that is not ready for the reason that a person needs: what its pods wait for, or what
-// a controller complained of last. It returns "" if nothing is known or nobody answers.
+// explain looks behind an unready object for the actual reason: what its pods wait for, or a controller's last event. It
+// returns "" if nothing is known or the server does not answer.
 func (e *Engine) explain(ctx context.Context, obj *unstructured.Unstructured) string {
 	if RefOf(obj).groupKind() == podKind {
 		return e.explainPod(ctx, obj)

@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// takeFields makes the engine the manager of the fields that it takes over, so that the apply that follows replaces and removes
-// them. Forcing alone would replace fields, and would keep their additions for ever. It returns the metadata afterwards.
+// takeFields makes the engine the manager of the fields that it takes over, so that the following apply replaces and removes
+// them. Forcing alone would replace fields, and would keep their additions forever. It returns the metadata afterwards.
 func (a *application) takeFields(ctx context.Context, res resource, live *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	fields, changed, err := mergeManagers(live.ManagedFields, a.manager, a.takeOver)
 	if err != nil || !changed {
 		return live, err
 	}
-	// Replacing the resourceVersion by the one that was read makes the server refuse the patch if the object moved on.
+	// Replacing the resourceVersion by the one that was read makes the server refuse the patch if the object has changed.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": fields},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
@@ -39,8 +39,8 @@ func (a *application) takeFields(ctx context.Context, res resource, live *metav1
 	return taken, nil
 }
 
-// mergeManagers folds the entries of the given managers into the engine's own. Entries of subresources stay, for a
-// status or a scale is not what the objects say.
+// mergeManagers folds the entries of the given managers into the engine's own. Entries of subresources stay, since a status or
+// a scale is not part of the manifests.
 func mergeManagers(entries []metav1.ManagedFieldsEntry, manager string, takeOver map[string]bool) (merged []metav1.ManagedFieldsEntry, changed bool, err error) {
 	set := &fieldpath.Set{}
 	var ours *metav1.ManagedFieldsEntry
@@ -112,7 +112,7 @@ func conflictIn(err error) *ConflictError {
 	return &ConflictError{Conflicts: conflicts}
 }
 
-// managerIn reads the manager out of `conflict with "NAME" using apps/v1`, the only place where a server names it.
+// managerIn reads the manager from `conflict with "NAME" using apps/v1`, the only place where a server names it.
 func managerIn(message string) string {
 	if _, rest, ok := strings.Cut(message, `"`); ok {
 		if name, _, ok := strings.Cut(rest, `"`); ok {
@@ -122,7 +122,7 @@ func managerIn(message string) string {
 	return message
 }
 
-// immutable recognises the refusals of a change to a field that cannot change. Servers give no code of their own for it.
+// immutable recognises the refusals of a change to a field that cannot change. Servers have no separate code for it.
 func immutable(err error) bool {
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return false

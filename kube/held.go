@@ -11,8 +11,8 @@ import (
 )
 
 // held reports whether applying want to live changes nothing: the engine owns exactly the fields of want, and each has its
-// value. Somebody who edits such a field takes it from the engine or changes its value, and both are seen. If equality cannot be
-// shown, held returns false, and the server is asked.
+// value. Anyone who edits such a field takes it from the engine or changes its value, and both are detected. If equality cannot
+// be shown, held returns false, and the server is asked.
 func held(want, live *unstructured.Unstructured, manager string, takeOver map[string]bool) bool {
 	if live.GetDeletionTimestamp() != nil || want.GetKind() != live.GetKind() || want.GetAPIVersion() != live.GetAPIVersion() {
 		return false
@@ -124,8 +124,8 @@ func holdsList(fields map[string]any, want, live []any) bool {
 	return true
 }
 
-// findElement returns the place of the one element that a name such as v:"a" or k:{"name":"a"} stands for, or -1. In what
-// somebody wrote, keys for which there are defaults may be missing.
+// findElement returns the index of the one element that a name such as v:"a" or k:{"name":"a"} stands for, or -1. In written
+// manifests, keys with defaults may be missing.
 func findElement(name string, list []any, written bool) int {
 	kind, text, _ := strings.Cut(name, ":")
 	var value any

@@ -118,7 +118,7 @@ func TestApplySendsNothingForUnchangedObjects(t *testing.T) {
 	}
 }
 
-// Every leaf that was applied is changed, and taken away, by somebody else; each time the next apply has to see it.
+// Every applied leaf is changed, and removed, by another client; each time the next apply has to detect it.
 func TestApplyDetectsEveryDrift(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, widgetDefinition)
@@ -148,7 +148,7 @@ func TestApplyDetectsEveryDrift(t *testing.T) {
 					continue
 				}
 				tried++
-				// The server may refuse to bring it back, for an element that is there twice by then; it was asked.
+				// The server may refuse to restore it, for an element that then exists twice; it was asked.
 				if result, err := force(); err == nil && result.Entries[0].Action == kube.Unchanged {
 					t.Errorf("%s: %v was spoilt (removed: %v), and the apply did not see it", ref, leaf, remove)
 				}
@@ -165,7 +165,7 @@ func TestApplyDetectsEveryDrift(t *testing.T) {
 	}
 }
 
-// release takes the finalizers off an object, so that a delete goes through.
+// release removes the finalizers of an object, so that a delete completes.
 func (c *cluster) release(gvr, name string) {
 	if obj := c.get(gvr, name); obj != nil && obj.GetDeletionTimestamp() != nil {
 		_, _ = c.resource(gvr, c.ns).Patch(c.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -189,7 +189,7 @@ func collect(value any, path []any, out *[][]any) {
 	}
 }
 
-// spoil changes or removes one value as somebody else would, and reports whether that made a difference to what obj says.
+// spoil changes or removes one value as another client would, and reports whether that made a difference to obj.
 func (c *cluster) spoil(gvr, name string, path []any, remove bool, obj *unstructured.Unstructured) bool {
 	c.t.Helper()
 	pointer := ""

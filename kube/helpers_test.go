@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// shared is one control plane for all tests of the package: each test has a namespace and a set of its own.
+// shared is one control plane for all tests of the package: each test has its own namespace and set.
 var shared struct {
 	once  sync.Once
 	plane *controlplane.ControlPlane
@@ -116,7 +116,7 @@ func (c *cluster) resource(gvr, namespace string) dynamic.ResourceInterface {
 	return c.client.Resource(r).Namespace(namespace)
 }
 
-// create makes an object as somebody else would.
+// create creates an object as another client would.
 func (c *cluster) create(doc string) {
 	c.t.Helper()
 	obj := c.objects(doc)[0]

@@ -43,8 +43,8 @@ type resource struct {
 	namespaced bool
 }
 
-// kinds finds resources by asking for the one group version that holds them, when it is needed. The usual mapper reads
-// every group of the cluster and links every typed API, 20 MiB, and fails as a whole when one extension is down.
+// kinds finds resources by requesting only the group version that holds them, when it is needed. The usual mapper reads every
+// group of the cluster and links every typed API, 20 MiB, and fails as a whole when one extension is down.
 type kinds struct {
 	client rest.Interface
 

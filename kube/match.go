@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Match names live objects by what they are, not by the set that they belong to (K-25).
+// Match names live objects by their properties, not by the set that they belong to (K-25).
 type Match struct {
 	Group, Kind                  string
 	Namespaces                   []string // none: all of them
@@ -31,11 +31,11 @@ type MatchOptions struct {
 	Spare  func(object Ref) string // as in ApplyOptions
 }
 
-// PruneMatching deletes the matching objects that are not to be kept, for sets whose author selects the objects to prune instead
-// of leaving it to the record of the set. It deletes objects of the set, objects that carry all its own labels, and, where a
-// selector narrows the kind down, what the engine's manager has applied, or client-side kubectl apply if the engine takes
-// its fields over. An object of another set, of a Helm release, of another manager or of a person stays, and is reported as
-// Kept if a selector named it. Namespaces and the like are deleted if a Match names their kind. The error joins the failures; a kind that the cluster does not serve is one.
+// PruneMatching deletes the matching objects except those to keep, for sets whose author selects the objects to prune instead of leaving it
+// to the record of the set. It deletes objects of the set, objects that carry all its own labels, and, where a selector narrows the kind
+// down, objects applied by the engine's manager, or by client-side kubectl apply if the engine takes its fields over. An object of another
+// set, of a Helm release, of another manager or of a person stays, and is reported as Kept if a selector named it. Namespaces and the like
+// are deleted if a Match names their kind. The error joins the failures; a kind that the cluster does not serve is one.
 func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o MatchOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {

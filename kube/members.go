@@ -25,7 +25,7 @@ type member struct {
 	held bool // the object is as the run would make it
 }
 
-// Members names the objects that a set has, so that Wait can look at them. A set that does not exist has none.
+// Members names the objects of a set, so that Wait can check them. A set that does not exist has none.
 func (e *Engine) Members(ctx context.Context, set Set) ([]*unstructured.Unstructured, error) {
 	set, err := set.withDefaults()
 	if err != nil {
@@ -115,8 +115,8 @@ func (r *applyRun) resourceOf(ctx context.Context, gk schema.GroupKind) (resourc
 	return r.kinds.findAny(ctx, gk)
 }
 
-// listResource reads objects page by page and keeps their metadata. With holds they are read whole, to ask of each
-// whether it is as the run would make it.
+// listResource reads objects page by page and keeps their metadata. With holds they are read completely, to check whether each
+// matches the run.
 func (e *Engine) listResource(ctx context.Context, kind Ref, res resource, namespace string, options metav1.ListOptions,
 	holds func(Ref, *unstructured.Unstructured) bool) ([]*member, error) {
 	var found []*member
@@ -128,7 +128,7 @@ func (e *Engine) listResource(ctx context.Context, kind Ref, res resource, names
 			e.kinds.forget(kind.gvk())
 			return nil, nil
 		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			found, options.Continue = nil, "" // the list aged away between two pages: from the start
+			found, options.Continue = nil, "" // the list expired between two pages: restart
 			continue
 		case err != nil:
 			return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/fleet/content"
 )
 
-// line is a package behind a line that is cut after some bytes, and counts what it brings.
+// line is a connection to a package that is cut after some bytes; it counts the bytes.
 type line struct {
 	*bytes.Reader
 	left, brought int
@@ -59,8 +59,8 @@ func noise(seed uint64, size int) []byte {
 	return data
 }
 
-// TestFetchResumesWhereItWasCut has a line that is cut again and again. Only the beginning of the package, with its
-// index, comes more than once.
+// TestFetchResumesWhereItWasCut has a line that is cut again and again. Only the beginning of the package, with its index, is
+// transferred more than once.
 func TestFetchResumesWhereItWasCut(t *testing.T) {
 	t.Parallel()
 	layers := [][]byte{noise(1, 20<<20), noise(2, 12<<20)}
@@ -107,7 +107,7 @@ func TestFetchResumesWhereItWasCut(t *testing.T) {
 	}
 }
 
-// TestFetchRestartsAfterChangedBeginning has the beginning of a layer that is not what it was.
+// TestFetchRestartsAfterChangedBeginning has a layer whose first part has changed.
 func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	t.Parallel()
 	layer := noise(1, 1<<20)
@@ -141,7 +141,7 @@ func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	}
 }
 
-// TestFetchEndsWithItsContext has a context that ends while a layer is read from a store that takes no notice of it.
+// TestFetchEndsWithItsContext has a context that ends while a layer is read from a store that ignores it.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	file := packed(t, noise(1, 20<<20))

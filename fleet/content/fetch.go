@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/internal/ctxio"
 )
 
-// Fetch brings the images of an archive into a folder, which opens as a bundle then. What a fetch that was cut off has brought stays,
-// also half a file: the next one goes on there.
+// Fetch brings the images of an archive into a folder, which opens as a bundle then. The files of an interrupted fetch are kept,
+// including half a file, and the next fetch resumes there.
 func Fetch(ctx context.Context, a *bundle.Archive, folder string) error {
 	complete := filepath.Join(folder, bundle.IndexName)
 	if _, err := os.Stat(complete); err == nil {

@@ -81,8 +81,8 @@ func (s *shop) find(images ...string) (found content.Found, names []string) {
 	return found, names
 }
 
-// TestDamagedPackageDoesNotStopOthers has a package that nobody can read. Who needs none of it gets everything, and who may need it is
-// told its name.
+// TestDamagedPackageDoesNotStopOthers has an unreadable package. A work that needs nothing of it gets everything, and one that may
+// need it gets its name.
 func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -113,7 +113,7 @@ func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestUnsignedPackageDoesNotStopOthers has a newer package with the image, which nobody signed.
+// TestUnsignedPackageDoesNotStopOthers has a newer unsigned package with the image.
 func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -128,7 +128,7 @@ func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	s.Signers = []signature.PublicKey{public}
 	s.put("hello", "1.0", key, "example.com/hello:1")
 	s.put("hello", "2.0", nil, "example.com/hello:1", "example.com/hello:2")
-	s.put("hello", "3.0", nil, "example.com/hello:3") // whatever it is, it is not wanted
+	s.put("hello", "3.0", nil, "example.com/hello:3") // regardless of its content, it is not wanted
 	found, names := s.find("example.com/hello:1")
 	if !slices.Equal(names, []string{"hello 1.0"}) || found.Err() != nil || len(found.Unusable) != 1 {
 		t.Errorf("found %v, %v, not usable: %v", names, found.Err(), found.Unusable)

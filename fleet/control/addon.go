@@ -69,11 +69,11 @@ type addOns struct {
 	rests    map[string]time.Time
 }
 
-// A look at an add-on on all clusters is followed by a rest of restShare times what it took, and of restTime at most: while a thousand
-// clusters answer, the hub has more to do than to look at all of them at each answer.
+// A reconcile of an add-on on all clusters is followed by a pause of restShare times its duration, at most restTime: while a thousand
+// clusters answer, the hub must not check all of them after each answer.
 const restShare, restTime = 4, 2 * time.Second
 
-// Reconcile looks at one add-on on all clusters.
+// Reconcile reconciles one add-on on all clusters.
 func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var addOn ocm.ClusterManagementAddOn
 	err := r.Get(ctx, req.NamespacedName, &addOn)
@@ -103,8 +103,8 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// removed deletes what an add-on that is gone has on clusters (O-9). The API server's garbage collector does so too, but
-// knows only those with an owner reference.
+// removed deletes the objects of a deleted add-on on clusters (O-9). The API server's garbage collector does so too, but knows
+// only those with an owner reference.
 func (r *addOns) removed(ctx context.Context, name string) error {
 	r.rollouts.forget(name)
 	delete(r.rests, name)

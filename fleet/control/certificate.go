@@ -24,9 +24,9 @@ import (
 // patience is how long a request waits for its add-on, and retry how often the hub looks for it.
 const patience, retry = 10 * time.Minute, 5 * time.Second
 
-// certificates grants and refuses what agents of add-ons ask for, and signs it for custom signers (O-35, X-30). Those of
-// Kubernetes are signed by kube-controller-manager. Agents may not read requests, since all clusters ask the same API: the
-// hub hands certificates over in the namespace of their cluster.
+// certificates approves or refuses the requests of add-on agents, and signs them for custom signers (O-35, X-30). Those of
+// Kubernetes are signed by kube-controller-manager. Agents may not read requests, since all clusters ask the same API: the hub
+// hands certificates over in the namespace of their cluster.
 func (c *controllers) certificates() error {
 	return builder.ControllerManagedBy(c.hub).Named("certificate").
 		For(&certificatesv1.CertificateSigningRequest{}).
@@ -72,7 +72,7 @@ func has(csr certificatesv1.CertificateSigningRequest, kind certificatesv1.Reque
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == kind })
 }
 
-// answer takes the next step for a request: to refuse, approve or sign it, or to hand its certificate over.
+// answer takes the next step for a request: it refuses, approves or signs it, or hands over its certificate.
 func (c *controllers) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, a *ocm.ManagedClusterAddOn, wanted []ocm.Registration) (again time.Duration, err error) {
 	request := registration.Request{Signer: csr.Spec.SignerName, Username: csr.Spec.Username, PEM: csr.Spec.Request}
 	for _, usage := range csr.Spec.Usages {
@@ -90,7 +90,7 @@ func (c *controllers) answer(ctx context.Context, csr *certificatesv1.Certificat
 	}
 	switch approved := has(*csr, certificatesv1.CertificateApproved); {
 	case refused != nil && approved:
-		return 0, nil // the registration has changed since, or somebody else approved it; it gets no further
+		return 0, nil // the registration has changed since, or another approver was faster; it gets no further
 	case refused != nil:
 		return 0, c.conclude(ctx, csr, certificatesv1.CertificateDenied, "NotTheAgent", fmt.Sprintf("the agent of add-on %s on cluster %s may not have this certificate: %v", a.Name, a.Namespace, refused))
 	case !approved:
@@ -106,7 +106,7 @@ func (c *controllers) answer(ctx context.Context, csr *certificatesv1.Certificat
 	authority, err := c.authority(ctx, wanted[at].CustomSigner) // there is one: it was verified
 	if err != nil {
 		c.log.WarnContext(ctx, "a certificate cannot be signed", "request", csr.Name, "error", err)
-		return patience / 10, nil // condition RegistrationApplied of the add-on says so, too
+		return patience / 10, nil // condition RegistrationApplied of the add-on also says so
 	}
 	return 0, c.sign(ctx, csr, request, authority)
 }
@@ -139,7 +139,7 @@ func (c *controllers) sign(ctx context.Context, csr *certificatesv1.CertificateS
 // handOver gives a certificate to the agent, as an annotation of its add-on.
 func (c *controllers) handOver(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, a *ocm.ManagedClusterAddOn) error {
 	next := ocm.Certificate{PEM: string(csr.Status.Certificate), Since: csr.CreationTimestamp.UTC()}
-	// an older request must not take the place of a newer one when the hub starts again
+	// an older request must not replace a newer one when the hub restarts
 	if had := a.Certificate(csr.Spec.SignerName); had.PEM == next.PEM || had.Since.After(next.Since) {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/fleet/hub"
 )
 
-// registered is an add-on whose agent has rights on the hub, and a certificate of a signer of its own.
+// registered is an add-on whose agent has rights on the hub, and a certificate of its own signer.
 const registered = `
 apiVersion: addon.open-cluster-management.io/v1alpha1
 kind: AddOnTemplate
@@ -225,8 +225,8 @@ func (g *grid) local(cluster string) kubernetes.Interface {
 	return c
 }
 
-// boundaries uses the certificates that the add-on's agents of both clusters got: each reads the namespace of its own cluster
-// and the shared one, and is refused in the other cluster's. It returns rome's agent.
+// boundaries uses the certificates of the add-on's agents on both clusters: each reads the namespace of its own cluster and the
+// shared one, and is refused in the other cluster's. It returns rome's agent.
 func (g *grid) boundaries() (rome kubernetes.Interface) {
 	for cluster, other := range map[string]string{"oslo": "rome", "rome": "oslo"} {
 		var client kubernetes.Interface
@@ -273,7 +273,7 @@ func (g *grid) certificates() {
 		block, _ := pem.Decode(secret.Data["tls.crt"])
 		cert, err := x509.ParseCertificate(block.Bytes)
 		g.must(err)
-		// the first one may be that of the template before, which names the west
+		// the first one may belong to the previous template, which names the west
 		if s := cert.Subject; s.CommonName != "guard" || !slices.Equal(s.Organization, []string{"guards"}) || !slices.Equal(s.OrganizationalUnit, []string{"south"}) || cert.Issuer.CommonName != "guard-ca" {
 			return fmt.Sprintf("it is that of %s, by %s", s, cert.Issuer)
 		}

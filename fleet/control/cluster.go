@@ -39,7 +39,7 @@ func (c *controllers) clusters() error {
 		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf))
 	all := every[ocm.ManagedCluster](c.Client)
 	return c.sharded(b, reconcile.Func(c.reconcileCluster), func(ctx context.Context, o client.Object) []reconcile.Request {
-		// A hub gains clusters when it starts, and when its API server is back after it was away.
+		// A hub gains clusters when it starts, and when its API server is reachable again.
 		c.renewals.forgetAll()
 		return all(ctx, o)
 	})
@@ -50,7 +50,7 @@ func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
 }
 
-// heartbeats passes a Lease that appears. Renewals pass when the one before them is late: only then they change anything. All are
+// heartbeats passes a Lease that appears. Renewals arrive when the previous one is late: only then they change anything. All are
 // noted.
 func (c *controllers) heartbeats() predicate.Funcs {
 	note := func(o client.Object) {
@@ -73,8 +73,8 @@ func (c *controllers) heartbeats() predicate.Funcs {
 }
 
 // renewals has the last renewal of each cluster's Lease, and when this hub first saw it. A cluster cannot renew its Lease while the API
-// server is away, so its silence counts only from when the hub could have seen a renewal. This buys correctness: a hub that starts does
-// not make the fleet Unknown (TestRestartedHubWaitsForRenewals).
+// server is unreachable, so its silence counts only from when the hub could have seen a renewal. This buys correctness: a hub that
+// starts does not make the fleet Unknown (TestRestartedHubWaitsForRenewals).
 type renewals struct{ memory[string, renewal] }
 
 type renewal struct{ at, seen time.Time }
@@ -157,8 +157,8 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 	return err
 }
 
-// heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again. What a carried
-// cluster reported last holds until it reports again. A hub that starts gives each cluster its whole time.
+// heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again. What a carried cluster
+// reported last holds until it reports again. A restarted hub gives each cluster its full time.
 func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
 	if inventory.IsCarried(cluster) {
 		return 0, nil
@@ -179,7 +179,7 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 	return 0, nil
 }
 
-// taint keeps placements from selecting a cluster that is away, unless it is away now and then by its nature.
+// taint keeps placements from selecting an unreachable cluster, unless it is an occasional one.
 func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 	want := ""
 	switch state := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Available); {

@@ -27,7 +27,8 @@ func (r *leaseReader) Get(_ context.Context, _ client.ObjectKey, o client.Object
 	return nil
 }
 
-// TestRestartedHubWaitsForRenewals starts a hub long after the last renewal. Only what it could have seen counts.
+// TestRestartedHubWaitsForRenewals starts a hub long after the last renewal. Only the time in which the hub could have seen a
+// renewal counts.
 func TestRestartedHubWaitsForRenewals(t *testing.T) {
 	const limit = 5 * time.Minute
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

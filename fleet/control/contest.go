@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/fleet/relation"
 )
 
-// contest reports whether an add-on wants an object that belongs to somebody else, and sets condition Conflict. The works of
-// such an add-on stay as they are. Two add-ons that come at the same moment may both write their works. Then the agent
-// applies the object for one of them, and reports the other.
+// contest reports whether an add-on wants an object of another owner, and sets condition Conflict. The works of such an add-on
+// stay as they are. Two add-ons that are created at the same moment may both write their works. Then the agent applies the
+// object for one of them, and reports the other.
 func (r *clusterAddOns) contest(ctx context.Context, p place, plan deploy.Plan) (contested bool, err error) {
 	others, err := r.othersOn(ctx, p, plan)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *clusterAddOns) othersOn(ctx context.Context, p place, plan deploy.Plan)
 	}), nil
 }
 
-// contesting returns the add-ons on a cluster, or with an agent there, that want something of somebody else.
+// contesting returns the add-ons on a cluster, or with an agent there, that want a foreign object.
 func (r *clusterAddOns) contesting(ctx context.Context, cluster string) (requests []reconcile.Request) {
 	for _, option := range []client.ListOption{client.InNamespace(cluster), client.MatchingFields{hostedBy: cluster}} {
 		var list ocm.List[ocm.ManagedClusterAddOn]

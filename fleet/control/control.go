@@ -1,12 +1,12 @@
-// Package control has the controllers of Open Cluster Management's add-ons. They observe the hub, ask the pure packages
-// beside this one what to do, and write what changed. What they decide is in those packages.
+// Package control has the controllers of Open Cluster Management's add-ons. They observe the hub, call the pure packages beside
+// this one, and write what changed. The decisions are in those packages.
 //
-//   - Clusters: whether a cluster answers, its taints, and the labels that tell the health of its add-ons.
+//   - Clusters: whether a cluster answers, its taints, and the labels for the health of its add-ons.
 //   - Placements: which clusters a Placement selects.
 //   - Add-ons: where a ClusterManagementAddOn is installed, and which cluster gets which configuration when.
 //   - Add-ons of clusters: the ManifestWorks of a ManagedClusterAddOn, its rights on the hub, and its conditions.
-//   - Certificates: what agents of add-ons ask for.
-//   - Signatures: the seals of works that others make.
+//   - Certificates: the requests of add-on agents.
+//   - Signatures: the seals of works.
 //
 // Clusters, add-ons of clusters and signatures are work on one cluster each, which the hubs of a fleet share. The rest is done by
 // the hub that decides. Nothing is polled. A controller that waits for a time asks to be called then.
@@ -42,16 +42,16 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// settle is how long a controller waits for more changes of many objects before it looks at all of them.
+// settle is how long a controller waits for more changes of many objects before it reconciles all of them.
 const settle = 100 * time.Millisecond
 
-// Options of the controllers. The zero value is what a hub uses.
+// Options of the controllers. A hub uses the zero value.
 type Options struct {
 	// Now is the time. Nil is time.Now.
 	Now func() time.Time
-	// Concurrency is how many clusters are worked on at once. Default 24.
+	// Concurrency is how many clusters are processed at once. Default 24.
 	Concurrency int
-	// SecretNamespaces are the namespaces, beside the hub's, whose Secrets templates may name as authorities of signers.
+	// SecretNamespaces are the namespaces, in addition to the hub's, whose Secrets templates may name as authorities of signers.
 	SecretNamespaces []string
 	// Store has the packages that carry the images of add-ons. Works name the digests of these images then, and an add-on with an image
 	// that no package carries is given to no cluster. Nil: works name images as templates do.
@@ -118,7 +118,7 @@ func (c *controllers) sharded(b *builder.Builder, r reconcile.Reconciler, all fu
 		WatchesRawSource(gained).Complete(reconciler)
 }
 
-// retryOnConflict reconciles once more, without an error in the log, if somebody else wrote between its read and its write.
+// retryOnConflict reconciles again, without an error in the log, after a conflict with another writer.
 func retryOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
@@ -129,7 +129,7 @@ func retryOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// last makes a handler whose requests come after all others: what clusters answer waits while there are clusters to tell something.
+// last returns a handler whose requests come after all others: answers of clusters wait while clusters need works.
 func last(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	return handled(requests, addLast)
 }
@@ -185,7 +185,7 @@ func every[T ocm.Object, P interface {
 	}
 }
 
-// patch writes what changed in an object, if anything did. It fails if somebody else changed the object since it was read.
+// patch writes what changed in an object, if anything did. It fails if the object has changed since it was read.
 func (c *controllers) patch(ctx context.Context, before, after client.Object) error {
 	changed, err := differ(before, after)
 	if err != nil || !changed {
@@ -203,7 +203,7 @@ func (c *controllers) patchStatus(ctx context.Context, before, after client.Obje
 	return c.written(before, after, c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-// store creates a ConfigMap, or writes what changed in one that was read. It fails if somebody else changed it since.
+// store creates a ConfigMap, or writes what changed in one that was read. It fails if it has changed since.
 func (c *controllers) store(ctx context.Context, config *corev1.ConfigMap) error {
 	if config.ResourceVersion == "" {
 		return c.Create(ctx, config)
@@ -211,7 +211,7 @@ func (c *controllers) store(ctx context.Context, config *corev1.ConfigMap) error
 	return c.Update(ctx, config)
 }
 
-// written notes what a patch tells of the version of an object, and returns the error of the patch.
+// written records the object's version from a patch, and returns the error of the patch.
 func (c *controllers) written(before, after client.Object, err error) error {
 	switch before.(type) {
 	case *ocm.ManagedClusterAddOn, *ocm.ManifestWork:

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// decide brings the decisions of a placement to what is wanted. First all decisions gain clusters, then they lose clusters: between
-// two writes, a cluster that stays selected is in two decisions rather than in none, since an add-on is removed from a cluster that
-// is in none. Readers count a cluster in its first group.
+// decide writes the wanted decisions of a placement. First all decisions gain clusters, then they lose clusters: between two
+// writes, a cluster that stays selected is in two decisions rather than in none, since an add-on is removed from a cluster that is
+// in none. Readers count a cluster in its first group.
 func (c *controllers) decide(ctx context.Context, p *ocm.Placement, cached, want []ocm.PlacementDecision) error {
 	if decided(decisionsOf(p, cached), want) {
 		return nil

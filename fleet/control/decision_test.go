@@ -85,7 +85,7 @@ func (s statusStore) Patch(_ context.Context, o client.Object, _ client.Patch, _
 	return nil
 }
 
-// TestRegroupingKeepsClusters moves clusters between decisions, and looks at all decisions after each write.
+// TestRegroupingKeepsClusters moves clusters between decisions, and checks all decisions after each write.
 func TestRegroupingKeepsClusters(t *testing.T) {
 	p := &ocm.Placement{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: "default", UID: "1"}}
 	selector := func(tier string) ocm.DecisionGroup {

@@ -75,10 +75,10 @@ type place struct {
 	gone          bool                // the cluster
 	hosting       *ocm.ManagedCluster // nil if no cluster of this hub hosts the agent
 	works         []ocm.ManifestWork  // on both clusters, and on those that hosted the agent before
-	lease         status.Condition    // what the Lease of a hosted agent says, if that is the health
+	lease         status.Condition    // the state of a hosted agent's Lease, if that determines the health
 }
 
-// Reconcile looks at one add-on on one cluster.
+// Reconcile reconciles one add-on on one cluster.
 func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	p := place{addOn: &ocm.ManagedClusterAddOn{}}
 	var err error
@@ -145,7 +145,7 @@ func (r *clusterAddOns) deployOne(ctx context.Context, p *place) (again time.Dur
 	return again, nil
 }
 
-// registrationRetry is how often the hub looks at what a registration lacks: nobody watches Secrets and roles.
+// registrationRetry is how often the hub checks for missing Secrets and roles of a registration, which it does not watch.
 const registrationRetry = time.Minute
 
 // cluster returns a ManagedCluster, or nil if there is none.
@@ -192,7 +192,7 @@ func (r *clusterAddOns) health(a *ocm.ManagedClusterAddOn, p place) {
 		return
 	}
 	if a.Status.HealthCheck.Mode != ocm.HealthCustomized || len(p.works) == 0 && meta.FindStatusCondition(a.Status.Conditions, "ManifestApplied") == nil {
-		return // the agent looks at the add-on's Lease
+		return // the agent checks the add-on's Lease
 	}
 	works := slices.DeleteFunc(slices.Clone(p.works), deploy.IsHook)
 	c := status.AddOn{Name: a.Name, Works: works}.Available()
@@ -204,8 +204,8 @@ type refusal struct{ error }
 
 func isRefusal(err error) bool { return errors.As(err, &refusal{}) }
 
-// deploy writes the works of an add-on, its finalizers, and its conditions. While a configuration is not the one that the
-// add-on is to have, the works stay as they are (O-29).
+// deploy writes the works of an add-on, its finalizers, and its conditions. While a configuration is not the desired one of the
+// add-on, the works stay unchanged (O-29).
 func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 	a := p.addOn
 	if err := r.register(ctx, *p); err != nil {
@@ -291,8 +291,8 @@ type rendered struct {
 	namespace string // of the agent
 }
 
-// render makes the works of an add-on from its template. It returns nil while an object has another content than the one
-// that the add-on is to have.
+// render makes the works of an add-on from its template. It returns nil while an object has other content than the add-on's
+// desired one.
 func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) {
 	a := p.addOn
 	agent, err := r.agent(ctx, a, inventory.References(a))
@@ -326,7 +326,7 @@ type agent struct {
 	hash     string // of the template
 }
 
-// agent reads what the configurations of an add-on on a cluster say. It returns nil while one of them has another content.
+// agent reads the configurations of an add-on on a cluster. It returns nil while one of them has another content.
 func (c *controllers) agent(ctx context.Context, a *ocm.ManagedClusterAddOn, refs []ocm.ConfigReference) (*agent, error) {
 	in := &agent{Input: template.Input{AddOn: a.Name, Cluster: a.Namespace}}
 	for _, ref := range refs {

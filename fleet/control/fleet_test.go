@@ -41,7 +41,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// grid is a hub with clusters, each with an API server of its own.
+// grid is a hub with clusters, each with its own API server.
 type grid struct {
 	*testing.T
 	cfg      *rest.Config
@@ -210,7 +210,7 @@ func (g *grid) apply(text string) {
 	}
 }
 
-// eventually waits until something holds. why says what is missing.
+// eventually waits until a condition holds. why describes what is missing.
 func (g *grid) eventually(what string, holds func() (why string)) {
 	g.Helper()
 	why := ""

@@ -19,11 +19,11 @@ import (
 	"github.com/sealift/sealift/fleet/status"
 )
 
-// hostedFor is the index of works by the add-on that they belong to, if it is one of another cluster. hostedBy is the index
-// of add-ons by the cluster that hosts their agents.
+// hostedFor is the index of works by their add-on on another cluster. hostedBy is the index of add-ons by the cluster that
+// hosts their agents.
 const hostedFor, hostedBy = "hostedFor", "hostedBy"
 
-// indexHosted makes the indexes of what is hosted.
+// indexHosted creates the indexes of hosted works and add-ons.
 func indexHosted(ctx context.Context, h *hub.Hub) error {
 	err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManifestWork{}, hostedFor, func(o client.Object) []string {
 		labels := o.GetLabels()
@@ -47,14 +47,14 @@ func indexHosted(ctx context.Context, h *hub.Hub) error {
 }
 
 // An agent that another cluster hosts renews its Lease there. The agent of the add-on's own cluster does not see that Lease, and the agent
-// of the hosting cluster may write nothing in another cluster's namespace. So the hub gives the hosting cluster a work that only reads
-// the Lease, and judges what it reports.
+// of the hosting cluster may write nothing in another cluster's namespace. So the hub gives the hosting cluster a work that only reads the
+// Lease, and evaluates its feedback.
 
-// leaseAddOn and leaseCluster are labels of such a work. It has no label of an add-on's works: the add-on's manager deletes what it did
-// not make.
+// leaseAddOn and leaseCluster are labels of such a work. It has no label of an add-on's works, because the add-on's manager deletes
+// unknown ones.
 const leaseAddOn, leaseCluster = "fleet.sealift.dev/lease-of-addon", "fleet.sealift.dev/lease-of-cluster"
 
-// leaseFor is the index of these works by the add-on that they look at.
+// leaseFor is the index of these works by the add-on whose Lease they read.
 const leaseFor = "leaseFor"
 
 func leaseKey(o client.Object) []string {
@@ -67,8 +67,9 @@ func leaseKey(o client.Object) []string {
 // renewTime names the value that a hosting cluster reports.
 const renewTime = "RenewTime"
 
-// hostedLease reads the Lease of an add-on whose health is that Lease and whose agent another cluster hosts. It returns condition Available,
-// which is zero for other add-ons, and when to look again. rendered reports whether the hub renders the add-on, whose health is that of its works.
+// hostedLease reads the Lease of an add-on whose health is that Lease and whose agent another cluster hosts. It returns condition
+// Available, which is zero for other add-ons, and when to look again. rendered reports whether the hub renders the add-on, whose health
+// then follows from its works.
 func (r *clusterAddOns) hostedLease(ctx context.Context, p place, rendered bool) (available status.Condition, again time.Duration, err error) {
 	var had ocm.List[ocm.ManifestWork]
 	if err := r.List(ctx, &had, client.MatchingFields{leaseFor: p.addOn.Namespace + "/" + p.addOn.Name}); err != nil {
@@ -99,7 +100,7 @@ func (r *clusterAddOns) hostedLease(ctx context.Context, p place, rendered bool)
 		return unknown(state.Reason, fmt.Sprintf("cluster %s, which hosts %s add-on: %s", host, a.Name, state.Message)), 0, nil
 	}
 	renewed, found := renewedAt(written)
-	if !found { // add-ons of old renew it on the hub, where nobody watches it
+	if !found { // old add-ons renew it on the hub, where it is not watched
 		var lease coordinationv1.Lease
 		if err := r.direct.Get(ctx, client.ObjectKeyFromObject(a), &lease); client.IgnoreNotFound(err) != nil {
 			return available, 0, err
@@ -160,7 +161,7 @@ func renewedAt(works []ocm.ManifestWork) (at time.Time, found bool) {
 	return at, found
 }
 
-// unwatched reports an add-on that nobody on this hub manages. Its health is still that of its Lease.
+// unwatched reports an add-on without a manager on this hub. Its health is still determined by its Lease.
 func (r *clusterAddOns) unwatched(ctx context.Context, a *ocm.ManagedClusterAddOn, available status.Condition) error {
 	if available == (status.Condition{}) {
 		return nil

@@ -25,8 +25,8 @@ func (g *grid) renew(cluster, namespace, addOn string, at time.Time) {
 	g.must(err)
 }
 
-// hostedLeases shows add-ons of oslo whose agents run on rome and renew their Leases there: one that a manager installs, and one that
-// nobody on the hub manages. Leases on oslo do not count.
+// hostedLeases shows add-ons of oslo whose agents run on rome and renew their Leases there: one that a manager installs, and one
+// without a manager on the hub. Leases on oslo do not count.
 func (g *grid) hostedLeases() {
 	const host, namespace = "addon.open-cluster-management.io/hosting-cluster-name: rome", "open-cluster-management-agent-addon"
 	g.apply(`

@@ -28,17 +28,17 @@ import (
 // lookUpTime bounds how long the hub looks for images in its store.
 const lookUpTime = 10 * time.Minute
 
-// images knows which content the images of templates have. The hub that decides looks for them in its store before it gives a template to
-// the first cluster, and stores what it found. From then on, that content is meant on every cluster, until the template changes: if a
-// package brings other content under the same tag, that is not a change that passes by a rollout.
+// images knows which content the images of templates have. The deciding hub looks for them in its store before it gives a template to the
+// first cluster, and stores what it found. From then on, every cluster gets that content until the template changes: other content under
+// the same tag would bypass the rollout.
 //
 // It is stored in a ConfigMap for each template. A key of it is one content of the template.
 type images struct {
 	*controllers
 
 	known   memory[string, pins]   // by key; buys a read of a ConfigMap whenever an add-on of a cluster is looked at
-	lookups memory[string, lookUp] // by what is looked for; buys one look into the store in LookAgain, for all clusters
-	slot    chan struct{}          // one looks at a time
+	lookups memory[string, lookUp] // by image; saves all but one lookup in the store per LookAgain, for all clusters
+	slot    chan struct{}          // one lookup at a time
 
 	ctx   context.Context //nolint:containedctx // of what looks for images
 	again func(reconcile.Request)
@@ -46,9 +46,9 @@ type images struct {
 
 // pins are the images of one content of a template.
 type pins struct {
-	// AsNamed says that clusters had the template before there was a store: its images stay as they are named.
+	// AsNamed means that clusters had the template before there was a store: its images keep their names.
 	AsNamed bool `json:"asNamed,omitempty"`
-	// Digests are those of all images that were given to a cluster, "" of those that stay as they are named.
+	// Digests are those of all images that were given to a cluster, "" for those that keep their names.
 	Digests map[string]string `json:"digests,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func (p pins) lacks(images []string) []string {
 
 // lookUp looks for images of one content of a template.
 type lookUp struct {
-	what      string // tells it from others
+	what      string // identifies it
 	images    []string
 	uncarried bool // images that no package carries are allowed
 	ended     time.Time
@@ -77,13 +77,13 @@ func newImages(c *controllers) *images {
 	return &images{controllers: c, slot: make(chan struct{}, 1)}
 }
 
-// start sets what is called when images are known.
+// start sets the function to call when images are known.
 func (i *images) start(ctx context.Context, q queue) error {
 	i.ctx, i.again = ctx, func(r reconcile.Request) { q.Add(r) }
 	return nil
 }
 
-// key is that of one content of a template. A recreated template has another UID.
+// key is the key of one content of a template. A recreated template has another UID.
 func (a *agent) key() string { return string(a.template.GetUID()) + "." + a.hash }
 
 func (i *images) configMap(a *agent) *corev1.ConfigMap {
@@ -106,7 +106,7 @@ func (i *images) digests(ctx context.Context, a *agent) (map[string]string, erro
 	return p.Digests, err
 }
 
-// read reads what is stored.
+// read reads the stored pins.
 func (i *images) read(ctx context.Context, a *agent) (p pins, found bool, err error) {
 	config := i.configMap(a)
 	err = i.direct.Get(ctx, client.ObjectKeyFromObject(config), config)
@@ -126,7 +126,7 @@ func (i *images) read(ctx context.Context, a *agent) (p pins, found bool, err er
 	return p, found, nil
 }
 
-// write adds pins to those that are stored of one content of a template, and drops those of contents that no cluster has.
+// write adds pins to the stored ones of one content of a template, and drops those of contents that no cluster has.
 func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	config := i.configMap(a)
 	err := i.direct.Get(ctx, client.ObjectKeyFromObject(config), config)
@@ -164,7 +164,7 @@ func (i *images) write(ctx context.Context, a *agent, p pins) error {
 	return nil
 }
 
-// had reports whether one of some add-ons is to have one content of a template, or has it.
+// had reports whether any of some add-ons has, or is to get, one content of a template.
 func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
 	return slices.ContainsFunc(addOns, func(a ocm.ManagedClusterAddOn) bool {
 		return slices.ContainsFunc(a.Status.ConfigReferences, func(ref ocm.StoredReference) bool {
@@ -175,8 +175,8 @@ func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
 	})
 }
 
-// want looks for the content of an agent's images, unless it is known. The add-on is called when that has ended. why says what was not
-// found then.
+// want looks up the content of an agent's images, unless it is known. The add-on is called when that has ended. why names what was not
+// found.
 func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool, why string, err error) {
 	p, found := i.known.get(a.key())
 	if !found {
@@ -217,7 +217,7 @@ func (i *images) lookFor(a *agent, lacking []string) (ended bool, why string) {
 	return next.why != "", next.why
 }
 
-// look looks for images, stores what it found, and calls the add-on.
+// look looks up images, stores the result, and calls the add-on.
 func (i *images) look(ctx context.Context, a *agent, l lookUp) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
@@ -271,7 +271,7 @@ func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[str
 	return found.Digests, nil
 }
 
-// missing returns the clusters that do not get what was decided for them, because nobody knows which content the images have, and why.
+// missing returns the clusters that do not get their decided configuration, because the content of its images is unknown, and why.
 // ended is false while the hub looks for images.
 func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configuration.Result) (missing map[string]string, ended bool, err error) {
 	if r.Store == nil || !inventory.UsesTemplate(f.ClusterManagementAddOn) {
@@ -286,7 +286,7 @@ func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configu
 		if !asked {
 			agent, err := r.agent(ctx, at[d.Cluster], d.References)
 			if err != nil || agent == nil {
-				continue // its deployment says what is wrong
+				continue // its deployment has the reason
 			}
 			names, err := template.Named(agent.Input)
 			if err != nil {
@@ -317,7 +317,7 @@ func desired(refs []ocm.ConfigReference) string {
 	return all.String()
 }
 
-// withhold tells why an add-on is given to no cluster.
+// withhold reports why an add-on is given to no cluster.
 func (r *addOns) withhold(ctx context.Context, f *inventory.AddOn, result configuration.Result, missing map[string]string) error {
 	const reason = "ImagesMissing"
 	at := installedAt(f)

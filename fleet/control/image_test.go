@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// toolTemplate is a template with an image whose tag is a variable. Its argument tells one content from another.
+// toolTemplate is a template with an image whose tag is a variable. Its argument distinguishes contents.
 const toolTemplate = `
 apiVersion: addon.open-cluster-management.io/v1alpha1
 kind: AddOnTemplate
@@ -171,7 +171,7 @@ func TestWorksNameDigests(t *testing.T) {
 	g.toolsAre("3", first, tool)
 }
 
-// pins returns what is stored of the images of template tools.
+// pins returns the stored pins of template tools.
 func (g *grid) pins() map[string]string {
 	var config corev1.ConfigMap
 	g.must(client.IgnoreNotFound(g.client.Get(g.Context(), types.NamespacedName{Namespace: hub.DefaultNamespace, Name: "images.tools"}, &config)))

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// killable starts a hub of its own process, with more variables.
+// killable starts a hub in its own process, with more variables.
 func (g *grid) killable(kubeconfig string, variables ...string) (pid int, kill func()) {
 	g.Helper()
 	self, err := os.Executable()
@@ -77,11 +77,11 @@ func (g *grid) killable(kubeconfig string, variables ...string) (pid int, kill f
 	}
 }
 
-// fleetSize is how many clusters there are, and atOnce how many may be at work.
+// fleetSize is how many clusters there are, and atOnce how many may roll out at once.
 const fleetSize, atOnce = 12, 2
 
-// TestKilledHubResumes kills the hub at random moments of progressive rollouts. Agents are simulated: they say that a work
-// is applied some time after it came.
+// TestKilledHubResumes kills the hub at random moments of progressive rollouts. Agents are simulated: they report a work as
+// applied some time after it arrived.
 func TestKilledHubResumes(t *testing.T) {
 	t.Parallel()
 	killHub(t, 3)
@@ -110,7 +110,7 @@ func killHub(t *testing.T, kills int) {
 		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond)
 		kill()
 		_, kill = g.killable(kubeconfig)
-		if g.all(names) == "" { // that rollout is over: the next one
+		if g.all(names) == "" { // that rollout is over: start the next one
 			version++
 			g.apply(fmt.Sprintf(config, strconv.Itoa(version)))
 		}
@@ -233,7 +233,8 @@ func (g *grid) simulate(ctx context.Context, names []string) error {
 	return nil
 }
 
-// watch returns the most clusters that were at work at once: those whose work is not applied, or whose add-on is not done.
+// watch returns the maximum number of clusters that rolled out at once: those whose work is not applied, or whose add-on is not
+// done.
 func (g *grid) watch(ctx context.Context) int {
 	most := 0
 	for ctx.Err() == nil {

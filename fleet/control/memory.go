@@ -20,7 +20,7 @@ func (m *memory[K, V]) put(key K, value V) {
 	m.change(key, func(V, bool) (V, bool) { return value, true })
 }
 
-// change replaces a value by what next returns, or deletes it if next returns false. Nobody else uses the memory meanwhile.
+// change replaces a value by what next returns, or deletes it if next returns false. Nothing else uses the memory in the meantime.
 func (m *memory[K, V]) change(key K, next func(old V, found bool) (V, bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/fleet/view"
 )
 
-// TestOccasionalClusterReconnects lets one of two clusters sleep through a rollout, and come back twice for a moment.
+// TestOccasionalClusterReconnects lets one of two clusters sleep through a rollout, and reconnect twice for a moment.
 func TestOccasionalClusterReconnects(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo", "rome")

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errBehind says that the cache does not have an object yet as the hub wrote it.
+// errBehind means that the cache does not have the hub's last write of an object yet.
 var errBehind = errors.New("the cache has not seen the last write yet")
 
 // outdated has the versions that objects have at least, as the hub's writes show, including those that were refused. A controller that
-// reads an older version from the cache waits for the next one: the API server would refuse what it writes. That buys more than a quarter
-// of a rollout's writes of statuses ("-only fleet" of internal/testing/bench, 2,000 clusters). The zero value is empty.
+// reads an older version from the cache waits for the next one: the API server would refuse its write. That buys more than a quarter of a
+// rollout's writes of statuses ("-only fleet" of internal/testing/bench, 2,000 clusters). The zero value is empty.
 type outdated struct {
 	versions memory[outdatedKey, outdatedVersion]
 	late     atomic.Int64 // for how long the cache was behind, the last time that this was seen, in nanoseconds
@@ -57,7 +57,7 @@ func (v *outdated) note(o client.Object, replaced bool) {
 	})
 }
 
-// behind reports whether an object is older than what is known of it.
+// behind reports whether an object is older than its last known version.
 func (v *outdated) behind(o client.Object) (behind bool) {
 	v.versions.change(outdatedKeyOf(o), func(last outdatedVersion, found bool) (outdatedVersion, bool) {
 		if !found {

@@ -155,7 +155,7 @@ func (s *ship) signedPackagesOnly() {
 	s.must(os.WriteFile(s.file("store/hello-1.tar.gz"), unsigned, 0o644))
 }
 
-// complete checks that the content is a whole bundle.
+// complete checks that the content is a complete bundle.
 func (s *ship) complete() {
 	s.Helper()
 	a, err := bundle.Open(s.file("content/current"))
@@ -190,7 +190,7 @@ func (s *ship) damaged(parcel string) {
 	}
 }
 
-// oneAtATime applies a parcel while somebody else works with the content folder.
+// oneAtATime applies a parcel while another process uses the content folder.
 func (s *ship) oneAtATime(parcel string) {
 	s.Helper()
 	lock, err := os.OpenFile(s.file("content.lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -238,7 +238,7 @@ func (s *ship) killApply(parcel string) {
 	})
 }
 
-// mayTakeOnce takes a report, and finds that nobody can change it or take it again.
+// mayTakeOnce reads a report, and finds that nobody can change it or read it again.
 func (s *ship) mayTakeOnce(report string) {
 	s.Helper()
 	good, err := os.ReadFile(s.file(report))
@@ -277,7 +277,7 @@ func (s *ship) rest() (versions map[string]string) {
 	return versions
 }
 
-// stuck removes the add-on by parcel while an object has a finalizer that nobody takes away.
+// stuck removes the add-on by parcel while an object has a permanent finalizer.
 func (s *ship) stuck(key signature.PublicKey) {
 	s.Helper()
 	finalizer := func(list string) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 )
 
-// register tells the agent who it is on the hub, gives it the rights that the template names, and sets condition
+// register tells the agent its identity on the hub, grants it the rights that the template names, and sets condition
 // RegistrationApplied (O-35, X-30).
 func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	a := p.addOn
@@ -75,13 +75,13 @@ func (r *clusterAddOns) share(ctx context.Context, a *ocm.ManagedClusterAddOn, b
 	return refused, err
 }
 
-// isMistake reports whether the API server refused what a user wants. Trying again changes nothing.
+// isMistake reports whether the API server refused the user's request. Trying again changes nothing.
 func isMistake(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
 }
 
-// registrations returns the registrations of an add-on's template. They are not known while the template is not the one
-// that the add-on is to have.
+// registrations returns the registrations of an add-on's template. They are unknown while the template is not the add-on's
+// desired one.
 func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAddOn) (list []ocm.Registration, known bool, err error) {
 	var t ocm.AddOnTemplateSpec
 	for _, ref := range inventory.References(a) {
@@ -182,8 +182,8 @@ func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn,
 	return client.IgnoreNotFound(err)
 }
 
-// revoke takes an agent out of all bindings of its add-on but those that it keeps. A binding that the hub may not change does not
-// keep it from the others.
+// revoke removes an agent from all bindings of its add-on except those that it keeps. A binding that the hub may not change does
+// not keep it from the others.
 func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, keep []rbacv1.RoleBinding) (refused error) {
 	var list rbacv1.RoleBindingList
 	if err := c.List(ctx, &list, client.MatchingLabels{ocm.AddOnLabel: a.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -214,8 +214,8 @@ func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, ke
 	return refused
 }
 
-// authority reads the authority of a custom signer. A Secret of another namespace than the hub's needs the operator's word:
-// otherwise an author of templates could use any authority, such as that of the hub's API server.
+// authority reads the authority of a custom signer. A Secret of another namespace than the hub's needs the operator's
+// permission: otherwise an author of templates could use any authority, such as that of the hub's API server.
 func (c *controllers) authority(ctx context.Context, signer *ocm.CustomSignerSpec) (*registration.Authority, error) {
 	at := types.NamespacedName{Namespace: signer.SigningCA.Namespace, Name: signer.SigningCA.Name}
 	if at.Namespace == "" {

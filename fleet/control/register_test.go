@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestAgentsGetNoRightsOfHub: the API server lets the hub bind all that it holds, also the right to read its signing key.
+// TestAgentsGetNoRightsOfHub: the API server lets the hub grant all rights that it holds, including that to read its signing key.
 func TestAgentsGetNoRightsOfHub(t *testing.T) {
 	c := &controllers{hub: &hub.Hub{Namespace: "fleet"}, Options: Options{SecretNamespaces: []string{"authorities"}}}
 	for name, tt := range map[string]struct{ namespace, kind, role, want string }{

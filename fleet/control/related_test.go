@@ -105,7 +105,7 @@ func (g *grid) order() {
 	g.says("oslo", "app", "RequirementsMet", "True/RequirementsHealthy", "")
 }
 
-// conflict shows that of two add-ons with one object the first keeps it, and the second gets it when the first goes.
+// conflict shows that of two add-ons with one object the first keeps it, and the second gets it when the first is removed.
 func (g *grid) conflict() {
 	g.apply(small("rival", "", "base", "") + "---" + on("rival", "oslo", ""))
 	g.says("oslo", "rival", "Conflict", "True/OwnedByOthers", "configmaps default/base on cluster oslo belongs to add-on base: take it out of one of the two")

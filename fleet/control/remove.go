@@ -21,8 +21,8 @@ import (
 // hookDeadline is how long an add-on that is deleted waits for its hooks.
 const hookDeadline = 10 * time.Minute
 
-// remove lets an add-on that is deleted go once its hooks have run (O-30, O-31). It does not wait for a cluster that is
-// gone, or if a user says so. It waits until the deadline for hooks that do not end, and for ever for hooks that fail: they run again.
+// remove lets an add-on that is deleted go once its hooks have run (O-30, O-31). It does not wait for a removed cluster, or if a user
+// says so. It waits until the deadline for hooks that do not end, and forever for hooks that fail: they run again.
 func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, error) {
 	a := p.addOn
 	if !slices.ContainsFunc(a.Finalizers, func(f string) bool { return strings.HasPrefix(f, ocm.AddOnVersion.Group+"/") }) {
@@ -31,7 +31,7 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 	left := a.DeletionTimestamp.Add(hookDeadline).Sub(r.now())
 	s := deploy.State{AddOn: a, Existing: p.works, Hosting: p.hosting, Gone: p.gone, Now: r.now()}
 	again := min(max(left, settle), deploy.HookPause)
-	if deploy.HookFailed(a) { // it is told, and somebody may repair it
+	if deploy.HookFailed(a) { // it is reported, and can be repaired
 		left, again = hookDeadline, deploy.HookPause
 	}
 	if p.cluster != nil && inventory.IsOccasional(p.cluster) { // it runs its hooks when it is in contact
@@ -68,7 +68,7 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// deleteWork deletes a work. If its cluster is gone, nobody else lets it go.
+// deleteWork deletes a work. If its cluster is gone, nobody else removes the finalizer.
 func (c *controllers) deleteWork(ctx context.Context, w *ocm.ManifestWork) error {
 	if w.DeletionTimestamp.IsZero() {
 		if err := c.Delete(ctx, w); err != nil {
@@ -86,7 +86,7 @@ func (c *controllers) deleteWork(ctx context.Context, w *ocm.ManifestWork) error
 }
 
 // clean deletes the works of an add-on that is gone: those that it owned, and those on the cluster that hosted its agent. It
-// takes the rights of its agent back.
+// revokes the rights of its agent.
 func (r *clusterAddOns) clean(ctx context.Context, addOn types.NamespacedName) error {
 	gone := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: addOn.Namespace, Name: addOn.Name}}
 	works, err := r.works(ctx, gone)

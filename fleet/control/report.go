@@ -13,13 +13,13 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// answerTime is how long the hub waits for a cluster's answer before it writes what it waits for. The cache's lag is added: for so long
-// an answer is on its way.
+// answerTime is how long the hub waits for a cluster's answer before it writes the status. The cache's lag is added: for so long an
+// answer is on its way.
 const answerTime = 5 * time.Second
 
 // report writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
-// soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends.
-// While many clusters are given a configuration, statuses wait: works come first.
+// soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends. While
+// many clusters get a configuration, statuses wait: works are written first.
 func (r *clusterAddOns) report(ctx context.Context, p place) (wait time.Duration, err error) {
 	key := client.ObjectKeyFromObject(p.addOn)
 	if r.pending.holds(key) {
@@ -48,8 +48,7 @@ type pendingWorks struct {
 	again         func(reconcile.Request)
 }
 
-// pendingLong is how long that takes at least before statuses wait for it, and pendingStuck how long nothing comes forward at most while
-// they do.
+// pendingLong is how long works must be pending before statuses wait for them, and pendingStuck how long they may then make no progress.
 const pendingLong, pendingStuck = time.Second, 30 * time.Second
 
 // begin is called before a decision is written, and end afterwards.
@@ -57,8 +56,8 @@ func (g *pendingWorks) begin() { g.change(func() { g.givers++ }) }
 
 func (g *pendingWorks) end() { g.change(func() { g.givers-- }) }
 
-// add notes that an add-on is about to get a configuration: its works may follow before the hub knows that it has it. done notes that
-// they do.
+// add records that an add-on is about to get a configuration: its works may be written before the hub sees that. done records that
+// they are written.
 func (g *pendingWorks) add(addOn types.NamespacedName) {
 	g.change(func() { g.left[addOn], g.last = struct{}{}, time.Now() })
 }
@@ -94,7 +93,7 @@ func (g *pendingWorks) change(step func()) {
 
 func (g *pendingWorks) idle() bool { return g.givers == 0 && len(g.left) == 0 }
 
-// calls sets what is called with each add-on whose status waits no longer.
+// calls sets the function to call with each add-on whose status no longer waits.
 func (g *pendingWorks) calls(again func(reconcile.Request)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

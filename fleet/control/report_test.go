@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestChangedMessageAloneIsDelayed compares add-ons before and after a look at their works.
+// TestChangedMessageAloneIsDelayed compares add-ons before and after their works are checked.
 func TestChangedMessageAloneIsDelayed(t *testing.T) {
 	progressing := func(status, message string, more ...metav1.Condition) *ocm.ManagedClusterAddOn {
 		a := &ocm.ManagedClusterAddOn{}
@@ -36,7 +36,7 @@ func TestChangedMessageAloneIsDelayed(t *testing.T) {
 	}
 }
 
-// TestUnreportedMessageWaitsOnce has an add-on whose cluster does not answer, and one of which the hub then has more to tell.
+// TestUnreportedMessageWaitsOnce has an add-on whose cluster does not answer, and one with more to report afterwards.
 func TestUnreportedMessageWaitsOnce(t *testing.T) {
 	var u unreported
 	one, now := types.NamespacedName{Namespace: "rome", Name: "hello"}, time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/fleet/status"
 )
 
-// configure finds the configuration of each cluster, and gives it to those whose turn it is. It returns when to look again.
+// configure determines the configuration of each cluster, and gives it to those whose turn it is. It returns when to look again.
 func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []string) (again time.Duration, err error) {
 	states, err := r.rollouts.recall(ctx, f.ClusterManagementAddOn.Name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []s
 			again = r.until(t)
 		}
 	}
-	// what is decided is stored before it is done, so that a hub that is killed in between decides the same again
+	// a decision is stored before it is applied, so that a hub killed in between decides the same again
 	wait, err := r.rollouts.remember(ctx, f.ClusterManagementAddOn, result.Placements)
 	if err != nil {
 		return 0, err
@@ -63,7 +63,7 @@ func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []s
 	return again, r.patchStatus(ctx, f.ClusterManagementAddOn, after)
 }
 
-// progressions returns what the status says about each placement (O-26).
+// progressions returns the status of each placement (O-26).
 func (r *addOns) progressions(f *inventory.AddOn, result configuration.Result, warnings []string) []ocm.InstallProgression {
 	var list []ocm.InstallProgression
 	if f.ClusterManagementAddOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
@@ -95,8 +95,8 @@ func (r *addOns) progressions(f *inventory.AddOn, result configuration.Result, w
 	return list
 }
 
-// assign writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
-// keep what they have. It returns errBehind if some have to wait for the cache.
+// assign writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects keep
+// their configuration. It returns errBehind if some have to wait for the cache.
 func (r *addOns) assign(ctx context.Context, f *inventory.AddOn, result configuration.Result, frozen bool, lookup *inventory.Lookup) error {
 	selected := make(map[string]bool)
 	for _, p := range result.Placements {
@@ -171,7 +171,7 @@ func (r *addOns) assignOne(ctx context.Context, f *inventory.AddOn, g assignment
 	}
 	after.Status.ConfigReferences = stored(g.refs)
 	if g.moved {
-		// The deadline of the new configuration begins now. From here on, who deploys it tells how far it has come.
+		// The deadline of the new configuration begins now. From here on, whoever deploys it reports the progress.
 		meta.RemoveStatusCondition(&after.Status.Conditions, "Progressing")
 		works, err := r.works(ctx, a)
 		if err != nil {

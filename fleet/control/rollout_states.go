@@ -33,7 +33,7 @@ type remembered struct {
 	wrote  time.Time
 }
 
-// rememberLater is how long the hub may wait until it stores what it would find out again.
+// rememberLater is how long the hub may wait before it stores state that it could rediscover.
 const rememberLater = 10 * time.Second
 
 // recall returns the states of an add-on's rollouts.
@@ -55,10 +55,10 @@ func (m *rolloutStates) recall(ctx context.Context, addOn string) (inventory.Sta
 	return kept.states, nil
 }
 
-// remember stores the states of the placements that the add-on has: starts at once, since they are made next, the end of a
-// rollout as well, and all else within rememberLater. It returns when to call it again.
+// remember stores the states of the add-on's placements: starts at once, since they are applied next, the end of a rollout too,
+// and everything else within rememberLater. It returns when to call it again.
 func (m *rolloutStates) remember(ctx context.Context, addOn *ocm.ClusterManagementAddOn, placements []configuration.Progress) (again time.Duration, err error) {
-	known, _ := m.get(addOn.Name) // recall came before
+	known, _ := m.get(addOn.Name) // recall was called before
 	kept := *known
 	kept.states = maps.Clone(kept.states)
 	now := false
@@ -82,7 +82,7 @@ func (m *rolloutStates) remember(ctx context.Context, addOn *ocm.ClusterManageme
 	next.Data = data
 	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID}}
 	if err := m.store(ctx, next); err != nil {
-		m.forget(addOn.Name) // somebody else may have written it
+		m.forget(addOn.Name) // another writer may have written it
 		return 0, fmt.Errorf("store the state of the rollout of %s: %w", addOn.Name, err)
 	}
 	m.put(addOn.Name, &remembered{config: next, stored: kept.states, states: kept.states, wrote: time.Now()})

@@ -191,8 +191,8 @@ func (g *grid) cannot(cluster, other string) {
 	g.mayOnlyReport(client, cluster)
 }
 
-// mayOnlyReport changes works and add-ons with the credentials of the cluster's own agent. The policies refuse what the hub
-// would sign or believe.
+// mayOnlyReport changes works and add-ons with the credentials of the cluster's own agent. The policies refuse objects that the
+// hub would sign or believe.
 func (g *grid) mayOnlyReport(client dynamic.Interface, cluster string) {
 	works := client.Resource(ocm.WorkVersion.WithResource("manifestworks")).Namespace(cluster)
 	work := func(patch string, subresources ...string) error {
@@ -248,7 +248,7 @@ func (g *grid) versions() map[string]string {
 		list, err := client.Resource(r).List(g.Context(), metav1.ListOptions{})
 		g.must(err)
 		for _, o := range list.Items {
-			// the address of the webhook is another one after a restart
+			// the webhook's address changes after a restart
 			if r.Resource != "customresourcedefinitions" {
 				all[r.Resource+"/"+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
 			}
@@ -281,7 +281,7 @@ func (g *grid) settled() {
 		}
 		return ""
 	})
-	time.Sleep(time.Second) // whatever is on its way
+	time.Sleep(time.Second) // whatever is in transit
 	before := g.versions()
 	g.stops["hub"]()
 	g.startHub()

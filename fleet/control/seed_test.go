@@ -266,8 +266,8 @@ func (g *grid) effective(cluster string, want ...string) {
 	})
 }
 
-// everywhere returns the objects of all API servers when two looks in a row are the same. Left out are what tells that somebody is
-// alive, and the numbers of signatures, which are never used again.
+// everywhere returns the objects of all API servers when two looks in a row are the same. Heartbeats are left out, and so are the
+// numbers of signatures, which are never reused.
 func (g *grid) everywhere() (all map[string]string) {
 	g.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {

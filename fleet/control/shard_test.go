@@ -25,7 +25,7 @@ import (
 // diaryVariable names a file into which hubs write when they are at work. leaseVariable is how long their Leases are valid.
 const diaryVariable, leaseVariable = "SEALIFT_TEST_DIARY", "SEALIFT_TEST_LEASE"
 
-// leader stands in the diary for the one that decides.
+// leader marks the deciding hub in the diary.
 const leader = "the-leader"
 
 // diary works on each cluster of the hub's shards all the time, and writes when it begins and ends. Entries of all hubs are in
@@ -112,7 +112,7 @@ func owners(entries []entry) map[string]int {
 	return last
 }
 
-// overlaps returns what two hubs worked on at once, and how often one followed another. A hub that was killed ends nothing.
+// overlaps returns what two hubs processed at once, and how often one followed another. A hub that was killed ends nothing.
 func overlaps(entries []entry) (twice []string, handovers int) {
 	busy, last := make(map[string]int), make(map[string]int)
 	for _, e := range entries {
@@ -140,9 +140,9 @@ func overlaps(entries []entry) (twice []string, handovers int) {
 	return twice, handovers
 }
 
-// TestHubsShareFleet has three hubs. The one that decides is killed, then one that only has shards, then the one that decides
-// by then. Each is started again. Nobody ever works on a cluster, or decides, while another one does, and what the dead did is
-// taken over in less than 30 s.
+// TestHubsShareFleet has three hubs. The deciding hub is killed, then one that only has shards, then the new deciding one. Each
+// is started again. No two hubs ever process a cluster or decide at once, and the work of a killed one is taken over in less
+// than 30 s.
 func TestHubsShareFleet(t *testing.T) {
 	t.Parallel()
 	shareFleet(t, 10*time.Second)

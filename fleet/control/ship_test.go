@@ -63,7 +63,7 @@ func (r *road) Check(context.Context) error {
 	return nil
 }
 
-// Bring finds a whole bundle. It notes its images, and which image runs on the ship meanwhile.
+// Bring finds a complete bundle. It records its images, and which image runs on the ship in the meantime.
 func (r *road) Bring(ctx context.Context, folder string) ([]string, error) {
 	a, err := bundle.Open(folder)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *ship) state() map[string]string {
 	return all
 }
 
-// refuses says that an apply is refused and changes nothing.
+// refuses checks that an apply is refused and changes nothing.
 func (s *ship) refuses(what, parcel string, want seal.Reason) {
 	s.Helper()
 	before := s.state()

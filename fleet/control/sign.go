@@ -26,7 +26,7 @@ import (
 // than clusters tolerate make no loop then.
 const resign = time.Hour
 
-// clockLook is how often the hub looks at a work whose seal is of the future for its cluster. Nobody tells it that its own
+// clockLook is how often the hub checks a work whose seal is in the future for its cluster. Nothing notifies it that its own
 // clock was set.
 const clockLook = 5 * time.Minute
 
@@ -38,8 +38,8 @@ type signer struct {
 	good   goodSeals
 }
 
-// goodSeals has the digests of seals that are known to be this hub's, by work. Each answer of a cluster asks for its seal again: a digest
-// buys the check of an ECDSA signature (BenchmarkSignedSeal: 0.4 µs in place of 73).
+// goodSeals has the digests of seals that are known to be this hub's, by work. Each answer of a cluster verifies its seal again: a digest
+// saves the check of an ECDSA signature (BenchmarkSignedSeal: 0.4 µs instead of 73).
 type goodSeals struct {
 	memory[types.NamespacedName, [sha256.Size]byte]
 }
@@ -103,7 +103,7 @@ func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (recon
 		c.signer.good.forget(req.NamespacedName)
 	}
 	if err != nil || !work.DeletionTimestamp.IsZero() && !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
-		return reconcile.Result{}, client.IgnoreNotFound(err) // no agent has it, or none has it any more
+		return reconcile.Result{}, client.IgnoreNotFound(err) // no agent has it, or no longer
 	}
 	after := copyOf(&work)
 	if err := c.sealWork(ctx, after); err != nil {
@@ -116,7 +116,7 @@ func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (recon
 	return result, client.IgnoreNotFound(c.patchWork(ctx, &work, after))
 }
 
-// sealWork gives a work the seal that its content and its deletion need. A seal that is good stays.
+// sealWork gives a work the seal for its content or its deletion. A seal that is good stays.
 func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) error {
 	digest, err := seal.Digest(work.Spec)
 	if err != nil {

@@ -71,8 +71,8 @@ func (g *grid) change(text string, annotation string) {
 	g.must(g.client.Patch(g.Context(), &work, client.RawPatch(types.MergePatchType, raw)))
 }
 
-// TestWorksAreSigned changes a signed work in every way that somebody on the road could, while the hub does not run, and
-// then restores the hub from a backup.
+// TestWorksAreSigned changes a signed work in every way that an attacker in between could, while the hub is stopped, and then
+// restores the hub from a backup.
 func TestWorksAreSigned(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo")

@@ -64,8 +64,8 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 	return written, nil
 }
 
-// patchWork writes what changed in a work, if anything did. It fails with a conflict if somebody else changed the content of the work since
-// it was read. That its cluster has answered since is no such change, so that answers do not refuse what the hub has to tell.
+// patchWork writes what changed in a work, if anything did. It fails with a conflict if the content of the work has changed since it was
+// read. An answer of its cluster is not such a change, so that answers do not block the hub's writes.
 func (c *controllers) patchWork(ctx context.Context, before, after *ocm.ManifestWork) error {
 	operations, err := workPatch(before, after)
 	if err != nil || len(operations) == 0 {
@@ -89,7 +89,7 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// workPatch returns the JSON patch that makes the spec, the owners, the labels and the annotations of a work those of another. It tests
+// workPatch returns the JSON patch that makes the spec, owners, labels and annotations of a work equal to those of another. It tests
 // first that the work has still the content that it had.
 func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 	changed, err := differ(before.Spec, after.Spec)
@@ -111,7 +111,7 @@ func workPatch(before, after *ocm.ManifestWork) ([]operation, error) {
 		return nil, nil
 	}
 	tests := []operation{{"test", "/metadata/uid", before.UID}, {"test", "/metadata/generation", before.Generation}}
-	if allLabels || allAnnotations || owners { // what others wrote there meanwhile would be lost
+	if allLabels || allAnnotations || owners { // concurrent writes of others would be lost
 		tests = append(tests, operation{"test", "/metadata/resourceVersion", before.ResourceVersion})
 	}
 	return append(tests, list...), nil
@@ -136,8 +136,8 @@ func mapPatch(path string, before, after map[string]string) (list []operation, w
 	return list, false
 }
 
-// testFailed reports whether a test of a JSON patch failed. The API server says that such a patch is invalid, and names no field and no kind,
-// as it does for an invalid object.
+// testFailed reports whether a test of a JSON patch failed. The API server reports such a patch as invalid, without a field or kind, as it
+// does for an invalid object.
 func testFailed(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {

@@ -28,7 +28,7 @@ const kubeSigner = "kubernetes.io/kube-apiserver-client"
 
 type object = map[string]any
 
-// Convert returns the object in a version, v1alpha1 or v1beta1. It does not change what it is given.
+// Convert returns the object in a version, v1alpha1 or v1beta1. It does not change its arguments.
 func Convert(in map[string]any, version string) (map[string]any, error) {
 	from, _ := in["apiVersion"].(string)
 	kind, _ := in["kind"].(string)
@@ -81,7 +81,7 @@ func upgrade(o object, kind string) error {
 func downgrade(o object, kind string) error {
 	left := object{}
 	if text, found := unannotate(o, leftovers); found {
-		// a user may write any text here; what is not ours is dropped
+		// a user may write any text here; unknown content is dropped
 		if json.Unmarshal([]byte(text), &left) != nil {
 			left = object{}
 		}

@@ -40,7 +40,7 @@ func rename(o object, from, to string) {
 	}
 }
 
-// keep moves a member that v1beta1 does not have to what is kept in the annotation, and restore moves it back.
+// keep moves a member that v1beta1 lacks into the annotation, and restore moves it back.
 func keep(o, left object, key string) { move(o, left, key) }
 
 func restore(o, left object, key string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Apply gives a cluster the objects of Hub or Managed, and keeps their record in the namespace. Open Cluster Management, kubectl or a person
-// may have made them before: the fields that we set become ours, and what they wrote beside them, such as annotations and finalizers, stays.
+// Apply installs the objects of Hub or Managed in a cluster, and keeps their record in the namespace. Open Cluster Management, kubectl or a
+// person may have created them before: the fields that we set become ours, and other content, such as annotations and finalizers, is kept.
 func Apply(ctx context.Context, cluster *kube.Cluster, namespace string, objects []*unstructured.Unstructured) error {
 	definitions, err := cluster.Objects(ctx, kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	if err != nil {
@@ -70,8 +70,8 @@ func checkStored(live, o *unstructured.Unstructured) error {
 	return errors.Join(errs...)
 }
 
-// convertsOtherwise reports whether a definition names a webhook by a field that ours does not have: its Service, its URL, or a webhook at all.
-// An apply leaves such a field to its manager, and the API server refuses it beside ours.
+// convertsOtherwise reports whether a definition names a webhook by a field that ours does not have: its Service, its URL, or a webhook at
+// all. An apply leaves such a field to its manager, and the API server refuses it together with ours.
 func convertsOtherwise(live, o *unstructured.Unstructured) bool {
 	ours, found, _ := unstructured.NestedMap(o.Object, "spec", "conversion")
 	if !found {
@@ -87,7 +87,7 @@ func convertsOtherwise(live, o *unstructured.Unstructured) bool {
 	return false
 }
 
-// setConversion replaces the conversion of a definition as a whole, whoever wrote it.
+// setConversion replaces the conversion of a definition as a whole, whoever owns it.
 func setConversion(ctx context.Context, definitions dynamic.ResourceInterface, o *unstructured.Unstructured) error {
 	conversion, _, _ := unstructured.NestedMap(o.Object, "spec", "conversion")
 	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/conversion", "value": conversion}})

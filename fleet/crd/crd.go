@@ -1,7 +1,7 @@
 // Package crd has the CustomResourceDefinitions of the fleet, and the admission policies that keep agents of clusters from
-// changing what the hub decides. Names, fields, defaults and patterns are those of Open
-// Cluster Management and of the Cluster API add-on provider for Helm, so users' objects apply as they are (O-1 to O-5).
-// Their files have no descriptions: docs/fleet.md says what the fields do.
+// changing the hub's decisions. Names, fields, defaults and patterns are those of Open Cluster Management and of the Cluster
+// API add-on provider for Helm, so users' objects apply unchanged (O-1 to O-5). Their files have no descriptions: docs/fleet.md
+// documents the fields.
 package crd
 
 import (
@@ -22,7 +22,7 @@ import (
 //go:embed hub caaph managed
 var files embed.FS
 
-// Conversion says how the API server reaches the webhook that converts add-on objects.
+// Conversion configures how the API server reaches the webhook that converts add-on objects.
 type Conversion struct {
 	// URL is where the webhook listens. Without one the Service is asked.
 	URL string
@@ -33,7 +33,7 @@ type Conversion struct {
 }
 
 // Hub returns the definitions and the policies for a hub. The webhook converts kinds whose versions differ. Where they do not, the API
-// server converts by itself, so the objects can be read while no hub runs.
+// server converts on its own, so the objects can be read while no hub runs.
 func Hub(c Conversion) ([]*unstructured.Unstructured, error) {
 	list, err := read("hub", "caaph")
 	if err != nil {

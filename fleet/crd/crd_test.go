@@ -128,7 +128,7 @@ func table(d apiextensionsv1.CustomResourceDefinitionSpec, v apiextensionsv1.Cus
 	return append(append(lines, "path\ttype\trequired\trules"), members("", root)...)
 }
 
-// members returns the lines of what is in a value.
+// members returns the lines of a value's members.
 func members(path string, s *apiextensionsv1.JSONSchemaProps) (lines []string) {
 	add := func(at string, s *apiextensionsv1.JSONSchemaProps, required string) {
 		lines = append(lines, strings.Join([]string{at, kind(s), required, strings.Join(rules(s), "; ")}, "\t"))

@@ -1,8 +1,8 @@
-// Package deploy makes the ManifestWorks of an add-on on one cluster, and says what to do with them next (O-28 to O-31,
-// It is pure: a controller renders the manifests, asks, and writes what differs.
+// Package deploy builds the ManifestWorks of an add-on on one cluster, and decides the next step (O-28 to O-31, X-21 to X-24,
+// It is pure: a controller renders the manifests, asks, and writes what differs.
 //
-// An add-on may be hosted: a part of its manifests, its agent, runs on another cluster of the hub. Then some works are in
-// the namespace of that cluster. No owner can lie in another namespace, so finalizers clean these works up.
+// An add-on may be hosted: a part of its manifests, its agent, runs on another cluster of the hub. Then some works are in the
+// namespace of that cluster. An owner cannot be in another namespace, so finalizers clean these works up.
 package deploy
 
 import (
@@ -23,15 +23,15 @@ const (
 	group = "addon.open-cluster-management.io"
 	// orphan marks manifests whose objects stay when the add-on goes.
 	orphan = group + "/deletion-orphan"
-	// preDelete marks the Jobs and Pods that run before the add-on goes. It may be a label, also in its old form.
+	// preDelete marks the Jobs and Pods that run before the add-on goes. It may be a label, even in its old form.
 	preDelete    = group + "/addon-pre-delete"
 	oldPreDelete = "open-cluster-management.io/addon-pre-delete"
 	// location says where a manifest of a hosted add-on goes. It may be a label.
 	location = group + "/hosted-manifest-location"
 )
 
-// maxManifest is how many bytes upstream's agents take in one work, 500 KiB, and maxWork how many the manifests of one work may have, 80 % of
-// it. A manifest that is larger than maxWork gets a work of its own.
+// maxManifest is how many bytes upstream's agents accept in one work, 500 KiB, and maxWork how many the manifests of one work may have, 80
+// % of it. A manifest that is larger than maxWork gets its own work.
 const (
 	maxManifest = 512000
 	maxWork     = 409600
@@ -46,10 +46,10 @@ type AddOn struct {
 	Owner metav1.OwnerReference
 	// References are the configurations that the manifests were made of.
 	References []ocm.ConfigReference
-	// Spec has what the add-on's template says about works. Its manifests do not count.
+	// Spec is the part of the add-on's template about works. Its manifests do not count.
 	Spec      ocm.AgentSpec
 	Manifests []map[string]any
-	// Existing are the works that the add-on has. A manifest stays in the work that has it.
+	// Existing are the works that the add-on has. A manifest stays in its work.
 	Existing []ocm.ManifestWork
 }
 
@@ -80,7 +80,7 @@ type side struct {
 	owners       []metav1.OwnerReference
 }
 
-// sides returns the add-on's own cluster, and then the one that hosts its agent, if any.
+// sides returns the add-on's own cluster, and then the hosting one, if any.
 func (a AddOn) sides() []side {
 	name := "addon-" + a.Name + "-deploy-"
 	sides := []side{{
@@ -107,7 +107,7 @@ func Works(a AddOn) (Plan, error) {
 			continue
 		case "", "managed":
 		case "hosting":
-			at = len(sides) - 1 // an add-on that nobody hosts runs on its own cluster
+			at = len(sides) - 1 // an add-on without a host runs on its own cluster
 		default:
 			return Plan{}, fmt.Errorf("%s: %s is %q, not managed, hosting or none", nameOf(m), location, where)
 		}
@@ -138,7 +138,7 @@ func Works(a AddOn) (Plan, error) {
 	return plan, nil
 }
 
-// Completed reports whether all hooks of a work have ended well.
+// Completed reports whether all hooks of a work have succeeded.
 func Completed(w ocm.ManifestWork) bool {
 	done := 0
 	for _, m := range w.Status.ResourceStatus.Manifests {
@@ -152,7 +152,7 @@ func Completed(w ocm.ManifestWork) bool {
 	return done > 0 && done == len(w.Spec.Workload.Manifests)
 }
 
-// work makes a work. For objects that ask accepts, the work reports their well-known status.
+// work makes a work. For objects that the add-on's probes need, the work reports their well-known status.
 func (a side) work(name string, manifests []map[string]any, ask func(map[string]any) bool) ocm.ManifestWork {
 	w := ocm.ManifestWork{
 		TypeMeta: metav1.TypeMeta{APIVersion: ocm.WorkVersion.String(), Kind: "ManifestWork"},
@@ -278,7 +278,7 @@ func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, err
 		}
 		all = append(all, i)
 	}
-	// one that needs a work of its own takes its work before others do
+	// one that needs its own work takes its work before others do
 	slices.SortStableFunc(all, func(x, y packItem) int { return cmp.Compare(max(y.size, maxWork), max(x.size, maxWork)) })
 	for _, i := range all {
 		if name, found := home[i.id]; found && free[name] >= min(i.size, maxWork) {

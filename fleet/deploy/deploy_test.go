@@ -148,7 +148,7 @@ func TestHooksAreCompleteByTheirFeedback(t *testing.T) {
 	}
 }
 
-// TestWellKnownStatusComesFirst deploys a template that asks for a value of a Deployment.
+// TestWellKnownStatusComesFirst deploys a template that requests a value of a Deployment.
 func TestWellKnownStatusComesFirst(t *testing.T) {
 	a := deploy.AddOn{Manifests: manifests(t, `[{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: n}}]`)}
 	rule := ocm.FeedbackRule{Type: ocm.JSONPaths, JSONPaths: []ocm.JSONPath{{Name: "mine", Path: ".status.mine"}}}

@@ -40,9 +40,9 @@ type State struct {
 	Existing []ocm.ManifestWork
 	// Hosting is the ManagedCluster that hosts the agent, or nil if it does not exist.
 	Hosting *ocm.ManagedCluster
-	// Gone says that the add-on's own cluster does not exist: nobody runs hooks there.
+	// Gone means that the add-on's own cluster does not exist: nobody runs hooks there.
 	Gone bool
-	// Abandon says that nobody waits for hooks any longer.
+	// Abandon means that nobody waits for hooks any longer.
 	Abandon bool
 	// Now is the time, after which a failed hook may be recreated.
 	Now time.Time
@@ -82,8 +82,8 @@ func Next(s State) Step {
 	return n.Step
 }
 
-// Validity returns condition HostingClusterValidity of an add-on, which holds before its works may be written, too. It is zero if no cluster
-// hosts the agent. hosting is the cluster that the add-on names, or nil if there is none.
+// Validity returns condition HostingClusterValidity of an add-on, which is also known before its works may be written. It is zero if no
+// cluster hosts the agent. hosting is the cluster that the add-on names, or nil if there is none.
 func Validity(a *ocm.ManagedClusterAddOn, hosting *ocm.ManagedCluster) metav1.Condition {
 	host := a.Annotations[HostingCluster]
 	switch {
@@ -114,7 +114,7 @@ func (n *step) is(kind, status, reason, message string) {
 // elsewhere reports whether a work is for the cluster that hosts the agent.
 func elsewhere(w ocm.ManifestWork) bool { return w.Labels[ocm.AddOnNamespaceLabel] != "" }
 
-// on returns the works for the add-on's own cluster, or those for the one that hosts its agent.
+// on returns the works for the add-on's own cluster, or those for the hosting one.
 func on(hosting bool, works []ocm.ManifestWork) []ocm.ManifestWork {
 	return slices.DeleteFunc(slices.Clone(works), func(w ocm.ManifestWork) bool { return elsewhere(w) != hosting })
 }
@@ -175,7 +175,7 @@ func (n *step) install() {
 	}
 }
 
-// applied reports whether agents have applied works. While they are silent, it only takes back that they had failed.
+// applied reports whether agents have applied works. While they are silent, it only resets failures.
 func (n *step) applied(kind string, works []ocm.ManifestWork) {
 	if len(works) == 0 {
 		n.is(kind, "True", "AddonManifestApplied", "no manifest need to apply")
@@ -240,7 +240,7 @@ func (n *step) remove() {
 	}
 }
 
-// hook looks at the hooks for one cluster. It returns what the add-on waits for, or "".
+// hook evaluates the hooks for one cluster. It returns the reason why the add-on waits, or "".
 func (n *step) hook(hosting bool) string {
 	finalizer, applied := hookFinalizer, ManifestApplied
 	if hosting {
@@ -291,7 +291,8 @@ const HookPause = 30 * time.Second
 // hookFailed is the reason of condition HookManifestCompleted from the first failure of a hook until the hooks are complete.
 const hookFailed = "HookManifestFailed"
 
-// HookFailed reports whether a hook of an add-on has failed. Such an add-on waits until its hooks succeed, or somebody says that it has to go.
+// HookFailed reports whether a hook of an add-on has failed. Such an add-on waits until its hooks succeed, or a user forces its
+// removal.
 func HookFailed(a *ocm.ManagedClusterAddOn) bool {
 	c := meta.FindStatusCondition(a.Status.Conditions, HookManifestCompleted)
 	return c != nil && c.Reason == hookFailed

@@ -32,7 +32,7 @@ func hosted(t *testing.T) deploy.State {
 	return deploy.State{AddOn: a, Plan: plan, Hosting: &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}}
 }
 
-// advance does a step, and returns what it did. All that agents do is done at once, but for hooks.
+// advance takes a step, and returns what it did. Agents act at once, except for hooks.
 func advance(s *deploy.State, n deploy.Step) string {
 	var did []string
 	for _, w := range n.Apply {
@@ -50,7 +50,7 @@ func advance(s *deploy.State, n deploy.Step) string {
 	return strings.Join(did, ", ")
 }
 
-// complete says that a hook has ended well.
+// complete reports a hook as succeeded.
 func complete(s *deploy.State, name string) {
 	done := "True"
 	for i := range s.Existing {
@@ -126,7 +126,7 @@ func TestHostingClusterIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAbandonedHooks shows that nobody waits for hooks for ever, and that hooks that cannot be made are waited for.
+// TestAbandonedHooks shows that nobody waits for hooks forever, and that hooks that cannot be created are waited for.
 func TestAbandonedHooks(t *testing.T) {
 	s := hosted(t)
 	advance(&s, deploy.Next(s))

@@ -32,13 +32,13 @@ type row struct {
 	}
 }
 
-// request is what upstream sent.
+// request is the request that upstream sent.
 type request struct {
 	Verb, Resource, Namespace, Name string
 	Object, Patch                   json.RawMessage
 }
 
-// outcome is what there is afterwards, as text.
+// outcome is the resulting state, as text.
 type outcome struct {
 	Finalizers []string
 	Conditions map[string]string
@@ -138,12 +138,12 @@ func upstream(t *testing.T, a ocm.ManagedClusterAddOn, works []ocm.ManifestWork,
 	return describe(t, &a, works)
 }
 
-// clean replaces what the rows have instead of times.
+// clean replaces the placeholders of times in the rows.
 func clean(text []byte) []byte {
 	return bytes.ReplaceAll(text, []byte(`"$now"`), []byte(`"2026-11-20T22:12:26Z"`))
 }
 
-// run makes the step of a row and returns what is there afterwards.
+// run takes the step of a row and returns the resulting state.
 func run(t *testing.T, r row, a *ocm.ManagedClusterAddOn) outcome {
 	t.Helper()
 	clusters := map[string]*ocm.ManagedCluster{}
@@ -200,7 +200,7 @@ func TestDeployRows(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(c.Addon) == 0 {
-					return // nothing to look at
+					return // nothing to check
 				}
 				before := c.Addon[0]
 				want := upstream(t, before, c.ExistingWork, r.Observed)
@@ -213,7 +213,7 @@ func TestDeployRows(t *testing.T) {
 	t.Logf("%d rows", ran)
 }
 
-// compare allows what this hub does at once and upstream in two passes: it writes finalizers first, and works later.
+// compare allows this hub to do at once what upstream does in two passes: it writes finalizers first, and works later.
 func compare(t *testing.T, before ocm.ManagedClusterAddOn, got, want outcome) {
 	t.Helper()
 	deleting := !before.DeletionTimestamp.IsZero()
@@ -265,7 +265,7 @@ func TestFinalizerRows(t *testing.T) {
 	}
 }
 
-// kinds has the API versions of objects that the rows give a Go type only.
+// kinds has the API versions of objects for which the rows give only a Go type.
 var kinds = map[string]string{"Deployment": "apps/v1", "DaemonSet": "apps/v1"}
 
 func TestManifestConfigRows(t *testing.T) {
@@ -291,7 +291,7 @@ func TestManifestConfigRows(t *testing.T) {
 			}
 			ids[deploy.Identify(o)] = true
 		}
-		for _, c := range agent.ManifestConfigs { // Sealift leaves out what is said of objects that are not there, so they are here
+		for _, c := range agent.ManifestConfigs { // Sealift omits feedback on absent objects, so they are here
 			if !ids[c.ResourceIdentifier] {
 				agent.Objects = append(agent.Objects, idle(t, c.ResourceIdentifier))
 			}
@@ -312,7 +312,7 @@ func TestManifestConfigRows(t *testing.T) {
 	}
 }
 
-// idle is an object that nobody probes.
+// idle is an object without a probe.
 func idle(t *testing.T, id ocm.ResourceIdentifier) map[string]any {
 	t.Helper()
 	m := map[string]any{

@@ -16,7 +16,7 @@ import (
 // Budget bounds the cost of all expressions of a resource together, for one object.
 const Budget = celconfig.RuntimeCELCostBudget
 
-// ErrCost says that expressions cost more than their budget.
+// ErrCost means that expressions cost more than their budget.
 var ErrCost = errors.New("CEL evaluation budget exceeded")
 
 // Environment has the Kubernetes libraries, strings, optionals, and what options declare.
@@ -53,7 +53,7 @@ func Compile(env *cel.Env, text string) (Program, error) {
 	return Program{program}, nil
 }
 
-// Evaluate evaluates the expression, and takes what that costs from the budget.
+// Evaluate evaluates the expression, and charges the cost to the budget.
 func (p Program) Evaluate(budget *uint64, variables map[string]any) (ref.Val, error) {
 	value, details, err := p.program.Eval(variables)
 	if details == nil || details.ActualCost() == nil || *details.ActualCost() > *budget {

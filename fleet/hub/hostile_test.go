@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// battlefield is a hub in a process of its own, two clusters without agents, and an agent's credentials.
+// battlefield is a hub in a separate process, two clusters without agents, and an agent's credentials.
 type battlefield struct {
 	*testing.T
 	admin dynamic.Interface
@@ -243,8 +243,8 @@ func (b *battlefield) heapOf() (size int) {
 // rounds is how often all mistakes are made.
 const rounds = 3
 
-// TestHostileResourcesAndAgents makes all mistakes at once, again and again. Each is refused, and what is wrong is named. Beside
-// them a good add-on is deployed, and the hub neither ends nor grows.
+// TestHostileResourcesAndAgents makes all mistakes at once, repeatedly. Each is refused with its reason. Beside them a good
+// add-on is deployed, and the hub neither ends nor grows.
 func TestHostileResourcesAndAgents(t *testing.T) {
 	t.Parallel()
 	b, own := newBattlefield(t)

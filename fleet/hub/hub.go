@@ -1,7 +1,7 @@
 // Package hub starts what runs on a fleet's hub: it installs the definitions, serves the webhooks over TLS, and runs the
 // controllers. The controllers themselves are in the packages beside it.
 //
-// All state is in the hub's API server. A hub that is killed at any moment goes on where it was. Of several hubs one decides: it
+// All state is in the hub's API server. A hub that is killed at any moment resumes where it was. Of several hubs one decides: it
 // holds the Lease of that name. The work on clusters is shared: each cluster belongs to a shard, and each shard has a Lease.
 package hub
 
@@ -52,11 +52,11 @@ const lease = "sealift-fleet-hub"
 // Controller registers controllers with the manager of a hub. It may add kinds to the manager's scheme and register
 // webhooks. It must not start anything itself.
 //
-// The manager's client reads from caches, all but Secrets and ConfigMaps. Of Leases, RoleBindings and
-// CertificateSigningRequests the caches have those of clusters and of add-ons only. Writes go to the API server.
+// The manager's client reads from caches, all but Secrets and ConfigMaps. The caches hold only those Leases, RoleBindings and
+// CertificateSigningRequests that belong to clusters and add-ons. Writes go to the API server.
 type Controller func(context.Context, *Hub) error
 
-// Options say how a hub runs. Config and Webhook.Listen are required.
+// Options configure a hub. Config and Webhook.Listen are required.
 type Options struct {
 	Config *rest.Config
 	// Namespace is DefaultNamespace if it is empty.
@@ -65,7 +65,7 @@ type Options struct {
 	Webhook   Webhook
 	// Health is the address of /healthz and /readyz, and Metrics that of /metrics, by TLS. None is served without one.
 	Health, Metrics string
-	// Controllers are started once this hub holds the Lease, but for those of Hub.Shard, which run at once.
+	// Controllers are started once this hub holds the Lease, except those of Hub.Shard, which run at once.
 	Controllers []Controller
 	// LeaseDuration is how long another hub waits for one that is silent. Default 15 s.
 	LeaseDuration time.Duration
@@ -75,11 +75,10 @@ type Options struct {
 type Webhook struct {
 	// Listen is the address to listen on.
 	Listen string
-	// Service names the Service of the webhooks in the hub's namespace. Without one, the API server is told the address
-	// that the hub listens on, or Host with its port.
+	// Service names the Service of the webhooks in the hub's namespace. Without one, the API server is given the address that the
+	// hub listens on, or Host with its port.
 	Service, Host string
-	// Cert, Key and CA are files with a certificate that is issued by somebody else. Without them the hub has a certificate
-	// authority of its own.
+	// Cert, Key and CA are files with an externally issued certificate. Without them the hub has its own certificate authority.
 	Cert, Key, CA string
 }
 
@@ -138,7 +137,7 @@ func Run(ctx context.Context, o Options) error {
 	go func() { ended <- m.Start(ctx) }()
 	select {
 	case err = <-ended:
-	case err = <-h.shards.failed: // nothing may go on
+	case err = <-h.shards.failed: // nothing may continue
 	}
 	if err != nil {
 		return fmt.Errorf("run the hub: %w", err)
@@ -180,7 +179,7 @@ func newManager(ctx context.Context, cluster *kube.Cluster, o Options, served *w
 		return nil, err
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
-	ctrllog.SetLogger(logger) // for parts of the library that ask nobody
+	ctrllog.SetLogger(logger) // for parts of the library that nobody uses
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
 		Logger: logger,

@@ -136,7 +136,7 @@ func olderRights(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
 	t.Errorf("the hub says %v", err)
 }
 
-// TestWatchesLast has a hub whose requests may take five seconds. Its watches go on.
+// TestWatchesLast has a hub whose requests may take five seconds. Its watches continue.
 func TestWatchesLast(t *testing.T) {
 	t.Parallel()
 	var watches atomic.Int32
@@ -229,7 +229,7 @@ func samplesApply(t *testing.T, client dynamic.Interface) {
 	t.Logf("%d files applied", len(found))
 }
 
-// examplesApply applies the examples of the document that the fleet started from, one after the other. Some show a status.
+// examplesApply applies the examples of the document that the fleet started from, in sequence. Some show a status.
 func examplesApply(t *testing.T, client dynamic.Interface) {
 	text, err := os.ReadFile(upstreamcases.Path(t, "../reference/seeds/001_329330174324fe94.txt"))
 	if err != nil {
@@ -246,7 +246,7 @@ func examplesApply(t *testing.T, client dynamic.Interface) {
 				continue
 			}
 			content := make(map[string]any)
-			example = "apiVersion:" + strings.ReplaceAll(example, "\n...", "") // what the document leaves out
+			example = "apiVersion:" + strings.ReplaceAll(example, "\n...", "") // omitted in the document
 			if err := yaml.Unmarshal([]byte(example), &content); err != nil {
 				t.Fatalf("%v\n%s", err, example)
 			}
@@ -311,7 +311,7 @@ func holds(got, want any) bool {
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
 
-// roundTrips has a client of each version that writes what it read, in turn.
+// roundTrips has a client of each version that writes back what it read, in turn.
 func roundTrips(t *testing.T, client dynamic.Interface) {
 	objects, err := render.Decode(bytes.NewReader([]byte(`
 apiVersion: addon.open-cluster-management.io/v1alpha1
@@ -374,7 +374,7 @@ func create(ctx context.Context, on dynamic.ResourceInterface, o *unstructured.U
 	}
 }
 
-// content is what users see of an object.
+// content is the user-visible part of an object.
 func content(o *unstructured.Unstructured) string {
 	text, _ := json.Marshal(map[string]any{"annotations": o.GetAnnotations(), "spec": o.Object["spec"]})
 	return string(text)

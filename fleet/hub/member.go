@@ -21,7 +21,7 @@ const (
 	memberLease = "member"
 )
 
-// forgotten is how many durations the Lease of a member stays that is not renewed.
+// forgotten is after how many durations an expired Lease of a member is deleted.
 const forgotten = 20
 
 func shardName(n int) string { return fmt.Sprintf("%s-shard-%d", lease, n) }
@@ -130,7 +130,7 @@ func (s *shards) care(ctx context.Context, n int, l *coordinationv1.Lease, wante
 	return nil
 }
 
-// write gives a Lease a holder. It fails if somebody else wrote it since it was read.
+// write sets the holder of a Lease. It fails if the Lease has changed since it was read.
 func (s *shards) write(ctx context.Context, l *coordinationv1.Lease, name, kind, holder string) error {
 	now := metav1.NowMicro()
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: new(int32(max(1, s.duration/time.Second)))}
@@ -144,7 +144,7 @@ func (s *shards) write(ctx context.Context, l *coordinationv1.Lease, name, kind,
 	return err
 }
 
-// tell renews the Lease of this hub while it has no shard. It deletes it when it has one, and those of hubs that are gone.
+// tell renews the Lease of this hub while it has no shard. It deletes it when it has one, and also those of dead hubs.
 func (s *shards) tell(ctx context.Context, leases []coordinationv1.Lease) error {
 	busy := s.any()
 	var mine *coordinationv1.Lease
@@ -180,7 +180,7 @@ func (s *shards) leave(ctx context.Context) {
 	all.Wait()
 }
 
-// release gives the Lease of a shard back when its work has ended. If that takes too long, others wait until the Lease is over.
+// release releases the Lease of a shard when its work has ended. If that takes too long, others wait until the Lease expires.
 func (s *shards) release(ctx context.Context, n int, held *shard) {
 	if poll.Until(ctx, 10*time.Millisecond, nil, func(context.Context) (bool, error) { return s.idle(held), nil }) != nil {
 		return

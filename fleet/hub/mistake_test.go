@@ -25,7 +25,7 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 )
 
-// mistake is something that a user or an agent does to a hub, and what they are told.
+// mistake is an invalid action of a user or an agent, and the message that they get.
 type mistake struct {
 	name string
 	// objects are applied. The answer is the error, or it is in the status of the object at.

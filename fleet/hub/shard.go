@@ -20,7 +20,7 @@ const shardCount = 4
 
 // shardOf returns the shard of a cluster.
 func shardOf(cluster string) int {
-	sum := sha256.Sum256([]byte(cluster)) // names are alike, and simple hashes of them, too
+	sum := sha256.Sum256([]byte(cluster)) // names are similar, and so are simple hashes of them
 	return int(sum[0]) % shardCount
 }
 
@@ -30,11 +30,11 @@ var (
 	errLost    = errors.New("the Lease of this shard of the fleet was lost")
 )
 
-// shards are the parts of the fleet that this hub works on. Each shard has a Lease, and its holder alone works on the clusters of
+// shards are the parts of the fleet that this hub works on. Each shard has a Lease, and only its holder works on the clusters of
 // the shard. The hubs that are alive share the shards evenly.
 //
-// A hub is alive while it renews a Lease: that of a shard, or if it has none, one of its own. By these, each hub knows the
-// others, and which shards are to be its own. It gives the others up and takes its own when they are free.
+// A hub is alive while it renews a Lease: that of a shard, or without a shard, its own. By these, each hub knows the others, and
+// which shards are to be its own. It gives up the others and acquires its own when they are free.
 type shards struct {
 	leases coordinationv1client.LeaseInterface
 	me     string
@@ -42,7 +42,7 @@ type shards struct {
 	// duration is how long others wait for a hub that is silent, deadline how long a hub works without a renewal, and period the
 	// pause between two looks.
 	duration, deadline, period time.Duration
-	// patience is how long another hub waits for work that goes on in a shard which it is to have.
+	// patience is how long another hub waits for unfinished work in a shard that it should get.
 	patience time.Duration
 
 	seen map[string]sighting // of Leases, by name
@@ -78,9 +78,9 @@ func newShards(leases coordinationv1client.LeaseInterface, me string, duration t
 	}
 }
 
-// Shard lets a controller work on the clusters of this hub's shards alone. The controller must not need the Lease of the hub that
-// decides. of names the cluster of a request, "" for none, and all returns the requests of all clusters. The source asks for
-// those of a shard that this hub gains.
+// Shard lets a controller work only on the clusters of this hub's shards. The controller must not need the Lease of the hub that
+// decides. of names the cluster of a request, "" for none, and all returns the requests of all clusters. The source enqueues the
+// objects of a shard that this hub gains.
 func (h *Hub) Shard(r reconcile.Reconciler, of func(context.Context, reconcile.Request) string, all func(context.Context) []reconcile.Request) (reconcile.Reconciler, source.Source) {
 	sharded := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		cluster := of(ctx, req)
@@ -133,7 +133,7 @@ func (s *shards) onGain(f func(shard int)) {
 	}
 }
 
-// begin returns the context for a piece of work in a shard, or nil if this hub does not hold the shard. Call done after the work.
+// begin returns the context for one reconcile in a shard, or nil if this hub does not hold the shard. Call done after the work.
 func (s *shards) begin(ctx context.Context, n int) (working context.Context, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *shards) hold(n int, renewed time.Time) {
 	}
 }
 
-// renewed lets the work on a shard go on.
+// renewed lets the work on a shard continue.
 func (s *shards) renewed(held *shard, at time.Time) {
 	if held.Err() == nil {
 		held.expires.Reset(time.Until(at.Add(s.deadline)))
@@ -192,8 +192,7 @@ func (s *shards) idle(held *shard) bool {
 	return held.working == 0
 }
 
-// yield gives up an unwanted shard, step by step: it accepts no more work, and the work in progress
-// has some time to end by itself.
+// yield gives up an unwanted shard, step by step: it accepts no more work, and the work in progress gets some time to end.
 func (s *shards) yield(held *shard, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

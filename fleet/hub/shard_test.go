@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestWorkEndsBeforeAnotherHubBegins has a hub whose API server stops to answer. Its work is told to end before its Leases are
-// over, and if it does not end, the hub does.
+// TestWorkEndsBeforeAnotherHubBegins has a hub whose API server stops to answer. Its work is stopped before its Leases expire,
+// and if it does not end, the hub does.
 func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")
@@ -81,7 +81,7 @@ func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 }
 
 // TestWorkEndsGracefullyWhenHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
-// lets the work there end by itself, and ends it only after a time.
+// lets the work there finish, and stops it only after a timeout.
 func TestWorkEndsGracefullyWhenHubJoins(t *testing.T) {
 	t.Parallel()
 	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))

@@ -23,8 +23,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// maxReview bounds what a webhook reads: an API server sends a list of 500 objects at most. maxReviews bounds how many are answered at
-// once; others wait. They are in memory, which has room for maxLarge of the greatest size.
+// maxReview bounds a webhook's request body: an API server sends a list of 500 objects at most. maxReviews bounds how many are
+// answered at once; others wait. They are in memory, which has room for maxLarge of the greatest size.
 const maxReview, maxReviews, maxLarge = 64 << 20, 16, 4
 
 // readTime bounds how long a review may take to arrive.

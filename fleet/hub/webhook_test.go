@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/flood"
 )
 
-// TestUnsentBodiesDelayNoReview opens requests whose bodies do not come. Reviews beside them are answered at once.
+// TestUnsentBodiesDelayNoReview opens requests whose bodies do not arrive. Concurrent reviews are answered at once.
 func TestUnsentBodiesDelayNoReview(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newBounds(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

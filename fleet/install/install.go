@@ -15,7 +15,7 @@ import (
 
 const (
 	group = "addon.open-cluster-management.io"
-	// lifecycle says who manages the add-on. With self this hub does not.
+	// lifecycle names the manager of the add-on. With self this hub does not.
 	lifecycle = group + "/lifecycle"
 	// hostingCluster names the cluster that hosts the agent. A user sets it on a cluster or on an add-on of it.
 	hostingCluster = group + "/hosting-cluster-name"
@@ -50,7 +50,7 @@ type Cluster struct {
 type Installed struct {
 	Cluster     string
 	Annotations map[string]string
-	// Owned says that the add-on is its owner.
+	// Owned means that the add-on is its owner.
 	Owned    bool
 	Deleting bool
 }
@@ -72,8 +72,8 @@ type Change struct {
 	Annotations map[string]string
 }
 
-// Decide returns the changes, sorted by cluster, and what is wrong with placements. While a placement does not count, no
-// add-on is removed.
+// Decide returns the changes, sorted by cluster, and mistakes in placements. While a placement does not count, no add-on is
+// removed.
 func Decide(a AddOn, clusters []Cluster, installed []Installed) (changes []Change, warnings []string) {
 	if Unmanaged(a.Annotations) {
 		return nil, nil
@@ -132,8 +132,8 @@ func unusable(p Placement) string {
 	return ""
 }
 
-// sync returns the annotations of an add-on with those of its cluster that concern add-ons. It adds, changes and removes
-// them, but never removes what a user sets on the add-on itself (O-8, X-14).
+// sync returns the annotations of an add-on merged with those of its cluster that concern add-ons. It adds, changes and removes
+// them, but never removes a user's own on the add-on (O-8, X-14).
 func sync(addon, cluster map[string]string) map[string]string {
 	synced := make(map[string]string)
 	for key, value := range addon {

@@ -77,8 +77,8 @@ func managed(list []ocm.ManagedCluster) (found []install.Cluster) {
 	return found
 }
 
-// requests are what a row sends, as "create cluster/name {annotations}". Those that only set an owner are left out: other
-// rows of the same program ask for them.
+// requests are the requests of a row, as "create cluster/name {annotations}". Those that only set an owner are left out: other
+// rows of the same program cover them.
 func requests(t *testing.T, observed []upstreamcases.Observation) []string {
 	t.Helper()
 	var list []string

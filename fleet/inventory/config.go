@@ -61,7 +61,7 @@ type Lookup struct {
 	err   error // the first one
 }
 
-// Lookup begins a decision. The objects in changed take the place of those on the hub.
+// Lookup begins a decision. The objects in changed replace those on the hub.
 func (r Reader) Lookup(ctx context.Context, changed ...*unstructured.Unstructured) *Lookup {
 	return &Lookup{ctx: ctx, reader: r, changed: changed, known: make(map[ocm.AddOnConfig]configuration.Object), found: make(map[ocm.AddOnConfig]bool)}
 }

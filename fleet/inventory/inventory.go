@@ -23,9 +23,9 @@ import (
 
 // Annotations that users set.
 const (
-	// Occasional marks a ManagedCluster that is seldom in contact. It loses no add-on by being away.
+	// Occasional marks a ManagedCluster that is seldom in contact. It loses no add-on by being unreachable.
 	Occasional = "fleet.sealift.dev/occasional"
-	// Carried marks a ManagedCluster that is reached by parcels and reports alone. It is occasional too.
+	// Carried marks a ManagedCluster that is reached only by parcels and reports. It is occasional too.
 	Carried = "fleet.sealift.dev/carried"
 	// ClusterNamespace names the namespace of a carried ManagedCluster's Cluster. Default is the ManagedCluster's own namespace.
 	ClusterNamespace = "fleet.sealift.dev/cluster-namespace"
@@ -76,7 +76,7 @@ type AddOn struct {
 	Held map[string]string
 }
 
-// AddOn reads what an add-on depends on.
+// AddOn reads the objects that determine an add-on.
 func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*AddOn, error) {
 	f := &AddOn{ClusterManagementAddOn: addOn, Clusters: make(map[string]*ocm.ManagedCluster)}
 	var clusters ocm.List[ocm.ManagedCluster]
@@ -122,7 +122,7 @@ func (a *AddOn) Install() install.AddOn {
 	for i, p := range a.Placements {
 		entry := install.Placement{ConfigObject: a.Spec.InstallStrategy.Placements[i].ConfigObject, Exists: p != nil}
 		entry.Misconfigured = p != nil && meta.IsStatusConditionTrue(p.Status.Conditions, "PlacementMisconfigured")
-		// a placement that nobody has looked at yet selects nothing so far, which removes nothing either
+		// a placement that was not evaluated yet selects nothing so far, which removes nothing either
 		if p != nil && p.Annotations[ocm.SchedulingDisabled] != "true" && len(p.Status.Conditions) == 0 {
 			entry.Exists = false
 		}
@@ -177,7 +177,7 @@ func perGroup(p *ocm.Placement) *intstr.IntOrString {
 	return &n
 }
 
-// Progression returns what the status has about a placement.
+// Progression returns the status of a placement.
 func Progression(a *ocm.ClusterManagementAddOn, p ocm.ConfigObject) ocm.InstallProgression {
 	for _, known := range a.Status.InstallProgressions {
 		if known.ConfigObject == p {
@@ -212,7 +212,7 @@ func (r Reader) targets(ctx context.Context, f *AddOn) ([]configuration.AddOn, e
 	return list, nil
 }
 
-// IsOccasional reports whether a cluster may be away without losing anything.
+// IsOccasional reports whether a cluster may be unreachable without losing anything.
 func IsOccasional(c *ocm.ManagedCluster) bool {
 	return c.Annotations[Occasional] == "true" || IsCarried(c)
 }
@@ -258,12 +258,12 @@ func condition(a *ocm.ManagedClusterAddOn, kind string) configuration.Condition 
 	return configuration.Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime.Time}
 }
 
-// UsesTemplate reports whether the hub renders an add-on. The others have a manager of their own.
+// UsesTemplate reports whether the hub renders an add-on. The others have their own manager.
 func UsesTemplate(a *ocm.ClusterManagementAddOn) bool {
 	return slices.Contains(Supported(a), Templates)
 }
 
-// Supported returns the types that an add-on may be configured by: those that it lists, and those of its placements (O-12).
+// Supported returns the configuration types of an add-on: its own, and those of its placements (O-12).
 func Supported(a *ocm.ClusterManagementAddOn) []ocm.ConfigType {
 	var types []ocm.ConfigType
 	for _, s := range a.Spec.SupportedConfigs {

@@ -47,7 +47,7 @@ type Cluster struct {
 	Validity time.Duration
 	// HubNamespace has the hub's own objects. No cluster has its name.
 	HubNamespace string
-	// HubKey is the key that the agent pins. Without one, the agent takes works that nobody signed.
+	// HubKey is the key that the agent pins. Without one, the agent accepts unsigned works.
 	HubKey *signature.PublicKey
 }
 
@@ -97,7 +97,7 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	return kubeconfig(hub, c, token.Status.Token, key)
 }
 
-// keep adds the labels and annotations that earlier joins gave the cluster. Without them, the apply would take them away: a carried cluster
+// keep adds the labels and annotations that earlier joins gave the cluster. Without them, the apply would remove them: a carried cluster
 // would count as lost, and lose its add-ons. Those of others stay theirs. It reports whether the hub knows the cluster.
 func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err error) {
 	live, err := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(ctx, c.Name, metav1.GetOptions{})
@@ -127,8 +127,8 @@ func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err 
 	return err == nil, nil
 }
 
-// ownNamespace refuses a cluster whose name is that of a namespace with another purpose: its agent could read and write there. known says
-// that the hub has the cluster.
+// ownNamespace refuses a cluster named like a namespace with another purpose, which its agent could read and write. known means that the
+// hub has the cluster.
 func (c *Cluster) ownNamespace(ctx context.Context, hub *kube.Cluster, known bool) error {
 	if c.Name == metav1.NamespaceDefault || strings.HasPrefix(c.Name, "kube-") {
 		return fmt.Errorf("cluster name %q: the namespace with this name belongs to Kubernetes, and a cluster gets a namespace of its own; choose another name", c.Name)
@@ -151,7 +151,7 @@ func (c *Cluster) ownNamespace(ctx context.Context, hub *kube.Cluster, known boo
 	return nil
 }
 
-// kubeconfig is how the agent reaches the hub, and what it trusts.
+// kubeconfig is the agent's access to the hub, and its trust settings.
 func kubeconfig(hub *kube.Cluster, c Cluster, token string, key *signature.Key) ([]byte, error) {
 	cfg, _ := hub.Config()
 	ca := cfg.CAData
@@ -175,7 +175,7 @@ func kubeconfig(hub *kube.Cluster, c Cluster, token string, key *signature.Key) 
 	})
 }
 
-// objectsOf returns what a cluster has on the hub.
+// objectsOf returns the objects of a cluster on the hub.
 func objectsOf(c Cluster) ([]*unstructured.Unstructured, error) {
 	group := ocm.ClusterVersion.Group
 	agent := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: c.Name, Name: registration.Account}}
@@ -196,7 +196,7 @@ func objectsOf(c Cluster) ([]*unstructured.Unstructured, error) {
 		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{group}, Resources: []string{"managedclusters"}, ResourceNames: []string{c.Name}, Verbs: []string{"get"}},
 			{APIGroups: []string{group}, Resources: []string{"managedclusters/status"}, ResourceNames: []string{c.Name}, Verbs: []string{"patch", "update"}},
-			// it may ask, and read no request: those of other clusters are beside its own
+			// it may create requests but not read them: other clusters have requests there, too
 			{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}},
 		}},
 		&rbacv1.ClusterRoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestRejoinKeepsOtherFields joins a carried cluster again, as somebody does who needs a new token.
+// TestRejoinKeepsOtherFields joins a carried cluster again, as one does to get a new token.
 func TestRejoinKeepsOtherFields(t *testing.T) {
 	t.Parallel()
 	hub, err := kube.Connect(controlplane.ForTest(t), nil)
@@ -86,7 +86,8 @@ func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 	}
 }
 
-// TestJoinKeepsFieldsOfOthers joins a ManagedCluster that was made by client-side kubectl apply, as a hub of Open Cluster Management has it.
+// TestJoinKeepsFieldsOfOthers joins a ManagedCluster that was created by client-side kubectl apply, as in a hub of Open Cluster
+// Management.
 func TestJoinKeepsFieldsOfOthers(t *testing.T) {
 	t.Parallel()
 	hub, err := kube.Connect(controlplane.ForTest(t), nil)
@@ -126,7 +127,7 @@ func TestJoinKeepsFieldsOfOthers(t *testing.T) {
 	if l["region"] != "north" || l["tier"] != "1" || a["example.org/owner"] != "alice" || a["fleet.sealift.dev/occasional"] != "true" {
 		t.Errorf("labels %v, annotations %v", l, a)
 	}
-	// what others wrote goes when they remove it
+	// fields of others disappear when they remove them
 	patch := []byte(`{"metadata": {"labels": {"region": null}, "annotations": {"fleet.sealift.dev/occasional": null}}}`)
 	if _, err := clusters.Patch(t.Context(), "ship", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubectl}); err != nil {
 		t.Fatal(err)

@@ -21,10 +21,10 @@ const extensionName = "fleet.sealift.dev"
 // member is that extension.
 type member struct {
 	Cluster string `json:"cluster"`
-	// HubKeys are public keys as PEM. Unsigned says that there are none on purpose.
+	// HubKeys are public keys as PEM. Unsigned means that there are deliberately none.
 	HubKeys  []string `json:"hubKeys,omitempty"`
 	Unsigned bool     `json:"unsigned,omitempty"`
-	// AgentKey is the agent's private key as PEM. The file has the agent's token, too.
+	// AgentKey is the agent's private key as PEM. The file also has the agent's token.
 	AgentKey string `json:"agentKey"`
 }
 
@@ -34,7 +34,7 @@ type Member struct {
 	// HubKeys are the keys of the hub. Unsigned means that the hub signs nothing.
 	HubKeys  []signature.PublicKey
 	Unsigned bool
-	// Key signs what the cluster reports on paths without a connection.
+	// Key signs the cluster's reports on paths without a connection.
 	Key *signature.Key
 	// Server is the address of the hub.
 	Server string

@@ -8,12 +8,11 @@ import (
 	"github.com/sealift/sealift/fleet/seal"
 )
 
-// aheadTime is how long a number that was taken ahead may be used.
+// aheadTime is how long a reserved number may be used.
 const aheadTime = 10 * time.Minute
 
-// ahead has numbers that were taken before somebody asked for them. A hub that stops leaves a gap in the sequence, which clusters
-// accept: numbers only have to grow. Each number keeps the time at which it was stored, so numbers and times grow together, also
-// between hubs.
+// ahead has numbers reserved in advance. A hub that stops leaves a gap in the sequence, which clusters accept: numbers only have
+// to grow. Each number keeps the time at which it was stored, so numbers and times grow together, even between hubs.
 type ahead struct {
 	mu       sync.Mutex
 	expected map[string]int
@@ -24,7 +23,7 @@ type ahead struct {
 // reserves has the numbers of clusters.
 type reserves map[string]*reserve
 
-// reserve has the numbers from next to last, of one time.
+// reserve reserves the numbers from next to last, all with one time.
 type reserve struct {
 	next, last int64
 	time       time.Time

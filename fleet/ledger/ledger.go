@@ -1,6 +1,6 @@
-// Package ledger keeps what a hub needs to sign, in its own namespace: the key, in a Secret, and the last number of each
-// cluster's sequence, in a ConfigMap. A number is stored before it is used, so no number is used twice unless somebody
-// restores the hub from a backup. Clusters notice that by the numbers.
+// Package ledger stores a hub's signing state in its own namespace: the key, in a Secret, and the last number of each cluster's
+// sequence, in a ConfigMap. A number is stored before it is used, so no number is used twice unless the hub is restored from a
+// backup. Clusters notice that by the numbers.
 package ledger
 
 import (
@@ -31,7 +31,7 @@ const (
 	keyField    = "cosign.key"
 	publicField = "cosign.pub"
 	// clustersField has the entries of all clusters, as a list: the API server keeps a record of each field of a ConfigMap, which makes
-	// thousands of them slow. Older hubs had a field for each cluster. They cannot read this one, and do not sign beside it.
+	// thousands of them slow. Older hubs had a field for each cluster. They cannot read this one, so they do not sign concurrently.
 	clustersField = "_clusters"
 )
 
@@ -43,7 +43,7 @@ type Ledger struct {
 	client    corev1client.CoreV1Interface
 	namespace string
 
-	writing sync.Mutex // one write at a time; requests meanwhile share the next one
+	writing sync.Mutex // one write at a time; concurrent requests share the next one
 	mu      sync.Mutex
 	next    *batch
 	known   *corev1.ConfigMap
@@ -114,7 +114,7 @@ type Entry struct {
 	// Sequence is the last number that was used, and Time when. Times go back only after the clock was far ahead.
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
-	// Report is the number of the last report that was taken.
+	// Report is the number of the last report that was read.
 	Report int64 `json:"report,omitempty"`
 }
 
@@ -129,7 +129,7 @@ type batch struct {
 	err     error
 }
 
-// Next uses the next number of a cluster that is greater than floor. It is one that was taken ahead, if there is one.
+// Next uses the next number of a cluster that is greater than floor. It is a reserved one, if available.
 func (l *Ledger) Next(ctx context.Context, cluster string, floor int64, now time.Time) (next Entry, err error) {
 	now = now.UTC().Truncate(time.Second)
 	var found bool
@@ -161,14 +161,14 @@ func (e Entry) after(floor int64, now time.Time) Entry {
 	return e
 }
 
-// Expect says that each of these clusters is going to need a number. The next write takes these numbers ahead, so that clusters
+// Expect announces that each of these clusters will need a number. The next write takes these numbers ahead, so that clusters
 // that start together share it.
 func (l *Ledger) Expect(clusters ...string) { l.ahead.expect(clusters) }
 
-// Discard discards the numbers of a cluster that were taken ahead, up to this one.
+// Discard discards the reserved numbers of a cluster up to this one.
 func (l *Ledger) Discard(cluster string, last int64) { l.ahead.discard(cluster, last) }
 
-// Of returns what the ledger has of a cluster.
+// Of returns the ledger's entry of a cluster.
 func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
 	found, err := l.client.ConfigMaps(l.namespace).Get(ctx, sequenceName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -181,7 +181,7 @@ func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
 	return all[cluster], err
 }
 
-// Take notes that a report of a cluster is taken. It refuses one that is not later than the last.
+// Take records that a report of a cluster was read. It refuses one that is not newer than the last.
 func (l *Ledger) Take(ctx context.Context, cluster string, report int64) error {
 	return l.change(ctx, func(all map[string]Entry) (bool, error) {
 		entry := all[cluster]
@@ -194,7 +194,7 @@ func (l *Ledger) Take(ctx context.Context, cluster string, report int64) error {
 	})
 }
 
-// change changes the ledger. Changes that come while another one is written are written together.
+// change changes the ledger. Changes that arrive during a write are written together.
 func (l *Ledger) change(ctx context.Context, do change) error {
 	l.mu.Lock()
 	if l.next == nil {

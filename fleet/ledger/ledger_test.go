@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestNumbersAreUsedOnce lets two hubs take numbers at once, and a command meanwhile.
+// TestNumbersAreUsedOnce lets two hubs and a command take numbers at once.
 func TestNumbersAreUsedOnce(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)
@@ -104,8 +104,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	}
 }
 
-// TestNumbersAreReservedInAdvance has a hub expect that clusters start together. They share one write, also if another hub takes numbers
-// meanwhile, and no number is used twice or after a greater one.
+// TestNumbersAreReservedInAdvance has a hub expect that clusters start together. They share one write, even if another hub takes numbers
+// at the same time, and no number is used twice or after a greater one.
 func TestNumbersAreReservedInAdvance(t *testing.T) {
 	cfg := controlplane.ForTest(t)
 	client, err := kubernetes.NewForConfig(cfg)
@@ -164,7 +164,7 @@ func TestNumbersAreReservedInAdvance(t *testing.T) {
 	next(other, "rome", 0, now.Add(time.Hour), 4) // and is not used again
 }
 
-// TestLedgerOfOlderHubIsContinued has numbers in fields of their own. They become a list, which an older hub refuses.
+// TestLedgerOfOlderHubIsContinued has numbers in separate fields. They become a list, which an older hub refuses.
 func TestLedgerOfOlderHubIsContinued(t *testing.T) {
 	cfg := controlplane.ForTest(t)
 	client, err := kubernetes.NewForConfig(cfg)
@@ -195,7 +195,7 @@ func TestLedgerOfOlderHubIsContinued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var older ledger.Entry // what an older hub reads each field as
+	var older ledger.Entry // how an older hub reads each field
 	if err := json.Unmarshal([]byte(stored.Data["_clusters"]), &older); err == nil || len(stored.Data) != 1 {
 		t.Errorf("an older hub would begin again with %v", stored.Data)
 	}

@@ -18,7 +18,7 @@ type ClusterManagementAddOn struct {
 	Status ClusterManagementAddOnStatus `json:"status,omitzero"`
 }
 
-// ClusterManagementAddOnSpec says how the add-on is configured and where it is installed.
+// ClusterManagementAddOnSpec configures the add-on and its placement.
 type ClusterManagementAddOnSpec struct {
 	SupportedConfigs []SupportedConfig `json:"supportedConfigs,omitempty"`
 	InstallStrategy  InstallStrategy   `json:"installStrategy,omitzero"`
@@ -42,20 +42,20 @@ type InstallStrategy struct {
 	Placements []InstallPlacement `json:"placements,omitempty"`
 }
 
-// InstallPlacement is a placement with what its clusters get, and how changes reach them.
+// InstallPlacement is a placement with the configuration of its clusters, and the strategy for changes.
 type InstallPlacement struct {
 	ConfigObject    `json:",inline"`
 	Configs         []AddOnConfig   `json:"configs,omitempty"`
 	RolloutStrategy RolloutStrategy `json:"rolloutStrategy,omitzero"`
 }
 
-// ClusterManagementAddOnStatus says how far the add-on has come.
+// ClusterManagementAddOnStatus is the progress of the add-on.
 type ClusterManagementAddOnStatus struct {
 	DefaultConfigReferences []DefaultConfigReference `json:"defaultconfigReferences,omitempty"`
 	InstallProgressions     []InstallProgression     `json:"installProgressions,omitempty"`
 }
 
-// InstallProgression says how far the rollout over one placement has come.
+// InstallProgression is the progress of the rollout over one placement.
 type InstallProgression struct {
 	ConfigObject     `json:",inline"`
 	ConfigReferences []InstallConfigReference `json:"configReferences,omitempty"`
@@ -71,13 +71,13 @@ type ManagedClusterAddOn struct {
 	Status ManagedClusterAddOnStatus `json:"status,omitzero"`
 }
 
-// ManagedClusterAddOnSpec is what users write.
+// ManagedClusterAddOnSpec is written by users.
 type ManagedClusterAddOnSpec struct {
 	InstallNamespace string        `json:"installNamespace,omitempty"`
 	Configs          []AddOnConfig `json:"configs,omitempty"`
 }
 
-// ManagedClusterAddOnStatus is what the hub and the agent report.
+// ManagedClusterAddOnStatus is reported by the hub and the agent.
 type ManagedClusterAddOnStatus struct {
 	Conditions       []metav1.Condition `json:"conditions,omitempty"`
 	SupportedConfigs []ConfigType       `json:"supportedConfigs,omitempty"`

@@ -29,7 +29,7 @@ func CertificateAnnotation(signer string) string {
 // Certificate returns the latest certificate of a signer that the hub handed over, or a zero one.
 func (a *ManagedClusterAddOn) Certificate(signer string) (c Certificate) {
 	if json.Unmarshal([]byte(a.Annotations[CertificateAnnotation(signer)]), &c) != nil {
-		return Certificate{} // somebody changed it; the agent asks for another one
+		return Certificate{} // it was changed; the agent asks for another one
 	}
 	return c
 }

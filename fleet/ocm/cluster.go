@@ -20,7 +20,7 @@ type ManagedCluster struct {
 	Status ManagedClusterStatus `json:"status,omitzero"`
 }
 
-// ManagedClusterSpec is what users and the hub write.
+// ManagedClusterSpec is written by users and the hub.
 type ManagedClusterSpec struct {
 	HubAcceptsClient            bool           `json:"hubAcceptsClient"`
 	LeaseDurationSeconds        int32          `json:"leaseDurationSeconds,omitempty"`
@@ -49,7 +49,7 @@ type Taint struct {
 	TimeAdded metav1.Time `json:"timeAdded,omitzero"`
 }
 
-// ManagedClusterStatus is what the cluster's agent reports.
+// ManagedClusterStatus is reported by the cluster's agent.
 type ManagedClusterStatus struct {
 	Conditions    []metav1.Condition           `json:"conditions,omitempty"`
 	Capacity      map[string]resource.Quantity `json:"capacity,omitempty"`
@@ -94,7 +94,7 @@ type SetSelector struct {
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// ManagedClusterSetBinding gives the placements of a namespace a set.
+// ManagedClusterSetBinding binds a set to a namespace, for its placements.
 type ManagedClusterSetBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -115,7 +115,7 @@ type AddOnPlacementScore struct {
 	Status AddOnPlacementScoreStatus `json:"status,omitzero"`
 }
 
-// AddOnPlacementScoreStatus is what the add-on reports. It counts until ValidUntil.
+// AddOnPlacementScoreStatus is reported by the add-on. It counts until ValidUntil.
 type AddOnPlacementScoreStatus struct {
 	Scores     []Score      `json:"scores,omitempty"`
 	ValidUntil *metav1.Time `json:"validUntil,omitempty"`

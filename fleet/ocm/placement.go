@@ -12,7 +12,7 @@ const (
 	DecisionGroupNameLabel  = "cluster.open-cluster-management.io/decision-group-name"
 )
 
-// SchedulingDisabled is the annotation of a placement whose decisions somebody else makes. Its value is "true".
+// SchedulingDisabled is the annotation of a placement whose decisions another scheduler makes. Its value is "true".
 const SchedulingDisabled = "cluster.open-cluster-management.io/experimental-scheduling-disable"
 
 // Placement selects clusters.
@@ -101,7 +101,7 @@ const (
 	TolerationEqual  = "Equal"
 )
 
-// Toleration lets a placement select clusters with a taint, for ever or for some seconds.
+// Toleration lets a placement select clusters with a taint, forever or for some seconds.
 type Toleration struct {
 	Key               string `json:"key,omitempty"`
 	Operator          string `json:"operator,omitempty"`
@@ -110,7 +110,7 @@ type Toleration struct {
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 
-// DecisionStrategy says how decisions are divided.
+// DecisionStrategy configures how decisions are divided.
 type DecisionStrategy struct {
 	GroupStrategy GroupStrategy `json:"groupStrategy,omitzero"`
 }

@@ -15,7 +15,7 @@ const (
 	RolloutProgressivePerGroup RolloutType = "ProgressivePerGroup"
 )
 
-// RolloutStrategy says how a change reaches the clusters of a placement. Only the member of its type counts.
+// RolloutStrategy configures how a change reaches the clusters of a placement. Only the member of its type counts.
 type RolloutStrategy struct {
 	Type                RolloutType         `json:"type,omitempty"`
 	All                 *RolloutAtOnce      `json:"all,omitempty"`

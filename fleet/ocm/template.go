@@ -1,6 +1,6 @@
 package ocm
 
-// AddOnTemplateSpec says what an add-on's agent is, and what it may do on the hub.
+// AddOnTemplateSpec describes an add-on's agent and its rights on the hub.
 type AddOnTemplateSpec struct {
 	AddOnName    string         `json:"addonName"`
 	AgentSpec    AgentSpec      `json:"agentSpec"`
@@ -13,7 +13,7 @@ const (
 	CustomSigner = "CustomSigner"
 )
 
-// Registration says how the agent authenticates.
+// Registration configures how the agent authenticates.
 type Registration struct {
 	Type         string            `json:"type"`
 	KubeClient   KubeClientSpec    `json:"kubeClient,omitzero"`
@@ -92,7 +92,7 @@ type ImageMirror struct {
 	Mirror string `json:"mirror"`
 }
 
-// ProxyConfig says how an agent reaches the network. CABundle is PEM.
+// ProxyConfig configures how an agent reaches the network. CABundle is PEM.
 type ProxyConfig struct {
 	HTTPProxy  string `json:"httpProxy,omitempty"`
 	HTTPSProxy string `json:"httpsProxy,omitempty"`

@@ -15,7 +15,7 @@ const (
 // WorkFinalizer keeps a work until its objects are gone from its cluster.
 const WorkFinalizer = "cluster.open-cluster-management.io/manifest-work-cleanup"
 
-// ManifestWork is what a cluster's agent applies. Its namespace is the cluster's name.
+// ManifestWork is applied by a cluster's agent. Its namespace is the cluster's name.
 type ManifestWork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -29,7 +29,7 @@ type AgentSpec struct {
 	Workload        Workload         `json:"workload,omitzero"`
 	DeleteOption    *DeleteOption    `json:"deleteOption,omitempty"`
 	ManifestConfigs []ManifestConfig `json:"manifestConfigs,omitempty"`
-	// Executor is who must have the right to do what the agent does. Nil asks nobody.
+	// Executor is the account that must have the rights for the agent's actions. Nil checks no rights.
 	Executor *Executor `json:"executor,omitempty"`
 }
 
@@ -65,10 +65,10 @@ const (
 	DeleteSelectivelyOrphan = "SelectivelyOrphan"
 )
 
-// Complete is the condition of a work, and of a manifest of it, that is not applied any more.
+// Complete is the condition of a work, and of a manifest of it, that is no longer applied.
 const Complete = "Complete"
 
-// DeleteOption says what stays when the work is deleted.
+// DeleteOption selects what stays when the work is deleted.
 type DeleteOption struct {
 	PropagationPolicy string              `json:"propagationPolicy,omitempty"`
 	SelectivelyOrphan *SelectivelyOrphans `json:"selectivelyOrphans,omitempty"`
@@ -89,7 +89,7 @@ type ResourceIdentifier struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ManifestConfig says how one object is applied, and what is reported of it.
+// ManifestConfig configures how one object is applied, and which feedback is reported.
 type ManifestConfig struct {
 	ResourceIdentifier ResourceIdentifier `json:"resourceIdentifier"`
 	FeedbackRules      []FeedbackRule     `json:"feedbackRules,omitempty"`
@@ -126,10 +126,10 @@ const (
 	UpdateReadOnly        = "ReadOnly"
 )
 
-// DefaultFieldManager owns the fields of objects whose strategy names nobody else.
+// DefaultFieldManager owns the fields of objects whose strategy names no other manager.
 const DefaultFieldManager = "work-agent"
 
-// UpdateStrategy says how an object that exists is changed.
+// UpdateStrategy configures how an existing object is changed.
 type UpdateStrategy struct {
 	Type            string           `json:"type,omitempty"`
 	ServerSideApply *ServerSideApply `json:"serverSideApply,omitempty"`
@@ -156,7 +156,7 @@ type IgnoreField struct {
 	JQPathExpressions []string `json:"jqPathExpressions,omitempty"`
 }
 
-// ManifestWorkStatus is what the agent reports.
+// ManifestWorkStatus is reported by the agent.
 type ManifestWorkStatus struct {
 	Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	ResourceStatus ResourceStatus     `json:"resourceStatus,omitzero"`
@@ -213,7 +213,7 @@ type FieldValue struct {
 	JSON    *string `json:"jsonRaw,omitempty"`
 }
 
-// AppliedManifestWork is what an agent writes on its own cluster about a work.
+// AppliedManifestWork is an agent's record of a work on its own cluster.
 type AppliedManifestWork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`

@@ -1,4 +1,4 @@
-// Package parcel is what is carried between a hub and a cluster that have no connection: parcels there, reports back. It is
+// Package parcel has the files that are carried between a hub and a disconnected cluster: parcels there, reports back. It is
 // pure: who writes works and who applies them is in the packages carry and agent.
 //
 // A parcel is a bundle (docs/format.md), signed with the key of the hub. Its file Name says for which cluster it is, and has
@@ -43,7 +43,7 @@ const (
 	maxReport = 128 << 20
 )
 
-// Parcel is what a hub sends to a cluster.
+// Parcel is sent by a hub to a cluster.
 type Parcel struct {
 	Format  string `json:"format"`
 	Cluster string `json:"cluster"`
@@ -73,7 +73,7 @@ type Work struct {
 	Name string        `json:"name"`
 	Seal string        `json:"seal"`
 	Spec ocm.AgentSpec `json:"spec"`
-	// Deleted says that the cluster is to lose the work.
+	// Deleted means that the work is to be removed from the cluster.
 	Deleted bool `json:"deleted,omitempty"`
 }
 
@@ -138,13 +138,13 @@ type Last struct {
 	Sequence int64     `json:"sequence,omitempty"`
 	Digest   string    `json:"digest,omitempty"` // of the bundle
 	Time     time.Time `json:"time,omitzero"`    // when it was begun
-	// Done says that all of the parcel was applied, and its report written.
+	// Done means that all of the parcel was applied, and its report written.
 	Done bool `json:"done,omitempty"`
 	// Report is the number of the last report.
 	Report int64 `json:"report,omitempty"`
 }
 
-// Check refuses a parcel that is not the next of its cluster. One that was begun may go on.
+// Check refuses a parcel that is not the next of its cluster. An unfinished one may be resumed.
 func (p Parcel) Check(cluster, digest string, last Last, maxAge time.Duration, now time.Time) error {
 	refuse := func(reason seal.Reason, format string, args ...any) error {
 		return &seal.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -170,7 +170,7 @@ func (p Parcel) Check(cluster, digest string, last Last, maxAge time.Duration, n
 	return nil
 }
 
-// Report is what a cluster sends back.
+// Report is sent back by a cluster.
 type Report struct {
 	Format  string    `json:"format"`
 	Cluster string    `json:"cluster"`
@@ -189,14 +189,14 @@ type Report struct {
 	// Gone are works whose objects were removed.
 	Gone     []string        `json:"gone,omitempty"`
 	Releases []ReleaseReport `json:"releases,omitempty"`
-	// Content is the index of the bundle that has what the cluster was sent so far.
+	// Content is the index of the bundle with everything that the cluster was sent so far.
 	Content string `json:"content,omitempty"`
 }
 
 // WorkReport is the result of applying a work.
 type WorkReport struct {
 	Name string `json:"name"`
-	// Seal is the mark of what was applied.
+	// Seal is the mark of the applied work.
 	Seal   seal.Mark              `json:"seal"`
 	Status ocm.ManifestWorkStatus `json:"status"`
 }
@@ -206,9 +206,9 @@ type ReleaseReport struct {
 	Namespace string    `json:"namespace"` // of its proxy, as is Name
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	// Generation is that of the proxy that was applied.
+	// Generation is that of the applied proxy.
 	Generation int64 `json:"generation,omitempty"`
-	// Removed says that the cluster does not have the release any more.
+	// Removed means that the cluster no longer has the release.
 	Removed     bool                         `json:"removed,omitempty"`
 	Annotations map[string]string            `json:"annotations,omitempty"`
 	ReleaseName string                       `json:"releaseName,omitempty"`
@@ -221,7 +221,7 @@ type envelope struct {
 	Signature string          `json:"signature"`
 }
 
-// purpose begins what is signed of a report.
+// purpose prefixes the signed bytes of a report.
 const purpose = "sealift.dev/fleet/report/v1\n"
 
 // Write returns the file of a report.
@@ -237,7 +237,7 @@ func (r Report) Write(key *signature.Key) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // the bytes of the report stay what was signed
+	enc.SetEscapeHTML(false) // the bytes of the report must stay the signed ones
 	err = enc.Encode(envelope{text, string(bytes.TrimSpace(sig))})
 	return out.Bytes(), err
 }

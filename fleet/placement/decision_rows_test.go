@@ -136,7 +136,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			if err := json.Unmarshal([]byte(strings.ReplaceAll(string(r.Case.Placement), `"$now"`, `"2022-01-01T00:00:00Z"`)), &p); err != nil {
 				t.Fatal(err)
 			}
-			if p.Annotations[ocm.SchedulingDisabled] == "true" { // the hub does not ask for its decisions
+			if p.Annotations[ocm.SchedulingDisabled] == "true" { // the hub does not request its decisions
 				_, before := after(t, r.Case.Placement, nil, nil)
 				sameDecisions(t, existing, want, existing)
 				upstreamcases.Same(t, "status", before, wantStatus)

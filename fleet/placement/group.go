@@ -92,8 +92,8 @@ func newDecision(p *ocm.Placement, n, group int, name string, clusters []string)
 	return d
 }
 
-// groupSize reads clustersPerDecisionGroup. A percentage is rounded up, and anything that is not between 1 and total
-// means total.
+// groupSize reads clustersPerDecisionGroup. A percentage is rounded up, and a result that is not between 1 and total means
+// total.
 func groupSize(value intstr.IntOrString, total int) (int, error) {
 	n := int(value.IntVal)
 	if value.Type == intstr.String {

@@ -1,5 +1,5 @@
-// Package placement selects clusters for OCM's Placements (O-39 to O-44, X-13, X-18 to X-20). It is pure: Schedule reads
-// a placement, clusters and what is known of them, and returns decisions in groups.
+// Package placement selects clusters for OCM's Placements (O-39 to O-44, X-13, X-18 to X-20). It is pure: Schedule takes a
+// placement, clusters and their state, and returns decisions in groups.
 package placement
 
 import (
@@ -37,11 +37,11 @@ type Result struct {
 	Scores []Scores
 	// Selected are the chosen clusters, the best first.
 	Selected []*ocm.ManagedCluster
-	// Unscheduled is how many clusters are missing to the number that the placement wants.
+	// Unscheduled is how many clusters are missing from the number that the placement wants.
 	Unscheduled int
 	// Again is when a toleration ends. Zero means never.
 	Again time.Time
-	// Warnings say what was left out of the scores.
+	// Warnings name what was left out of the scores.
 	Warnings []string
 }
 

@@ -35,7 +35,7 @@ func cluster(name string, labels ...string) *ocm.ManagedCluster {
 	return c
 }
 
-// TestUnknownSelectorSelectsNothing has a set whose members nobody can tell.
+// TestUnknownSelectorSelectsNothing has a set whose members are unknown.
 func TestUnknownSelectorSelectsNothing(t *testing.T) {
 	s := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
 	s.Spec.ClusterSelector.SelectorType = "errorType"
@@ -145,7 +145,7 @@ func TestSortByScore(t *testing.T) {
 	}
 }
 
-// TestSets has the two kinds of sets, and what a placement may use of them (O-39, X-18).
+// TestSets has the two kinds of sets, and which of them a placement may use (O-39, X-18).
 func TestSets(t *testing.T) {
 	exclusive := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "eu"}}
 	global := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "global"}}

@@ -195,7 +195,7 @@ func TestCELRows(t *testing.T) {
 			if (err != nil) != r.Case.ExpectCompileError {
 				t.Fatal(err)
 			}
-			// the rows were made with a budget of 15; a cost of 16 says that it was exceeded
+			// the rows were made with a budget of 15; a cost of 16 means that it was exceeded
 			if err == nil && e.match(&r.Case.Cluster, 15) != r.Case.ExpectedMatch {
 				t.Errorf("match is %v, want %v", !r.Case.ExpectedMatch, r.Case.ExpectedMatch)
 			}

@@ -11,17 +11,17 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Scores are what one prioritizer gives the clusters.
+// Scores are the scores that one prioritizer gives to clusters.
 type Scores struct {
 	Name   string
 	Weight int32
 	Scores map[string]int64
 }
 
-// prioritizer gives each cluster a score between -100 and 100. Its warning says what it left out.
+// prioritizer gives each cluster a score between -100 and 100. Its warning names what it left out.
 type prioritizer func(p *ocm.Placement, clusters []*ocm.ManagedCluster, mine map[string]bool, known Known) (scores map[string]int64, warning string)
 
-// builtIn are the prioritizers that have a name of their own (O-41, X-19).
+// builtIn are the named prioritizers (O-41, X-19).
 var builtIn = map[string]prioritizer{
 	"Balance":                   balance,
 	"Steady":                    steady,
@@ -155,7 +155,7 @@ func allocatable(name string) prioritizer {
 
 func amount(q resource.Quantity) float64 { return q.AsApproximateFloat64() }
 
-// addOn takes the scores that an add-on reports. One that is missing or too old is 0.
+// addOn reads the scores that an add-on reports. One that is missing or too old is 0.
 func addOn(want ocm.AddOnScore) prioritizer {
 	return func(_ *ocm.Placement, clusters []*ocm.ManagedCluster, _ map[string]bool, known Known) (map[string]int64, string) {
 		reports := make(map[string]ocm.AddOnPlacementScore)

@@ -25,7 +25,7 @@ func Bound(namespace string, bindings []ocm.ManagedClusterSetBinding, sets []ocm
 	return names
 }
 
-// Eligible returns those of the bound sets that the placement names, or all if it names none (O-39).
+// Eligible returns the clusters of the bound sets that the placement names, or all if it names none (O-39).
 func Eligible(bound, wanted []string) []string {
 	if len(wanted) == 0 {
 		return bound

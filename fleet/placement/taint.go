@@ -26,7 +26,7 @@ func tolerate(tolerations []ocm.Toleration, clusters []*ocm.ManagedCluster, deci
 	return kept, nil
 }
 
-// tolerated reports whether all taints of a cluster are tolerated, and until when. A zero time means for ever.
+// tolerated reports whether all taints of a cluster are tolerated, and until when. A zero time means forever.
 func tolerated(c *ocm.ManagedCluster, tolerations []ocm.Toleration, decided bool, now time.Time) (bool, time.Time) {
 	var until time.Time
 	for _, taint := range c.Spec.Taints {

@@ -24,7 +24,7 @@ const (
 	validatePath = "/caaph/validate"
 )
 
-// admit serves the admission, and tells the API server of it (C-4 to C-6).
+// admit serves the admission webhook, and registers it with the API server (C-4 to C-6).
 func admit(ctx context.Context, h *hub.Hub, schemes []string) error {
 	fill := h.Webhook(defaultPath, review(fillIn))
 	check := h.Webhook(validatePath, review(func(q *admissionv1.AdmissionRequest) ([]byte, error) { return nil, validate(q, schemes) }))
@@ -104,7 +104,7 @@ func review(answer func(*admissionv1.AdmissionRequest) ([]byte, error)) http.Han
 	})
 }
 
-// fields are what admission reads of both kinds.
+// fields are the fields of both kinds that admission reads.
 type fields struct {
 	Spec struct {
 		caaph.Chart `json:",inline"`

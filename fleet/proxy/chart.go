@@ -53,11 +53,11 @@ type pass struct {
 	exceeded  error         // the limit that the template exceeded, or nil
 
 	problem chartplan.Condition // the first one, which the condition shows
-	errs    []error             // what is tried again
+	errs    []error             // operations that are retried
 	again   time.Duration
 }
 
-// Reconcile looks at one HelmChartProxy. A problem of one cluster leaves the others alone (C-27).
+// Reconcile reconciles one HelmChartProxy. A failure of one cluster does not affect the others (C-27).
 func (r *ChartReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 	hcp := new(caaph.HelmChartProxy)
 	if err := r.Get(ctx, q.NamespacedName, hcp); err != nil {
@@ -101,7 +101,7 @@ func (r *ChartReconciler) releasesOf(ctx context.Context, hcp *caaph.HelmChartPr
 	return ours, err
 }
 
-// fail notes a problem. The first of a pass is shown, before all that goes on; all are tried again.
+// fail notes a problem. The first error of a pass is shown, before all work in progress; all are retried.
 func (p *pass) fail(reason string, err error) {
 	if len(p.errs) == 0 {
 		p.problem = chartplan.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: err.Error()}
@@ -109,7 +109,7 @@ func (p *pass) fail(reason string, err error) {
 	p.errs = append(p.errs, err)
 }
 
-// show notes what goes on.
+// show records work in progress.
 func (p *pass) show(reason, message string) {
 	if p.problem == (chartplan.Condition{}) {
 		p.problem = chartplan.Condition{Type: specsUpToDate, Status: "False", Reason: reason, Message: message}
@@ -183,8 +183,8 @@ type work struct {
 	blocked bool                   // nothing may be done now
 }
 
-// decide finds out what a cluster needs. A rollout has to know of clusters where nothing can be done now, too: it would go on without
-// its canaries otherwise, and forget who has begun.
+// decide determines what a cluster needs. A rollout also has to know clusters where nothing can be done now: it would otherwise
+// continue without its canaries, and forget which ones started.
 func (p *pass) decide(ctx context.Context, c chartplan.Cluster, object *unstructured.Unstructured) work {
 	w := work{cluster: c, blocked: c.Paused}
 	var has []caaph.HelmReleaseProxy

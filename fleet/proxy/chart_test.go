@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/fleet/chartplan"
 )
 
-// TestRolloutsSeeAllClusters: a rollout would go on without a cluster that it does not know.
+// TestRolloutsSeeAllClusters: a rollout would continue without a cluster that it does not know.
 func TestRolloutsSeeAllClusters(t *testing.T) {
 	of := func(cluster string, deleting bool) (r caaph.HelmReleaseProxy) {
 		r.Name, r.Spec.ClusterRef.Name = "web-"+cluster, cluster

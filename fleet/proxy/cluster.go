@@ -102,7 +102,7 @@ func (c *clusters) referenced(ctx context.Context, cluster *unstructured.Unstruc
 		return nil, err
 	}
 	kind := schema.FromAPIVersionAndKind(reference["apiVersion"], reference["kind"])
-	if kind.Group == "" { // v1beta2 has the group alone
+	if kind.Group == "" { // v1beta2 has only the group
 		kind.Group = reference["apiGroup"]
 	}
 	if !strings.HasSuffix(kind.Group, "."+group) {

@@ -65,7 +65,7 @@ func (h *Helm) Version(ctx context.Context, t Target) (string, error) {
 	return c.Version, err
 }
 
-// chart fetches the chart of a release, with the charts that it depends on if the proxy asks for them.
+// chart fetches the chart of a release, with its dependencies if the proxy asks for them.
 func (h *Helm) chart(ctx context.Context, t Target) (release.Chart, error) {
 	access := t.Access
 	access.Schemes = h.schemes

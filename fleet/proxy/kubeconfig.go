@@ -75,7 +75,7 @@ func secret(ctx context.Context, c client.Reader, namespace, name, key string) (
 	return s.Data[key], nil
 }
 
-// credentials reads the passwords that a chart's repository wants.
+// credentials reads the passwords for a chart's repository.
 func credentials(ctx context.Context, c client.Reader, hrp *caaph.HelmReleaseProxy, allowed []string, into *source.Access) (err error) {
 	if at := hrp.Spec.Credentials; at != nil {
 		into.Credentials, err = referredSecret(ctx, c, hrp, at.Secret, at.Key, allowed)

@@ -43,7 +43,7 @@ func (o *onCluster) release(context.Context, *caaph.HelmReleaseProxy) error {
 }
 
 // Apply brings a release of a parcel to its desired state on its cluster, by the same rules as a hub does. What fails is in the
-// status of the report. Killed at any moment, it goes on when it is called again.
+// status of the report. Killed at any moment, it resumes when it is called again.
 func Apply(ctx context.Context, local *rest.Config, r parcel.Release, chart []byte) (parcel.ReleaseReport, error) {
 	a, at := carriedAttempt(local, r)
 	a.provider = inParcel(chart)
@@ -66,8 +66,8 @@ func inParcel(chart []byte) *Helm {
 	}}
 }
 
-// Look reports on a release of a parcel, and changes nothing. A release that is not what the parcel wants is not ready. What fails is
-// in the status of the report.
+// Look reports on a release of a parcel, and changes nothing. A release that differs from the parcel is not ready. What fails is in
+// the status of the report.
 func Look(ctx context.Context, local *rest.Config, r parcel.Release, chart []byte) (parcel.ReleaseReport, error) {
 	a, _ := carriedAttempt(local, r)
 	a.provider = inParcel(chart)

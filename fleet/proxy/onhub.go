@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-// onHub is the hub as the place of a release. Secrets beside the Cluster object say how to reach the cluster.
+// onHub is the hub as the place of a release. Secrets beside the Cluster object hold the access to the cluster.
 type onHub struct {
 	*ReleaseReconciler
 	hrp     *caaph.HelmReleaseProxy
@@ -42,7 +42,7 @@ func (h *onHub) access(ctx context.Context) (source.Access, string, error) {
 	return accessOf(ctx, h.clusters.direct, h.hrp, h.options.SecretNamespaces)
 }
 
-// accessOf reads what a chart's repository wants.
+// accessOf reads the credentials for a chart's repository.
 func accessOf(ctx context.Context, c client.Reader, hrp *caaph.HelmReleaseProxy, allowed []string) (access source.Access, reason string, err error) {
 	if err := credentials(ctx, c, hrp, allowed, &access); err != nil {
 		return access, "GetCredentialsFailed", err
@@ -63,7 +63,7 @@ func (h *onHub) patch(ctx context.Context, hrp, base *caaph.HelmReleaseProxy) er
 
 func (h *onHub) status(ctx context.Context, hrp, base *caaph.HelmReleaseProxy) error {
 	patch := client.MergeFrom(base)
-	if h.carried { // a report may be taken at the same time, and goes before
+	if h.carried { // a report may be read at the same time, and takes precedence
 		patch = client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	}
 	return h.Status().Patch(ctx, hrp, patch)

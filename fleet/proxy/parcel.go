@@ -30,7 +30,7 @@ import (
 const packed = "fleet.sealift.dev/packed"
 
 // namedAfter is the annotation of a HelmReleaseProxy to which Take wrote the name of its release. Its value is the generation before:
-// the next one differs by the name alone.
+// the next one differs only in the name.
 const namedAfter = "fleet.sealift.dev/named-after-generation"
 
 // home returns the only namespace whose HelmReleaseProxies go into the parcels of a cluster.
@@ -70,7 +70,7 @@ func (a *attempt) waitForParcel(ctx context.Context) error {
 		Message: "the cluster has no connection: run 'sealift fleet pack " + a.hrp.Spec.ClusterRef.Name + "', and take its report"})
 }
 
-// Carrier packs the releases of carried clusters, and takes what became of them.
+// Carrier packs the releases of carried clusters, and reads their results.
 type Carrier struct {
 	Client client.Client // with the kinds of package caaph
 	// Schemes and SecretNamespaces are as in Options.
@@ -119,7 +119,7 @@ func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Re
 	return list, charts, nil
 }
 
-// errPaused says that a release stays as it is.
+// errPaused means that a release stays unchanged.
 var errPaused = errors.New("paused")
 
 // chart fetches the chart of a release, and completes the release.
@@ -209,13 +209,13 @@ type Taken string
 
 // What a report was.
 const (
-	Unknown Taken = "Unknown" // there is no such release on the hub
+	Unknown Taken = "Unknown" // the hub has no such release
 	Current Taken = "Current"
 	Behind  Taken = "Behind" // the hub has changed the release since
 	Gone    Taken = "Gone"   // from the cluster, and now from the hub
 )
 
-// Take writes what a cluster reports of a release.
+// Take writes a cluster's report of a release.
 func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (taken Taken, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		taken, err = c.take(ctx, cluster, r, plan)
@@ -253,8 +253,8 @@ func (c Carrier) take(ctx context.Context, cluster string, r parcel.ReleaseRepor
 	return taken, client.IgnoreNotFound(c.write(ctx, hrp, r, taken))
 }
 
-// sameState reports whether a report is about what the hub wants now. The parcel of the report may be from before the hub knew the name of
-// the release.
+// sameState reports whether a report is about the hub's current desired state. The parcel of the report may be from before the hub knew
+// the name of the release.
 func sameState(hrp *caaph.HelmReleaseProxy, r parcel.ReleaseReport) bool {
 	return r.Generation == hrp.Generation || r.Generation+1 == hrp.Generation && r.ReleaseName == hrp.Spec.ReleaseName &&
 		hrp.Annotations[namedAfter] == strconv.FormatInt(r.Generation, 10)
@@ -272,7 +272,7 @@ func (c Carrier) write(ctx context.Context, hrp *caaph.HelmReleaseProxy, r parce
 		hrp.Spec.ReleaseName = r.ReleaseName
 		annotate(hrp, namedAfter, strconv.FormatInt(hrp.Generation, 10))
 	}
-	// no other change may come between: the next generation is to differ by the name alone
+	// no other change may intervene: the next generation must differ only in the name
 	if err := c.Client.Patch(ctx, hrp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}

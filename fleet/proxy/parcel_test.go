@@ -71,7 +71,7 @@ func (r *room) ship(name string) *ship {
 	return s
 }
 
-// trip packs a parcel, applies it, and takes the report.
+// trip packs a parcel, applies it, and reads the report.
 func (s *ship) trip(since bool) (packed carry.Packed, applied agent.Applied, taken carry.Taken) {
 	s.t.Helper()
 	p := carry.Pack{Cluster: s.carried.Cluster, Out: filepath.Join(s.usb, "parcel")}
@@ -96,7 +96,7 @@ func (s *ship) take() carry.Taken {
 	return taken
 }
 
-// testCarried takes a chart to a cluster without a connection: installed, upgraded, failed, repaired and removed by parcels.
+// testCarried carries a chart to a disconnected cluster: installed, upgraded, failed, repaired and removed by parcels.
 func testCarried(r *room) {
 	s := r.ship("ship")
 	spec := "clusterSelector: {}, repoURL: \"" + r.registry + "\", version: 1.0.0, valuesTemplate: \"text: {{ .Cluster.metadata.name }}\""

@@ -17,7 +17,7 @@ type Provider interface {
 	Read(ctx context.Context, t Target) (chartplan.Installed, error)
 	// Version returns the version that a release should have. A proxy may name a range, or nothing.
 	Version(ctx context.Context, t Target) (string, error)
-	// Run does an operation, and returns what the cluster has then. It may have something in spite of an error.
+	// Run runs an operation, and returns the resulting state of the cluster. It may have something in spite of an error.
 	Run(ctx context.Context, t Target, o chartplan.Operation) (chartplan.Installed, error)
 	// Remove uninstalls a release, if there is one.
 	Remove(ctx context.Context, t Target) error
@@ -29,7 +29,7 @@ type Target struct {
 	Proxy   *caaph.HelmReleaseProxy
 	// Name is the name of the release.
 	Name string
-	// Access says how charts are fetched.
+	// Access configures how charts are fetched.
 	Access source.Access
 	// Mirrors are where the cluster finds images.
 	Mirrors []ocm.ImageMirror

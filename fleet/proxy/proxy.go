@@ -36,15 +36,15 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 )
 
-// Options say how the controllers run.
+// Options configure the controllers.
 type Options struct {
 	// Resync is how often everything is looked at again, such as for a newer version of a chart. Default 10 minutes.
 	Resync time.Duration
 	// AtOnce is how many proxies of each kind are worked on at a time. Default 10.
 	AtOnce int
-	// Schemes are allowed for repoURL beside https and oci: http and file.
+	// Schemes are allowed for repoURL in addition to https and oci: http and file.
 	Schemes []string
-	// SecretNamespaces may be named in credentials and tlsConfig, beside that of the proxy.
+	// SecretNamespaces may be named in credentials and tlsConfig, in addition to the proxy's.
 	SecretNamespaces []string
 	// Retry is the pause after a first failure. It doubles up to Resync. Default 5 s.
 	Retry time.Duration
@@ -185,7 +185,7 @@ func set(conditions *[]metav1.Condition, generation int64, list ...chartplan.Con
 	}
 }
 
-// condition returns a condition that is there, or a zero one.
+// condition returns an existing condition, or a zero one.
 func condition(conditions []metav1.Condition, kind string) chartplan.Condition {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil {
 		return chartplan.Condition{Type: kind, Status: string(c.Status), Reason: c.Reason, Message: c.Message}

@@ -97,7 +97,8 @@ func testLife(r *room) {
 	}
 }
 
-// testGreedy has a template that takes too long on each of 30 clusters. Others go on, and the condition names the template and the limit.
+// testGreedy has a template that takes too long on each of 30 clusters. Others continue, and the condition names the template and
+// the limit.
 func testGreedy(r *room) {
 	for i := range 30 {
 		r.cluster(fmt.Sprintf("c%d", i), "")
@@ -117,7 +118,7 @@ func testGreedy(r *room) {
 	}
 }
 
-// testRequires shows that a chart comes to a cluster once the charts that it requires are ready there.
+// testRequires shows that a chart is installed on a cluster once the charts that it requires are ready there.
 func testRequires(r *room) {
 	r.cluster("one", "")
 	spec := "clusterSelector: {}, releaseName: %s, repoURL: \"" + r.registry + "\", version: 1.0.0"
@@ -192,7 +193,7 @@ func testForeign(r *room) {
 	}
 }
 
-// testKilled kills a process with SIGKILL that upgrades a release of ours, while the hub looks away.
+// testKilled sends SIGKILL to a process that upgrades a release of ours, while the hub is paused.
 func testKilled(r *room) {
 	r.cluster("one", "")
 	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.0.0")
@@ -315,7 +316,7 @@ func testAdmission(r *room) {
 	}
 }
 
-// testHostile has kubeconfigs and templates that harm the hub, beside a cluster that works.
+// testHostile has kubeconfigs and templates that harm the hub, beside a working cluster.
 func testHostile(r *room) {
 	r.cluster("good", "")
 	for name, part := range map[string]string{
@@ -349,7 +350,7 @@ func testHostile(r *room) {
 	}
 }
 
-// testMirrors gives a cluster mirrors, takes them away, and looks at the image of a Pod that the chart has.
+// testMirrors configures mirrors for a cluster, removes them, and checks the image of a Pod of the chart.
 func testMirrors(r *room) {
 	r.cluster("one", "")
 	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.0.0, valuesTemplate: \"pod: true\"")

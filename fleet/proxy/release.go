@@ -61,11 +61,11 @@ func (r *ReleaseReconciler) all(ctx context.Context) (requests []ctrl.Request) {
 	return requests
 }
 
-// place is where a HelmReleaseProxy is worked on: a hub, or the cluster of the release.
+// place is where a HelmReleaseProxy is reconciled: a hub, or the cluster of the release.
 type place interface {
-	// reach says how to reach the cluster. The reason of an error is that of condition ClusterAvailable.
+	// reach returns how to reach the cluster. The reason of an error is that of condition ClusterAvailable.
 	reach(ctx context.Context) (cluster *rest.Config, reason string, err error)
-	// access says what may be used to fetch the chart.
+	// access returns what may be used to fetch the chart.
 	access(ctx context.Context) (access source.Access, reason string, err error)
 	// mirrors are where the cluster finds images.
 	mirrors() ([]ocm.ImageMirror, error)
@@ -83,7 +83,7 @@ type attempt struct {
 	base     *caaph.HelmReleaseProxy // as it was read
 }
 
-// Reconcile looks at one HelmReleaseProxy.
+// Reconcile reconciles one HelmReleaseProxy.
 func (r *ReleaseReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 	hrp := new(caaph.HelmReleaseProxy)
 	if err := r.Get(ctx, q.NamespacedName, hrp); err != nil {
@@ -201,12 +201,12 @@ func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed
 	return a.provider.Run(ctx, t, do)
 }
 
-// once reports whether a release was installed and is left alone since.
+// once reports whether a release was installed and left alone since.
 func once(hrp *caaph.HelmReleaseProxy) bool {
 	return hrp.Spec.ReconcileStrategy == caaph.InstallOnce && hrp.Annotations[caaph.Installed] == "true"
 }
 
-// done records what the cluster has. What the spec lacks goes first: it is a new generation.
+// done records the state of the cluster. What the spec lacks goes first: it is a new generation.
 func (a *attempt) done(ctx context.Context, t Target, has chartplan.Installed) error {
 	status := a.hrp.Status
 	chartplan.Record(a.hrp, has, t.Name)

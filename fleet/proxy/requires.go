@@ -86,7 +86,7 @@ func (p *pass) free(works []work, held map[string]string) []work {
 	})
 }
 
-// dependents asks for the charts that require the one of an object.
+// dependents enqueues the charts that require the one of an object.
 func (w *watchClusters) dependents(ctx context.Context, o client.Object) (requests []reconcile.Request) {
 	name := o.GetName()
 	if _, of := o.(*caaph.HelmReleaseProxy); of {

@@ -30,7 +30,8 @@ func suffix(hcp *caaph.HelmChartProxy, c chartplan.Cluster) string {
 	return hex.EncodeToString(sum[:])[:5]
 }
 
-// These find what a template reads beside the cluster. Fields of a cluster, such as ControlPlaneEndpoint, are other words.
+// These find objects that a template reads in addition to the cluster. Fields of a cluster, such as ControlPlaneEndpoint, are other
+// words.
 var (
 	readsControlPlane = regexp.MustCompile(`\bControlPlane\b`)
 	readsInfraCluster = regexp.MustCompile(`\bInfraCluster\b`)
@@ -40,8 +41,8 @@ var (
 // tenants share.
 const longestRendering = 30 * time.Second
 
-// render renders the values of a cluster. It reads what the cluster refers to if the template needs it. A template that exceeded a limit
-// for one cluster is not rendered for the others of this pass.
+// render renders the values of a cluster. It reads the objects that the cluster refers to if the template needs them. A template that
+// exceeded a limit for one cluster is not rendered for the others of this pass.
 func (p *pass) render(ctx context.Context, c chartplan.Cluster, object *unstructured.Unstructured) (string, error) {
 	if p.exceeded != nil {
 		return "", p.exceeded
@@ -107,7 +108,7 @@ func (p *pass) started(ctx context.Context, works []work) []work {
 	if !result.Again.IsZero() {
 		p.again = min(p.again, max(time.Second, result.Again.Sub(p.now())))
 	}
-	p.free(slices.Clone(works), held) // which says who waits
+	p.free(slices.Clone(works), held) // which names the waiting one
 	starts := result.With(rollout.Start)
 	if waiting := result.With(rollout.Wait); result.Phase == rollout.Stopped {
 		p.show(rolloutStopped, fmt.Sprintf("the rollout stopped, since more clusters failed than it allows: %s; %d clusters wait: %s",
@@ -127,11 +128,11 @@ func failed(r rollout.Result) (list []string) {
 	return list
 }
 
-// change identifies what is rolled out.
+// change identifies the content of a rollout.
 func change(hcp *caaph.HelmChartProxy) string {
 	text, err := json.Marshal([]any{hcp.Spec.Chart, hcp.Spec.ValuesTemplate})
 	if err != nil {
-		return hcp.ResourceVersion // a spec that came from the API is JSON
+		return hcp.ResourceVersion // a spec from the API is JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -142,7 +143,7 @@ const stateKey = "rollout.json"
 
 func (p *pass) stateName() string { return "rollout-hcp-" + string(p.hcp.UID) }
 
-// remembered reads what the rollout remembers.
+// remembered reads the state of the rollout.
 func (p *pass) remembered(ctx context.Context) (*corev1.ConfigMap, rollout.State, error) {
 	var state rollout.State
 	stored := new(corev1.ConfigMap)
@@ -178,7 +179,7 @@ func (p *pass) remember(ctx context.Context, stored *corev1.ConfigMap, had, now 
 	return p.Create(ctx, stored)
 }
 
-// forgetRollout deletes what the rollout remembers.
+// forgetRollout deletes the state of the rollout.
 func (p *pass) forgetRollout(ctx context.Context) error {
 	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.stateName()}}
 	return client.IgnoreNotFound(p.Delete(ctx, stored))

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
-// answers is a Provider that says what the Helm of a row says.
+// answers is a Provider that responds like the Helm of a row.
 type answers struct {
 	has, then chartplan.Installed
 	fails     error
@@ -40,7 +40,7 @@ func (h answers) Run(context.Context, Target, chartplan.Operation) (chartplan.In
 
 func (h answers) Remove(context.Context, Target) error { return nil }
 
-// helmSays is what the Helm of each row says. The rows have it in their names only.
+// helmSays is the response of Helm in each row. The rows have it only in their names.
 var helmSays = map[string]answers{
 	"successfully install a Helm release":                                      {then: chartplan.Installed{Status: "deployed", Revision: 1}},
 	"successfully install a Helm release with a generated name":                {then: chartplan.Installed{Status: "deployed", Revision: 1}},
@@ -55,7 +55,7 @@ var helmSays = map[string]answers{
 	"do nothing when strategy is InstallOnce":         {has: chartplan.Installed{Status: "deployed", Revision: 1}},
 }
 
-// left is what a row's reconcile left behind.
+// left is the result of a row's reconcile.
 type left struct {
 	HelmReleaseProxy struct {
 		Metadata metav1.ObjectMeta
@@ -152,7 +152,7 @@ func TestUnparsableValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestTemplatesReadOnlyWhatTheyName: what a cluster refers to may be missing, or not readable for the hub.
+// TestTemplatesReadOnlyWhatTheyName: an object that a cluster refers to may be missing, or unreadable for the hub.
 func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1"},
@@ -172,7 +172,7 @@ func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
 	}
 }
 
-// TestRemovalReportsRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
+// TestRemovalReportsRelease: the object stays if it has another finalizer, or the cluster does not answer.
 func TestRemovalReportsRelease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says answers

@@ -101,7 +101,7 @@ func newWorld(t *testing.T, rooms ...string) *world {
 		ended <- nil
 		t.Fatalf("the hub ended with %v", err)
 	}
-	w.create(t, fixture.ClusterDefinition) // after the hub: Cluster API may come later
+	w.create(t, fixture.ClusterDefinition) // after the hub: Cluster API may be installed later
 	return w
 }
 
@@ -126,7 +126,7 @@ func (w *world) create(t *testing.T, text string) {
 // upgradeJob names the environment variable with the job of a process that a test kills.
 const upgradeJob = "SEALIFT_TEST_UPGRADE"
 
-// job is an upgrade in a process of its own.
+// job is an upgrade in a separate process.
 type job struct{ Kubeconfig, Namespace, Chart string }
 
 func TestMain(m *testing.M) {
@@ -182,8 +182,8 @@ func archive(t testing.TB, version string) []byte {
 	})
 }
 
-// serveCharts serves web 1.0.0 and 1.1.0 by a registry and a repository, which have certificates of a private authority
-// and want a password.
+// serveCharts serves web 1.0.0 and 1.1.0 by a registry and a repository, which have certificates of a private authority and
+// require a password.
 func (w *world) serveCharts(t *testing.T) {
 	t.Helper()
 	plain := startRegistry(t)
@@ -316,7 +316,7 @@ func (r *room) clusterAt(name, labels, host string) {
 		"spec: {clusterNetwork: {pods: {cidrBlocks: [10.1.0.0/16, 10.2.0.0/16]}}}\n", name, r.namespace, labels))
 }
 
-// proxy makes a HelmChartProxy. The spec is YAML in one line, with what all have.
+// proxy makes a HelmChartProxy. The spec is one line of YAML, merged with the common fields.
 func (r *room) proxy(name, annotations, spec string) {
 	r.t.Helper()
 	r.create(r.t, fmt.Sprintf("apiVersion: addons.cluster.x-k8s.io/v1alpha1\nkind: HelmChartProxy\nmetadata: {name: %s, namespace: %s, annotations: {%s}}\n"+
@@ -368,7 +368,7 @@ func (r *room) hrps() map[string]caaph.HelmReleaseProxy {
 	return found
 }
 
-// eventually waits until a condition holds, which says what it sees.
+// eventually waits until a condition holds, which describes what it sees.
 func (r *room) eventually(what string, holds func() (bool, string)) {
 	r.t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -382,7 +382,7 @@ func (r *room) eventually(what string, holds func() (bool, string)) {
 	}
 }
 
-// ready says what condition says of an object.
+// ready describes a condition of an object.
 func says(conditions []metav1.Condition, kind string) string {
 	c := meta.FindStatusCondition(conditions, kind)
 	if c == nil {
@@ -391,7 +391,7 @@ func says(conditions []metav1.Condition, kind string) string {
 	return string(c.Status) + " " + c.Reason + " " + c.Message
 }
 
-// want waits until a cluster's HelmReleaseProxy says something in a condition.
+// want waits until a cluster's HelmReleaseProxy has a text in a condition.
 func (r *room) want(cluster, kind, text string) caaph.HelmReleaseProxy {
 	r.t.Helper()
 	var found caaph.HelmReleaseProxy
@@ -422,7 +422,7 @@ func (r *room) helm() *release.Client {
 	return c
 }
 
-// data is that of the chart's ConfigMap.
+// data is the data of the chart's ConfigMap.
 func (r *room) data(release string) map[string]string {
 	var c corev1.ConfigMap
 	if err := r.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace + "-on-clusters", Name: release}, &c); err != nil {

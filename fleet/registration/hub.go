@@ -13,11 +13,11 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// HubAccount is the default name of a hub's ServiceAccount. ClusterRoles and Roles have its name, too.
+// HubAccount is the default name of a hub's ServiceAccount. ClusterRoles and Roles also have its name.
 const HubAccount = "sealift-fleet-hub"
 
 // HubAggregate is the label of ClusterRoles whose rights a hub gets in addition. It needs the right to read each kind of
-// configuration that is not Sealift's own, and all rights of a role that it is to bind to the agents of add-ons.
+// configuration that is not Sealift's own, and all rights of a role that it binds to the agents of add-ons.
 const HubAggregate = "fleet.sealift.dev/aggregate-to-hub"
 
 // Hub is a hub that gets rights, as RBAC objects. Tests run hubs with these rights and no others. Namespace is required.
@@ -121,7 +121,7 @@ func (h Hub) everywhere() []rbacv1.PolicyRule {
 		rule(ocm.AddOnVersion.Group, patches, "clustermanagementaddons/status", "managedclusteraddons/status",
 			"clustermanagementaddons/finalizers", "managedclusteraddons/finalizers"),
 		rule(ocm.WorkVersion.Group, all, "manifestworks"),
-		// what agents of add-ons may do on the hub; the API server lets nobody bind a role that he does not hold
+		// the rights of add-on agents on the hub; the API server lets nobody bind a role without holding its rights
 		rule(rbacv1.GroupName, all, "rolebindings"),
 		rule("certificates.k8s.io", reads, "certificatesigningrequests"),
 		rule("certificates.k8s.io", []string{"update"}, "certificatesigningrequests/approval", "certificatesigningrequests/status"),

@@ -1,5 +1,5 @@
-// Package registration says who the agents of add-ons are on the hub: the subjects of their certificates, which requests
-// for certificates are granted, and which roles the agents get (O-35, X-30). It has the rights of hubs, too. It talks to no cluster.
+// Package registration defines the identities of add-on agents on the hub: the subjects of their certificates, which requests for
+// certificates are granted, and which roles the agents get (O-35, X-30). It also has the rights of hubs. It talks to no cluster.
 package registration
 
 import (
@@ -24,7 +24,7 @@ const (
 	prefix = "system:open-cluster-management:"
 	// everybody is a group that a certificate need not name and that no role is bound to.
 	everybody = "system:authenticated"
-	// templateLabel marks what the hub makes for an AddOnTemplate.
+	// templateLabel marks objects that the hub creates for an AddOnTemplate.
 	templateLabel = "open-cluster-management.io/addon-template-name"
 )
 
@@ -68,8 +68,7 @@ func isKubernetes(signer string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
 }
 
-// Subjects returns what roles are bound to: the first identity at the hub's API server. There is none while nobody knows
-// it.
+// Subjects returns what roles are bound to: the first identity at the hub's API server. It is missing while it is unknown.
 func Subjects(identities []ocm.RegistrationInfo) []rbacv1.Subject {
 	at := slices.IndexFunc(identities, func(i ocm.RegistrationInfo) bool { return i.SignerName == KubeSigner })
 	if at < 0 {
@@ -87,10 +86,10 @@ func Subjects(identities []ocm.RegistrationInfo) []rbacv1.Subject {
 	return list
 }
 
-// Bindings returns the RoleBindings of an add-on on a cluster. Their subjects are the agent of this cluster alone. The group
-// that the add-on's agents of all clusters have is in none of them: with it, an agent could read the namespaces of other
-// clusters, and would keep the rights of an add-on that was removed. Those in another namespace have no owner: agents of
-// several clusters share them.
+// Bindings returns the RoleBindings of an add-on on a cluster. Their only subject is the agent of this cluster. The group that
+// the add-on's agents of all clusters have is in none of them: with it, an agent could read the namespaces of other clusters,
+// and would keep the rights of an add-on that was removed. Those in another namespace have no owner: agents of several clusters
+// share them.
 func Bindings(a *ocm.ManagedClusterAddOn, registrations []ocm.Registration, identities []ocm.RegistrationInfo) ([]rbacv1.RoleBinding, error) {
 	subjects := slices.DeleteFunc(Subjects(identities), func(s rbacv1.Subject) bool { return !isAgent(s, a.Namespace, a.Name) })
 	var list []rbacv1.RoleBinding
@@ -126,8 +125,8 @@ func isAgent(s rbacv1.Subject, cluster, addOn string) bool {
 	return s.Name == name || strings.HasPrefix(s.Name, name+":")
 }
 
-// Join returns the subjects of a binding that the agents of an add-on share, with those of one more. It drops the group of
-// all of them, which older hubs have bound.
+// Join returns the subjects of a binding shared by the agents of an add-on, plus those of one more. It drops the group of all
+// of them, which older hubs have bound.
 func Join(had, add []rbacv1.Subject, addOn string) []rbacv1.Subject {
 	list := slices.DeleteFunc(slices.Clone(had), func(s rbacv1.Subject) bool { return s.Name == prefix+"addon:"+addOn })
 	for _, s := range add {

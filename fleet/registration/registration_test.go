@@ -28,7 +28,7 @@ func block(kind string, der []byte, err error) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// request asks for a certificate of hello's agent on rome, with a change.
+// request requests a certificate of hello's agent on rome, with a change.
 func request(t *testing.T, change func(*x509.CertificateRequest, *registration.Request)) registration.Request {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

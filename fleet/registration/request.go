@@ -26,7 +26,7 @@ type Request struct {
 	PEM []byte
 }
 
-// Verify says why a request is refused: it is not from the agent of the cluster, or it asks for more than the identity.
+// Verify returns why a request is refused: it is not from the agent of the cluster, or it asks for more than the identity.
 func (r Request) Verify(cluster string, identity ocm.RegistrationInfo) error {
 	if r.Signer != identity.SignerName {
 		return fmt.Errorf("its signer is %q, want %q", r.Signer, identity.SignerName)

@@ -122,7 +122,7 @@ func TestRequestRows(t *testing.T) {
 		for _, i := range registration.Identities(a.Namespace, a.Name, r.Case.Template.Spec.Registration) {
 			approved = approved || r.Case.Csr.read().Verify(a.Namespace, i) == nil
 		}
-		// upstream approves whatever asks a custom signer
+		// upstream approves every request to a custom signer
 		if approved != r.Case.ExpectedApprove && r.Case.Csr.Spec.SignerName == registration.KubeSigner {
 			t.Errorf("%s: %v", r.Name, approved)
 		}
@@ -149,7 +149,7 @@ func TestIdentityRows(t *testing.T) {
 		for _, i := range registration.Identities(a.Namespace, a.Name, r.Case.Template.Spec.Registration) {
 			c := config{i.SignerName, i.Subject.User, i.Subject.Groups, i.Subject.OrganizationUnit}
 			if len(got) < len(r.Case.ExpectedConfigs) && r.Case.ExpectedConfigs[len(got)].SignerName == "" {
-				c.SignerName = "" // upstream leaves that of the API server out
+				c.SignerName = "" // upstream omits that of the API server
 			}
 			if len(c.OrganizationUnits) == 0 {
 				c.OrganizationUnits = nil

@@ -12,13 +12,13 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Conflict is the condition of an add-on that wants an object of somebody else. It has this reason.
+// Conflict is the condition of an add-on that wants a foreign object. It has this reason.
 const (
 	Conflict      = "Conflict"
 	OwnedByOthers = "OwnedByOthers"
 )
 
-// ManifestConflict is the reason by which an agent reports an object that belongs to somebody else on its cluster.
+// ManifestConflict is the reason by which an agent reports an object with another owner on its cluster.
 const ManifestConflict = "AppliedManifestConflict"
 
 // Contest is an object that an add-on wants and another work has.
@@ -68,7 +68,7 @@ func Message(contests []Contest) string {
 	return strings.Join(list, "; ") + ": take it out of one of the two, or remove one of them from the cluster"
 }
 
-// Reported returns what agents report of objects that belong to somebody else on their clusters.
+// Reported returns the agents' reports of objects with other owners on their clusters.
 func Reported(works []ocm.ManifestWork) string {
 	for _, w := range works {
 		for _, m := range w.Status.ResourceStatus.Manifests {
@@ -81,7 +81,7 @@ func Reported(works []ocm.ManifestWork) string {
 	return ""
 }
 
-// claims returns the works by the objects that they apply. Namespaces are shared, and what is only read belongs to nobody.
+// claims returns the works by the objects that they apply. Namespaces are shared, and read-only objects belong to nobody.
 func claims(works []ocm.ManifestWork) map[ocm.ResourceIdentifier][]ocm.ManifestWork {
 	found := make(map[ocm.ResourceIdentifier][]ocm.ManifestWork)
 	for _, w := range works {

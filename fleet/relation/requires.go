@@ -1,5 +1,5 @@
-// Package relation says what the add-ons of one cluster have to do with each other: which comes before which, and who owns
-// an object that several of them have. It is pure.
+// Package relation decides between the add-ons of one cluster: which comes before which, and who owns an object that several of
+// them have. It is pure.
 package relation
 
 import (
@@ -27,14 +27,13 @@ func Names(annotations map[string]string) []string {
 type AddOns struct {
 	// Kind names them in messages, such as ClusterManagementAddOn.
 	Kind string
-	// Requires returns what an add-on requires, and whether there is such an add-on.
+	// Requires returns the requirements of an add-on, and whether the add-on exists.
 	Requires func(name string) (names []string, exists bool)
 	// Unready says why an add-on is not healthy on a cluster, as the end of "it". Empty means that it is.
 	Unready func(name, cluster string) string
 }
 
-// Broken says what is wrong with the requirements of an add-on on all clusters, and the way out. Empty means that they can
-// be met.
+// Broken returns mistakes in the requirements of an add-on on all clusters, and the remedy. Empty means that they can be met.
 func (a AddOns) Broken(name string) string {
 	names, _ := a.Requires(name)
 	for _, other := range names {
@@ -66,7 +65,7 @@ func (a AddOns) circle(name string, way []string, seen map[string]bool) []string
 	return nil
 }
 
-// Waits says what an add-on waits for on a cluster, and the way out. Empty means that it may start.
+// Waits returns what an add-on waits for on a cluster, and the remedy. Empty means that it may start.
 func (a AddOns) Waits(name, cluster string) string {
 	if broken := a.Broken(name); broken != "" {
 		return broken

@@ -10,31 +10,31 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Verified is the condition of a ManifestWork, and of a ManagedCluster, that reports whether the agent takes what the hub sends.
+// Verified is the condition of a ManifestWork, and of a ManagedCluster, that reports whether the agent accepts the hub's works.
 const Verified = "Verified"
 
-// ContinueAfter is the annotation of a ManagedCluster by which a hub that was restored from a backup goes on: its value is
-// the highest number that the cluster has seen.
+// ContinueAfter is the annotation of a ManagedCluster with which a hub restored from a backup continues: its value is the
+// highest number that the cluster has seen.
 const ContinueAfter = "fleet.sealift.dev/continue-after"
 
 // Reason is the reason of condition Verified.
 type Reason string
 
-// Why a work is refused. Accepted is the reason of a work that is not.
+// Why a work is refused. Accepted is the reason of an accepted work.
 const (
 	Accepted     Reason = "SignatureVerified"
 	Unsigned     Reason = "Unsigned"
 	UntrustedKey Reason = "UntrustedKey"
 	OtherCluster Reason = "OtherCluster"
-	Changed      Reason = "Changed"      // the spec or the work is not the one that was signed
+	Changed      Reason = "Changed"      // the spec or the work differs from the signed one
 	Older        Reason = "Older"        // a later one was accepted before: a replay, or a hub restored from a backup
 	HubWentBack  Reason = "HubWentBack"  // a number was used again later: the hub was restored from a backup
 	TooOld       Reason = "TooOld"       // signed too long ago
 	ClocksDiffer Reason = "ClocksDiffer" // signed in the future
-	NotDeleted   Reason = "NotDeleted"   // deleted, and the hub signed that it is not; or the other way round
+	NotDeleted   Reason = "NotDeleted"   // deleted although the hub signed that it is not; or the other way round
 )
 
-// Refusal says why something that the hub signed, or did not, is not taken.
+// Refusal explains why signed or unsigned content of the hub is refused.
 type Refusal struct {
 	Reason  Reason
 	Message string
@@ -52,14 +52,14 @@ type Mark struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	Digest   string    `json:"digest"`
-	// Gone says that the work is deleted. Its mark stays, so that nobody can bring the work back.
+	// Gone means that the work is deleted. Its mark stays, so that nobody can restore the work.
 	Gone bool `json:"gone,omitempty"`
 }
 
 // Memory has the marks of a cluster by the names of works. A memory is for one key.
 type Memory map[string]Mark
 
-// ReadMemory reads the data of a ConfigMap with marks as JSON. Keys that begin with a capital letter are of somebody else.
+// ReadMemory reads the data of a ConfigMap with marks as JSON. Keys that begin with a capital letter are foreign.
 func ReadMemory(data map[string]string) (Memory, error) {
 	m := make(Memory, len(data))
 	for name, text := range data {
@@ -96,7 +96,7 @@ type Policy struct {
 	MaxAge time.Duration
 }
 
-// Life refuses a work that is deleted without a seal that says so, and one that is not deleted with such a seal.
+// Life refuses a deleted work whose seal does not say so, and an existing one whose seal says that it is deleted.
 func (s Seal) Life(deleted bool) error {
 	switch {
 	case deleted && !s.Deleted:
@@ -141,8 +141,8 @@ func (p Policy) Origin(name, annotation string, spec ocm.AgentSpec) (Seal, signa
 	return s, key, signed, nil
 }
 
-// Order refuses a seal that is not the next of its work, or that is too old. fresh says that the memory must take the mark
-// before anything is applied.
+// Order refuses a seal that is not the next of its work, or that is too old. fresh means that the mark must be stored before
+// anything is applied.
 func (p Policy) Order(s Seal, m Memory, now time.Time) (mark Mark, fresh bool, err error) {
 	mark = Mark{Sequence: s.Sequence, Time: s.Time, Digest: s.Digest, Gone: s.Deleted}
 	had, known := m[s.Work]

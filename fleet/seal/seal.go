@@ -1,10 +1,9 @@
-// Package seal signs the ManifestWorks of a cluster on the hub, and checks them on the cluster. It is pure: who keeps keys
-// and remembers sequence numbers is in the packages ledger and agent.
+// Package seal signs the ManifestWorks of a cluster on the hub, and checks them on the cluster. It is pure: the packages ledger
+// and agent store keys and sequence numbers.
 //
-// A seal is an annotation, so that agents that know nothing of it take the same works. It says for which cluster and which
-// work it is, which number it has in the sequence of that cluster, when it was made, and the digest of the spec. It is signed
-// with ECDSA on P-256, as bundles are. A work that is deleted gets a last seal that says so: an agent removes the objects of
-// no other work.
+// A seal is an annotation, so that agents that ignore it accept the same works. It says for which cluster and which work it is,
+// which number it has in the sequence of that cluster, when it was made, and the digest of the spec. It is signed with ECDSA on
+// P-256, as bundles are. A deleted work gets a last seal that says so: an agent removes the objects of no other work.
 package seal
 
 import (
@@ -31,13 +30,13 @@ import (
 // Annotation has the seal of a ManifestWork.
 const Annotation = "fleet.sealift.dev/signature"
 
-// purpose begins what is signed. A signature for another purpose is none for a work.
+// purpose prefixes the signed bytes. A signature for another purpose is none for a work.
 const purpose = "sealift.dev/fleet/work/v1\n"
 
 // maxSeal is the most that is read as a seal, in bytes.
 const maxSeal = 4 << 10
 
-// Statement is what the hub says about a work.
+// Statement is the hub's statement about a work.
 type Statement struct {
 	Cluster string `json:"cluster"`
 	Work    string `json:"work"`
@@ -47,7 +46,7 @@ type Statement struct {
 	Time time.Time `json:"time"`
 	// Digest is the sha256 of the canonical spec, in hex.
 	Digest string `json:"digest"`
-	// Deleted says that the work is deleted. The spec says how its objects go.
+	// Deleted means that the work is deleted. The spec says how its objects are removed.
 	Deleted bool `json:"deleted,omitempty"`
 }
 

@@ -150,7 +150,7 @@ func TestOrder(t *testing.T) {
 		seq    int64
 		ago    time.Duration
 		digest string
-		// deleted says that the seal is that of a deletion
+		// deleted means that the seal is that of a deletion
 		deleted bool
 		want    seal.Reason
 		fresh   bool
@@ -182,7 +182,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRefusalKeepsItsMessage shows that an agent writes a refusal once, and not again whenever it looks at the work.
+// TestRefusalKeepsItsMessage shows that an agent writes a refusal once, and not again on every check of the work.
 func TestRefusalKeepsItsMessage(t *testing.T) {
 	policy := seal.Policy{Cluster: "oslo", MaxAge: time.Hour}
 	for want, ago := range map[seal.Reason]time.Duration{seal.ClocksDiffer: -3 * time.Hour, seal.TooOld: 3 * time.Hour} {

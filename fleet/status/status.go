@@ -1,5 +1,5 @@
-// Package status says what the status of an add-on on a cluster is, from its ManifestWorks: how far it has come (O-27) and
-// whether it is healthy (O-37, X-32). It is pure.
+// Package status derives the status of an add-on on a cluster from its ManifestWorks: its progress (O-27) and its health (O-37,
+// It is pure.
 package status
 
 import (
@@ -29,7 +29,7 @@ type AddOn struct {
 	Supported  []ocm.ConfigType
 	References []ocm.ConfigReference
 	Conditions []metav1.Condition
-	// Hosted says that another cluster hosts the agent.
+	// Hosted means that another cluster hosts the agent.
 	Hosted bool
 	Works  []ocm.ManifestWork
 }
@@ -44,8 +44,8 @@ func Works(name, cluster, hosting string, all []ocm.ManifestWork) []ocm.Manifest
 	})
 }
 
-// Progressing returns condition Progressing, and the references. Once all works have the desired configuration and are
-// ready, it is what was applied last.
+// Progressing returns condition Progressing, and the references. Once all works have the desired configuration and are ready,
+// it is the last applied one.
 func (a AddOn) Progressing() (Condition, []ocm.ConfigReference) {
 	no := func(reason, message string) (Condition, []ocm.ConfigReference) {
 		return Condition{"Progressing", "False", reason, message}, a.References
@@ -69,7 +69,7 @@ func (a AddOn) Progressing() (Condition, []ocm.ConfigReference) {
 	return Condition{"Progressing", "False", "Completed", "completed with no errors."}, done
 }
 
-// pending says what the add-on waits for, or "".
+// pending returns why the add-on waits, or "".
 func (a AddOn) pending() string {
 	if len(a.Works) == 0 {
 		return "no addon works"
@@ -91,8 +91,8 @@ func (a AddOn) pending() string {
 	return ""
 }
 
-// RolledOut is the name of a value that Sealift's agent reports of a workload: whether all of its pods are those of its
-// present spec, and available. With upstream's agents the ready replicas alone count, which may be those of the old spec.
+// RolledOut is the name of a value that Sealift's agent reports of a workload: whether all of its pods match its present spec,
+// and are available. With upstream's agents only the ready replicas count, which may still have the old spec.
 const RolledOut = "RolledOut"
 
 // rolledOut reports whether an object has no value RolledOut that is false.
@@ -134,7 +134,7 @@ func holds(w ocm.ManifestWork, kind string) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
 }
 
-// Available returns condition Available of an add-on whose health is that of its works.
+// Available returns condition Available of an add-on whose health follows from its works.
 func (a AddOn) Available() Condition {
 	is := func(status, reason, message string) Condition { return Condition{"Available", status, reason, message} }
 	if len(a.Works) == 0 {
@@ -181,7 +181,7 @@ var counts = map[string][2]string{
 	"daemonsets":  {"DesiredNumberScheduled", "NumberReady"},
 }
 
-// probe judges what the agent reports of a Deployment or a DaemonSet. It reports whether there is something to judge.
+// probe judges an agent's report of a Deployment or a DaemonSet. It reports whether there is something to judge.
 func probe(m ocm.ManifestStatus) (found bool, err error) {
 	at := m.ResourceMeta
 	names, known := counts[at.Resource]
@@ -194,7 +194,7 @@ func probe(m ocm.ManifestStatus) (found bool, err error) {
 	switch {
 	case !wanted && !counted:
 		return false, nil
-	case deployment && wanted && want == 0: // it needs no pods, and agents leave out what is 0
+	case deployment && wanted && want == 0: // it needs no pods, and agents omit zeros
 		return true, nil
 	case !wanted:
 		return true, errors.New("desiredNumberReplicas is not probed")

@@ -49,7 +49,7 @@ func TestProgressingRows(t *testing.T) {
 		for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_addon_controllers_addonprogressing__controller__"+file) {
 			t.Run(r.Name, func(t *testing.T) {
 				if len(r.Case.ManagedClusteraddon) == 0 {
-					return // nothing to look at
+					return // nothing to check
 				}
 				m := r.Case.ManagedClusteraddon[0]
 				want, patched := m.Status, false
@@ -70,7 +70,7 @@ func TestProgressingRows(t *testing.T) {
 				}
 				at := slices.IndexFunc(want.Conditions, func(c status.Condition) bool { return c.Type == "Progressing" })
 				if at < 0 && !patched {
-					return // an add-on that nobody looks after
+					return // an add-on without a manager
 				}
 				if at < 0 {
 					t.Fatal("a row of another form")

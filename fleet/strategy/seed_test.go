@@ -197,7 +197,7 @@ func TestDifferencesFromUpstream(t *testing.T) {
 	}
 }
 
-// TestBadValuesStartNothing shows that all values are checked, also those that only count later (X-7, X-8).
+// TestBadValuesStartNothing shows that all values are checked, even those that only count later (X-7, X-8).
 func TestBadValuesStartNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		`{type: Sometimes}`:                                                     `rollout strategy type "Sometimes" must be All, Progressive or ProgressivePerGroup`,

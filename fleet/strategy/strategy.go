@@ -46,7 +46,7 @@ func Groups(decisions []ocm.PlacementDecision) []Group {
 
 // Input has everything that a rollout over the clusters of one placement depends on.
 type Input struct {
-	// Change identifies what is rolled out.
+	// Change identifies the content of the rollout.
 	Change   string
 	Strategy ocm.RolloutStrategy
 	// PerGroup is the placement's clustersPerDecisionGroup. It replaces a missing maxConcurrency.
@@ -55,7 +55,7 @@ type Input struct {
 	Paused   bool
 	// Known has the clusters that have a status. Their Wave and Order are ignored.
 	Known []rollout.Target
-	// Held has the clusters that wait for something else, also those that have no status.
+	// Held has the clusters that wait for something else, including those without a status.
 	Held map[string]bool
 }
 
@@ -186,8 +186,8 @@ func label(g Group) string {
 	return fmt.Sprintf("group %d", g.Index)
 }
 
-// target joins the clusters of the placement with what is known of them. Clusters in work go first. Of those that wait,
-// Progressive starts those that have a status before the others (O-21).
+// target joins the clusters of the placement with their state. Clusters in work go first. Of those that wait, Progressive
+// starts those that have a status before the others (O-21).
 func (p *Plan) target(in Input, wave map[string]int) {
 	left := maps.Clone(p.Groups)
 	for _, t := range in.Known {

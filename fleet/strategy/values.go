@@ -30,8 +30,8 @@ func Deadline(text string) (*time.Duration, error) {
 	return &d, nil
 }
 
-// size reads a number of clusters, or a percentage of total, which is rounded up. A result that is not positive or above
-// total gives the default.
+// size reads a number of clusters, or a percentage of total, which is rounded up. A result that is not positive or above total
+// is replaced by the default.
 func size(field string, value intstr.IntOrString, total, fallback int) (int, error) {
 	n := value.IntValue()
 	if value.Type == intstr.String {
@@ -53,7 +53,7 @@ func size(field string, value intstr.IntOrString, total, fallback int) (int, err
 	return n, nil
 }
 
-// concurrency reads maxConcurrency. Nothing, and anything that is not between 1 and total, means total.
+// concurrency reads maxConcurrency. An empty value, and one that is not between 1 and total, means total.
 func concurrency(value *intstr.IntOrString, total int) (int, error) {
 	if value == nil {
 		return total, nil

@@ -61,7 +61,7 @@ func containers(pod map[string]any, lists ...string) []map[string]any {
 	return found
 }
 
-// decorate gives Deployments and DaemonSets what the template and the configuration say (O-34).
+// decorate applies the template's and the configuration's settings to Deployments and DaemonSets (O-34).
 func decorate(m map[string]any, in Input, env []ocm.Variable) error {
 	kind, _ := m["kind"].(string)
 	if kind != "Deployment" && kind != "DaemonSet" {
@@ -130,7 +130,7 @@ func mountSecrets(pod map[string]any, in Input) (mounts []any, err error) {
 	return mounts, nil
 }
 
-// proxyEnv returns the proxies in both spellings, and where the CA lies.
+// proxyEnv returns the proxies in both spellings, and the path of the CA.
 func proxyEnv(p ocm.ProxyConfig) []ocm.Variable {
 	var env []ocm.Variable
 	for _, v := range []ocm.Variable{{Name: "HTTP_PROXY", Value: p.HTTPProxy}, {Name: "HTTPS_PROXY", Value: p.HTTPSProxy}, {Name: "NO_PROXY", Value: p.NoProxy}} {

@@ -213,7 +213,7 @@ func TestManifestRows(t *testing.T) {
 			for i := range want {
 				delete(want[i], "status") // upstream's types have empty fields, which plain JSON has not
 				if want[i]["kind"] == "Job" {
-					template.RewriteImages(want[i], in.Config.Registries) // which upstream leaves alone
+					template.RewriteImages(want[i], in.Config.Registries) // which upstream does not change
 				}
 				upstreamcases.Same(t, "manifest", got[i], full(want[i]))
 			}

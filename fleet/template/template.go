@@ -31,11 +31,11 @@ const (
 // Input has everything that an agent's manifests depend on.
 type Input struct {
 	AddOn, Cluster string
-	// ClusterAnnotations are those of the ManagedCluster.
+	// ClusterAnnotations are the ManagedCluster's.
 	ClusterAnnotations map[string]string
 	Template           ocm.AddOnTemplateSpec
 	Config             ocm.AddOnDeploymentConfigSpec
-	// Digests are those of images, as Named returns them. An image without one is named as the template has it.
+	// Digests are those of images, as returned by Named. An image without one keeps its name from the template.
 	Digests map[string]string
 }
 
@@ -47,7 +47,7 @@ func (in Input) exceeded() error {
 	return &sandbox.LimitError{Name: "AddOnTemplate of " + in.AddOn, Limit: fmt.Sprintf("%d MiB of manifests", maxSize>>20)}
 }
 
-// Render returns the manifests of the agent. It does not change what it is given.
+// Render returns the manifests of the agent. It does not change its arguments.
 func Render(in Input) ([]map[string]any, error) {
 	mirrors, err := Mirrors(in.ClusterAnnotations, in.Config.Registries)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
-// fails compares an error with the text that a row wants in it. Without one there must be no error.
+// fails compares an error with the expected text of a row. Without one there must be no error.
 func fails(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -144,7 +144,7 @@ func TestResourceRows(t *testing.T) {
 		}, r.Case.Config.Spec)
 		pod := got["spec"].(map[string]any)["template"].(map[string]any)
 		for _, c := range pod["spec"].(map[string]any)["containers"].([]any) {
-			delete(c.(map[string]any), "env") // which the row's decorator leaves alone
+			delete(c.(map[string]any), "env") // which the row's decorator does not change
 		}
 		upstreamcases.Same(t, r.Name, pod, want)
 	}
@@ -234,7 +234,7 @@ func TestImagesOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestImagesHaveDigests has a name with a digest of its own, and a mirror.
+// TestImagesHaveDigests has a name that already has a digest, and a mirror.
 func TestImagesHaveDigests(t *testing.T) {
 	var spec ocm.AddOnTemplateSpec
 	if err := yaml.Unmarshal([]byte(`{agentSpec: {workload: {manifests: [{kind: Pod, spec: {

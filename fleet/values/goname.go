@@ -77,7 +77,7 @@ func (names goNames) members(object map[string]any, t reflect.Type) {
 	}
 }
 
-// find returns what a Go name stands for in a map, or nil.
+// find returns the value of a Go name in a map, or nil.
 func (names goNames) find(object reflect.Value, name string) any {
 	m, ok := reflect.TypeAssert[map[string]any](object)
 	if !ok {

@@ -92,7 +92,7 @@ func render(w work, _ sandbox.Ask) (string, error) {
 	return out.String(), err
 }
 
-// functions returns what templates may call: not those of sprig's that read the environment or the network.
+// functions returns the functions for templates: sprig's without those that read the environment or the network.
 func functions() template.FuncMap {
 	all := maps.Clone(sprig.TxtFuncMap())
 	for _, name := range []string{"env", "expandenv", "getHostByName"} {

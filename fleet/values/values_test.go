@@ -82,7 +82,7 @@ func parse(t testing.TB, text string) map[string]any {
 
 func TestRender(t *testing.T) {
 	for text, want := range map[string]string{
-		// both spellings, also through variables, with and range
+		// both spellings, including through variables, with and range
 		`{{ .Cluster.spec.clusterNetwork.apiServerPort }} {{ .Cluster.Spec.ClusterNetwork.APIServerPort }}`:      "6443 6443",
 		`{{ with .Cluster.Spec }}{{ .ClusterNetwork.Pods.CIDRBlocks | join "," }}{{ end }}`:                      "10.0.0.0/16,fd00::/48",
 		`{{ $c := .Cluster }}{{ $c.Name }} {{ $.Cluster.ObjectMeta.Name }} {{ $c.metadata.name }}`:               "rome rome rome",
@@ -132,8 +132,8 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// TestRenderIsBounded has the templates of a tenant that want too much. Each fails soon and without much memory, and another tenant goes on
-// meanwhile.
+// TestRenderIsBounded has templates of a tenant that exceed the limits. Each fails soon and without much memory, while another tenant
+// continues.
 func TestRenderIsBounded(t *testing.T) {
 	isolation.OthersGoOn(t, func(ctx context.Context) error {
 		_, err := values.Render(ctx, values.Input{Name: "calico-oslo", Tenant: "alice", Template: `{{ .Cluster.kind }}`, Cluster: map[string]any{"kind": "Cluster"}})

@@ -42,7 +42,7 @@ type Step struct {
 	Clusters []string      `json:"clusters"`
 }
 
-// Plan says what the hub would do with an add-on, with some objects changed: the add-on itself, or configurations.
+// Plan describes what the hub would do with an add-on, with some objects changed: the add-on itself, or configurations.
 func (v View) Plan(ctx context.Context, name string, changed []*unstructured.Unstructured) (Plan, error) {
 	known, err := v.read(ctx, name)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Limited returns a reader for somebody who may have few rights: who reads the resources of the fleet often may not read Leases, or the
-// hub's own namespace. What they add is missing then. note is called once for each of them.
+// Limited returns a reader for users with few rights: those who read the resources of the fleet often may not read Leases, or the hub's
+// own namespace. What they add is missing then. note is called once for each of them.
 func Limited(r client.Reader, note func(what string, err error)) client.Reader {
 	return &limited{Reader: r, note: note, told: make(map[string]bool)}
 }

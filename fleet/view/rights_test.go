@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// few is a hub as a user sees it who may read ManagedClusters and ClusterManagementAddOns only, or ManagedClusterAddOns too.
+// few is a hub as seen by a user who may only read ManagedClusters and ClusterManagementAddOns, or ManagedClusterAddOns too.
 type few struct{ addOns bool }
 
 func forbidden(resource string) error {
@@ -66,7 +66,7 @@ func (f few) List(_ context.Context, list client.ObjectList, options ...client.L
 	return forbidden("managedclusteraddons")
 }
 
-// TestUnreadableFieldsAreLeftOut lists clusters and add-ons for users who may not read Leases, placements, or what the hub keeps.
+// TestUnreadableFieldsAreLeftOut lists clusters and add-ons for users who may not read Leases, placements, or the hub's state.
 func TestUnreadableFieldsAreLeftOut(t *testing.T) {
 	var notes []string
 	view := func(f few) View {
@@ -94,7 +94,7 @@ func TestUnreadableFieldsAreLeftOut(t *testing.T) {
 	if err != nil || len(addOns) != 1 || addOns[0].Clusters != 1 || addOns[0].Unknown != 1 || len(notes) > 0 {
 		t.Errorf("add-ons are %+v, %v, %q", addOns, err, notes)
 	}
-	if _, err := view(few{}).AddOns(t.Context()); !apierrors.IsForbidden(err) { // nothing is left to tell
+	if _, err := view(few{}).AddOns(t.Context()); !apierrors.IsForbidden(err) { // nothing is left to report
 		t.Errorf("without ManagedClusterAddOns: %v", err)
 	}
 	var kept corev1.ConfigMap
@@ -103,7 +103,7 @@ func TestUnreadableFieldsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAddOnStatusNeedsNoPlacements asks for one add-on, with and without the right to read ManagedClusterAddOns.
+// TestAddOnStatusNeedsNoPlacements reads one add-on, with and without the right to read ManagedClusterAddOns.
 func TestAddOnStatusNeedsNoPlacements(t *testing.T) {
 	var notes []string
 	note := func(what string, _ error) { notes = append(notes, what) }
@@ -125,7 +125,7 @@ func TestAddOnStatusNeedsNoPlacements(t *testing.T) {
 	}
 }
 
-// TestReportedStatusMatchesConditions has the states that condition Progressing tells.
+// TestReportedStatusMatchesConditions has the states of condition Progressing.
 func TestReportedStatusMatchesConditions(t *testing.T) {
 	for _, row := range []struct {
 		condition []metav1.Condition

@@ -1,5 +1,5 @@
-// Package view tells people about a fleet: its clusters, how far add-ons have come, what a change would do, and why an
-// add-on on a cluster is as it is. It reads and changes nothing.
+// Package view reports on a fleet: its clusters, the progress of add-ons, the effect of a change, and the reason for the state
+// of an add-on on a cluster. It reads and changes nothing.
 package view
 
 import (
@@ -30,7 +30,7 @@ type View struct {
 	// Namespace has the hub's own objects.
 	Namespace string
 	Now       func() time.Time
-	// Note is called with what the user may not read and is left out. Nil ignores it.
+	// Note is called for each omitted object that the user may not read. Nil ignores it.
 	Note func(what string, err error)
 }
 
@@ -45,7 +45,7 @@ type Cluster struct {
 	AddOns     int       `json:"addOns"` // -1 if the user may not read them
 	Occasional bool      `json:"occasional,omitempty"`
 	Carried    bool      `json:"carried,omitempty"`
-	// Asleep says that an occasional cluster is out of contact since LastSeen.
+	// Asleep means that an occasional cluster is out of contact since LastSeen.
 	Asleep  bool   `json:"asleep,omitempty"`
 	Message string `json:"message,omitempty"`
 }
@@ -103,7 +103,7 @@ type AddOn struct {
 	Unhealthy int  `json:"unhealthy"`
 	Unknown   int  `json:"unknown"`
 	Paused    bool `json:"paused,omitempty"`
-	// Placements say how far the rollouts have come.
+	// Placements have the progress of the rollouts.
 	Placements []Progress `json:"placements,omitempty"`
 	// Rows has each cluster, for one add-on only.
 	Rows []Row `json:"rows,omitempty"`
@@ -119,7 +119,7 @@ type Progress struct {
 // Row is an add-on on one cluster.
 type Row struct {
 	Cluster string `json:"cluster"`
-	// Status is that of the rollout.
+	// Status is the rollout's.
 	Status    rollout.Status `json:"status"`
 	Wave      string         `json:"wave,omitempty"`
 	Reason    rollout.Reason `json:"waitsFor,omitempty"`
@@ -127,7 +127,7 @@ type Row struct {
 	Available string         `json:"available"`
 	Message   string         `json:"message,omitempty"`
 	LastSeen  time.Time      `json:"lastSeen,omitzero"`
-	// Skipped says that the cluster is asleep since LastSeen: it holds no slot, and no wave waits for it. OCM's status is Skip.
+	// Skipped means that the cluster is asleep since LastSeen: it holds no slot, and no wave waits for it. OCM's status is Skip.
 	Skipped bool `json:"skipped,omitempty"`
 }
 
@@ -177,7 +177,7 @@ func summary(known *inventory.AddOn) AddOn {
 	return a
 }
 
-// decided is an add-on with what the hub would decide now.
+// decided is an add-on with the hub's current decision.
 type decided struct {
 	*inventory.AddOn
 	input  configuration.Input
@@ -200,7 +200,7 @@ func (v View) read(ctx context.Context, name string) (*inventory.AddOn, error) {
 	return known, nil
 }
 
-// decide asks what the hub would decide now.
+// decide computes the hub's current decision.
 func (v View) decide(ctx context.Context, known *inventory.AddOn, lookup *inventory.Lookup) (*decided, error) {
 	var kept corev1.ConfigMap
 	err := v.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: inventory.StatesName(known.Name)}, &kept)
@@ -253,7 +253,7 @@ func (v View) AddOn(ctx context.Context, name string) (AddOn, error) {
 	return a, nil
 }
 
-// readDecided reads one add-on, and asks what the hub would decide now.
+// readDecided reads one add-on, and computes the hub's current decision.
 func (v View) readDecided(ctx context.Context, name string) (*decided, error) {
 	known, err := v.read(ctx, name)
 	if err != nil {
@@ -262,8 +262,8 @@ func (v View) readDecided(ctx context.Context, name string) (*decided, error) {
 	return v.decide(ctx, known, v.Lookup(ctx))
 }
 
-// readInstalled reads one add-on for a user who may not read what the hub decides from, such as placements. Clusters that the user may not
-// read either are missing.
+// readInstalled reads one add-on for a user who may not read the inputs of the hub's decision, such as placements. Clusters that the user
+// may not read either are missing.
 func (v View) readInstalled(ctx context.Context, name string) (*decided, error) {
 	known := &inventory.AddOn{ClusterManagementAddOn: &ocm.ClusterManagementAddOn{}, Clusters: make(map[string]*ocm.ManagedCluster)}
 	if err := v.Get(ctx, types.NamespacedName{Name: name}, known.ClusterManagementAddOn); err != nil {
@@ -312,7 +312,7 @@ func (d *decided) of(cluster string) (*configuration.Progress, *rollout.Decision
 	return nil, nil
 }
 
-// message says what an add-on on a cluster is busy with, or what is wrong.
+// message describes what an add-on on a cluster is doing, or its failure.
 func message(a *ocm.ManagedClusterAddOn) string {
 	var parts []string
 	for _, kind := range []string{"RegistrationApplied", "ManifestApplied", "Available", "Progressing"} {

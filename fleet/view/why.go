@@ -37,7 +37,7 @@ type Link struct {
 	State  string `json:"state"`
 }
 
-// Why walks from the placement to the objects on the cluster, and ends at the first thing that is wrong.
+// Why walks from the placement to the objects on the cluster, and ends at the first fault.
 func (v View) Why(ctx context.Context, name, cluster string) (Why, error) {
 	known, err := v.read(ctx, name)
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 	for _, kind := range []string{"Configured", "RegistrationApplied", deploy.HostingClusterValidity, deploy.ManifestApplied, deploy.HostingManifestApplied, deploy.HookManifestCompleted} {
 		c := meta.FindStatusCondition(a.Status.Conditions, kind)
 		if c == nil {
-			continue // an add-on with a manager of its own has its own conditions
+			continue // an add-on with its own manager has its own conditions
 		}
 		if !w.add(object, kind+": "+c.Message, c.Status == metav1.ConditionTrue) {
 			return w.stop("%s is %s on %s: %s.", kind, c.Status, a.Namespace, strings.TrimSuffix(c.Message, "."))
@@ -216,7 +216,7 @@ func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 	return true
 }
 
-// works looks at what the agent reports.
+// works checks the agent's reports.
 func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn, carried bool) (bool, error) {
 	var list ocm.List[ocm.ManifestWork]
 	host := a.Annotations[deploy.HostingCluster]

@@ -26,11 +26,11 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 )
 
-// kubeVersion is the version of Kubernetes that charts are told. It is fixed, so that a chart does not change with the
-// program that renders it.
+// kubeVersion is the Kubernetes version that charts see. It is fixed, so that a chart does not change with the program that
+// renders it.
 const kubeVersion = "v1.36.0"
 
-// epoch is what templates get for the present time: the time that every file of a package has.
+// epoch is the present time for templates: the time that every file of a package has.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Renderer renders charts. The zero value is ready, and may be used from several goroutines.
@@ -126,7 +126,7 @@ func load(archive []byte) (*chart.Chart, error) {
 	return loaded, Installable(loaded)
 }
 
-// Installable checks that a chart is no library and has all charts that it depends on.
+// Installable checks that a chart is not a library and has all its dependencies.
 func Installable(loaded *chart.Chart) error {
 	if loaded.Metadata.Type == "library" {
 		return errors.New("the chart is a library for other charts and installs nothing")
@@ -143,7 +143,7 @@ func Installable(loaded *chart.Chart) error {
 	return nil
 }
 
-// allValues are the given values, above those of the chart and of all its dependencies.
+// allValues are the given values, on top of those of the chart and of all its dependencies.
 func allValues(loaded *chart.Chart, given map[string]any) (map[string]any, error) {
 	all, err := commonutil.CoalesceValues(loaded, given)
 	if err != nil {

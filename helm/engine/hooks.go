@@ -12,7 +12,7 @@ import (
 )
 
 // knownHooks refuses hooks that Helm does not know and would omit silently, such as Helm 2's crd-install. Only the annotations
-// of a whole document make a hook, not those of an item of a list or of an object in a text.
+// of a whole document make it a hook, not those of an item of a list or of an object in a text.
 func knownHooks(files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		for _, document := range releaseutil.SplitManifests(files[name]) {

@@ -63,8 +63,8 @@ func explosive(levels int) string {
 	return b.String()
 }
 
-// TestChartsAreBounded renders charts of a tenant that want too much. Each fails soon, without much memory and by name, while another
-// tenant's chart is rendered all the time.
+// TestChartsAreBounded renders charts of a tenant that exceed the limits. Each fails soon, without much memory and by name, while
+// another tenant's chart is rendered all the time.
 func TestChartsAreBounded(t *testing.T) {
 	isolation.OthersGoOn(t, func(ctx context.Context) error {
 		_, err := engine.Templates(ctx, "alice", chartOf(template("{{ .Release.Name }}")), top(), nil)
@@ -85,7 +85,7 @@ func TestChartsAreBounded(t *testing.T) {
 	isolation.CheckMemory(t, 704<<20)
 }
 
-// TestRenderingEndsWithItsContext has loops that do not look at their context.
+// TestRenderingEndsWithItsContext has loops that do not check their context.
 func TestRenderingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()

@@ -56,7 +56,7 @@ func parse(text string) (nodes []*yaml.Node, err error) {
 		if errors.Is(err, io.EOF) {
 			return nodes, nil
 		}
-		if err == nil { // finds keys that are there twice, and aliases that explode
+		if err == nil { // finds duplicate keys, and aliases that explode
 			var whole any
 			err = document.Decode(&whole)
 		}
@@ -74,8 +74,8 @@ func parse(text string) (nodes []*yaml.Node, err error) {
 	}
 }
 
-// items returns the items of a list, and those of lists in it, or the object itself. As for the API's own clients, a list
-// is what has items. An item of a list such as RoleList may leave out its kind.
+// items returns the items of a list, and those of lists in it, or the object itself. As for the API's own clients, an object
+// with items is a list. An item of a list such as RoleList may leave out its kind.
 func items(node *yaml.Node) ([]*yaml.Node, error) {
 	list, kind := field(node, "items"), text(node, "kind")
 	if list == nil || list.Kind != yaml.SequenceNode {
@@ -115,8 +115,8 @@ func hasAlias(node *yaml.Node) bool {
 	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
 
-// withoutAliases copies a node. Aliases are replaced by what they stand for, and merged mappings are merged. That they do not
-// explode was checked.
+// withoutAliases copies a node. Aliases are replaced by their targets, and merged mappings are merged. That they do not explode
+// was checked.
 func withoutAliases(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return withoutAliases(node.Alias)
@@ -140,7 +140,7 @@ func withoutAliases(node *yaml.Node) *yaml.Node {
 			merged = append(slices.Clone(from.Content), merged...)
 			continue
 		}
-		for i := 0; i+1 < len(from.Content); i += 2 { // what the mapping says itself, and earlier ones, go first
+		for i := 0; i+1 < len(from.Content); i += 2 { // the mapping's own keys, and earlier ones, take precedence
 			if field(&out, from.Content[i].Value) == nil {
 				out.Content = append(out.Content, from.Content[i], from.Content[i+1])
 			}

@@ -16,7 +16,7 @@ func TestListsAreSplit(t *testing.T) {
 	crd := "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: alls.example.org}, spec: {group: example.org, scope: Cluster, names: {kind: All}}}"
 	for name, row := range map[string]struct {
 		template string
-		want     []string // beside the chart's own objects
+		want     []string // in addition to the chart's own objects
 	}{
 		"a List without metadata": {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: Secret, metadata: {name: b, namespace: other}}\n",
 			[]string{"ConfigMap greetings/a", "Secret other/b"}},
@@ -95,7 +95,7 @@ func TestCRDListIsSplit(t *testing.T) {
 	}
 	got, err := render(t, "", map[string]string{
 		"crds/all.yaml":      "apiVersion: v1\nkind: List\nitems:\n" + crd("A") + crd("B"),
-		"crds/again.yaml":    strings.TrimPrefix(crd("A"), "- "), // as a chart that this one depends on may have it
+		"crds/again.yaml":    strings.TrimPrefix(crd("A"), "- "), // as a dependency of this chart may have it
 		"templates/one.yaml": "apiVersion: example.org/v1\nkind: B\nmetadata: {name: one}\n",
 	})
 	if err != nil {
@@ -110,7 +110,8 @@ func TestCRDListIsSplit(t *testing.T) {
 	}
 }
 
-// TestChartThatNodesRefuseIsRefusedAtBuild covers what Helm takes, or leaves to the API server, and no node can apply.
+// TestChartThatNodesRefuseIsRefusedAtBuild covers objects that Helm accepts, or leaves to the API server, but that no node can
+// apply.
 func TestChartThatNodesRefuseIsRefusedAtBuild(t *testing.T) {
 	a := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	for name, row := range map[string]struct {

@@ -20,8 +20,8 @@ import (
 	kuberender "github.com/sealift/sealift/kube/render"
 )
 
-// sorted puts the objects of a chart in the order in which they are applied. Lists are taken apart. Hooks that no
-// installation runs are skipped. What could not be applied is refused.
+// sorted puts the objects of a chart in the order in which they are applied. Lists are split. Hooks that no installation runs
+// are skipped. What could not be applied is refused.
 func sorted(loaded *chart.Chart, files map[string]string, namespace string) (objects, skipped []helm.Object, err error) {
 	if err := knownHooks(files); err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ type object struct {
 	group string
 }
 
-// identity is what the objects of a cluster do not share.
+// identity distinguishes the objects of a cluster.
 func (o object) identity() string { return o.group + "/" + o.String() }
 
 func plain(list []object) (objects []helm.Object) {
@@ -86,8 +86,8 @@ func plain(list []object) (objects []helm.Object) {
 	return objects
 }
 
-// firsts leaves the first of equal definitions. Charts that depend on each other often bring the same ones in crds/, and
-// Helm skips a definition that is there.
+// firsts leaves the first of equal definitions. Dependencies often have the same ones in crds/, and Helm skips an existing
+// definition.
 func firsts(crds []object) (list []object) {
 	seen := make(map[string]bool)
 	for _, o := range crds {
@@ -99,7 +99,7 @@ func firsts(crds []object) (list []object) {
 	return list
 }
 
-// unique refuses an object that the chart has twice: no kustomization takes it, and the last one would win in the cluster.
+// unique refuses an object that the chart has twice: kustomize refuses it, and the last one would win in the cluster.
 func unique(all []object) error {
 	seen := make(map[string]object)
 	for _, o := range all {
@@ -121,10 +121,10 @@ func applicable(objects []helm.Object) error {
 	return nil
 }
 
-// namer puts objects without a namespace into that of the release.
+// namer puts objects without a namespace into the release's.
 type namer struct {
 	namespace string
-	cluster   map[string]bool // kinds, with their group, which the chart defines for the whole cluster
+	cluster   map[string]bool // kinds, with their group, that the chart defines as cluster-scoped
 }
 
 func (n *namer) objects(entries []entry) (list []object, err error) {
@@ -166,7 +166,7 @@ func (n *namer) object(e entry) (object, error) {
 	return o, err
 }
 
-// learn notes a kind that a CustomResourceDefinition makes for the whole cluster.
+// learn records a kind that a CustomResourceDefinition makes cluster-scoped.
 func (n *namer) learn(crd *yaml.Node) {
 	spec := field(crd, "spec")
 	if spec == nil || text(spec, "scope") != "Cluster" {
@@ -185,7 +185,7 @@ func group(apiVersion string) string {
 	return before
 }
 
-// ownNamespace is the object of the release's namespace, nil when every cluster has it or the chart makes it.
+// ownNamespace is the object of the release's namespace, nil when every cluster has it or the chart creates it.
 func (n *namer) ownNamespace(others []object) *object {
 	if slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, n.namespace) ||
 		slices.ContainsFunc(others, func(o object) bool { return o.Kind == "Namespace" && o.Name == n.namespace }) {
@@ -197,7 +197,7 @@ func (n *namer) ownNamespace(others []object) *object {
 	}}
 }
 
-// quoted writes a text so that no reader of YAML takes it for a number or a boolean, such as y.
+// quoted quotes a text so that no YAML reader takes it for a number or a boolean, such as y.
 func quoted(s string) string {
 	text, err := yaml.Marshal(s)
 	if err != nil {

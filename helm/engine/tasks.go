@@ -44,7 +44,7 @@ type archiveResult struct {
 type Lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
 
 // Templates executes all templates of a chart and of those that it depends on, and returns their texts by path, such as
-// web/templates/c.yaml. top is what Helm gives to the chart: Values, Release and Capabilities. The values have to match the chart's schema.
+// web/templates/c.yaml. top is Helm's input to the chart: Values, Release and Capabilities. The values have to match the chart's schema.
 func Templates(ctx context.Context, tenant string, c *chart.Chart, top map[string]any, lookup Lookup) (map[string]string, error) {
 	work, err := pack(c, top)
 	if err != nil {

@@ -46,8 +46,8 @@ func fail(ctx context.Context, operation, name string, err error, values map[str
 	return f
 }
 
-// shortest is how long a value is at least that is looked for everywhere in an error. Shorter ones are part of ordinary words, so they are
-// looked for as whole words only.
+// shortest is the minimum length of a value that is masked anywhere in an error. Shorter ones are part of ordinary words, so only whole
+// words are masked.
 const shortest = 6
 
 // censor replaces secret values by their names.
@@ -102,7 +102,7 @@ func secretName(name string) bool {
 }
 
 var (
-	// plainWord is what names, modes, paths, versions, images and addresses of charts look like.
+	// plainWord matches names, modes, paths, versions, images and addresses in charts.
 	plainWord = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/:@-]*[A-Za-z0-9])?$`)
 	// userInfo is a password in a URL.
 	userInfo  = regexp.MustCompile(`://[^/@]+@`)
@@ -112,7 +112,7 @@ var (
 	apiVersion = regexp.MustCompile(`^v[0-9]+(alpha|beta)[0-9]+$`)
 )
 
-// secretText reports whether a value may be secret by what it is: a text that is not a plain word, or one with a part that looks random.
+// secretText reports whether a value may be secret by its form: a text that is not a plain word, or one with a random-looking part.
 func secretText(value string) bool {
 	if len(value) < shortest {
 		return false

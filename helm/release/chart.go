@@ -56,7 +56,7 @@ func ReadFiles(files map[string][]byte) (Chart, error) {
 	return keep("the files", loaded, err)
 }
 
-// keep keeps the files of a chart, since Helm's operations change what it loaded.
+// keep keeps the files of a chart, since Helm's operations change the loaded chart.
 func keep(from string, loaded *chart.Chart, err error) (Chart, error) {
 	if err != nil {
 		return Chart{}, fmt.Errorf("read a chart from %s: %w", from, err)

@@ -1,7 +1,7 @@
 // Package release installs charts in clusters, upgrades and uninstalls them, and reads what is installed.
 //
-// Releases are those of Helm: the helm command lists, upgrades and rolls back what this package installed, and the other
-// way round. Releases that Helm 3 made keep its way of applying, and new ones get it, so that Helm 3 can go on with all.
+// Releases are those of Helm: the helm command lists, upgrades and rolls back releases of this package, and the other way
+// round. Releases made by Helm 3 keep its way of applying, and new ones use it, so that Helm 3 can continue with all of them.
 //
 // Templates run in child processes, within limits: a program that installs charts has to serve the tasks of package engine.
 //
@@ -38,9 +38,9 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrNotFound means that there is no such release.
+	// ErrNotFound means that the release does not exist.
 	ErrNotFound = driver.ErrReleaseNotFound
-	// ErrPending means that another operation is at work on the release, or was killed. Recover helps then.
+	// ErrPending means that another operation on the release is running, or was killed. Recover helps then.
 	ErrPending = errors.New("another operation is in progress, or was killed")
 )
 
@@ -55,11 +55,11 @@ const (
 type Config struct {
 	Cluster   *rest.Config
 	Namespace string // of the releases
-	// Tenant names who may change charts and values. The templates of one tenant do not keep those of others waiting.
+	// Tenant names who may change charts and values. The templates of one tenant do not delay those of others.
 	Tenant string
 	// ConfigMaps keeps releases in ConfigMaps. By default they are kept in Secrets.
 	ConfigMaps bool
-	// Log gets Helm's messages, which may quote what a chart renders to. Nil drops them.
+	// Log gets Helm's messages, which may quote the rendered chart. Nil drops them.
 	Log *slog.Logger
 	// OfferAge is how long an answer about the cluster's version and kinds is used: others install kinds, and upgrade the cluster.
 	// Default 1 minute.
@@ -78,7 +78,7 @@ type Client struct {
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
 
 	mu    sync.Mutex
-	offer *common.Capabilities // what the cluster offers to templates; nil until it was asked
+	offer *common.Capabilities // the cluster's capabilities; nil until queried
 	asked time.Time            // when
 }
 
@@ -114,7 +114,7 @@ func (c *Client) Refresh() {
 	c.offer = nil
 }
 
-// capabilities returns what the cluster offers to templates.
+// capabilities returns the cluster's capabilities for templates.
 func (c *Client) capabilities() (*common.Capabilities, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,12 +141,12 @@ type Release struct {
 	Name, Namespace string
 	Revision        int
 	Status          string // Helm's word, such as deployed or pending-upgrade
-	Description     string // what Helm says of it; an error may quote values
+	Description     string // Helm's message; an error may quote values
 	Chart           string
 	Version         string // of the chart
 	AppVersion      string
-	Values          map[string]any // what it was given, without those of the chart
-	Manifest        string         // what it applied, without hooks
+	Values          map[string]any // the given values, without those of the chart
+	Manifest        string         // the applied objects, without hooks
 	Labels          map[string]string
 	Deployed        time.Time
 	ServerSide      bool // whether it was applied on the server, as Helm 4 does

@@ -39,7 +39,7 @@ func confine(c *chart.Chart, execute func(*chart.Chart, map[string]any) (map[str
 	return f
 }
 
-// replace replaces the templates of a chart and its dependencies. It returns how deep they lie at most.
+// replace replaces the templates of a chart and its dependencies. It returns the maximum depth.
 func (f *confined) replace(c *chart.Chart) (depth int) {
 	for _, t := range c.Templates {
 		if t != nil {
@@ -54,7 +54,7 @@ func (f *confined) replace(c *chart.Chart) (depth int) {
 	return depth
 }
 
-// restore gives the chart its templates back. Helm may have copied charts of dependencies, but not their files.
+// restore restores the templates of the chart. Helm may have copied charts of dependencies, but not their files.
 func (f *confined) restore() {
 	f.chart.Templates = f.had
 	for file, text := range f.texts {

@@ -25,7 +25,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// shared is one API server for all tests of the package. Each test has a namespace of its own.
+// shared is one API server for all tests of the package. Each test has its own namespace.
 var shared struct {
 	once  sync.Once
 	plane *controlplane.ControlPlane
@@ -36,7 +36,7 @@ var shared struct {
 // upgradeJob names the environment variable with the job of a process that a test kills.
 const upgradeJob = "SEALIFT_TEST_UPGRADE"
 
-// job is an upgrade in a process of its own.
+// job is an upgrade in a separate process.
 type job struct{ Kubeconfig, Namespace, Chart string }
 
 func TestMain(m *testing.M) {
@@ -127,7 +127,7 @@ func (w *world) client(c release.Config) *release.Client {
 	return client
 }
 
-// must ends the test at an error. It takes what a call returns.
+// must ends the test at an error. It takes the result of a call.
 func (w *world) must(_ any, err error) {
 	w.t.Helper()
 	if err != nil {

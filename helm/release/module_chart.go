@@ -23,7 +23,7 @@ const (
 // maxDepth bounds folders inside each other. Only a link to a folder above it gets there.
 const maxDepth = 32
 
-// readModule reads the files of a module's chart, without what .helmignore names. If there is no Chart.yaml, one is made up.
+// readModule reads the files of a module's chart, without what .helmignore names. If there is no Chart.yaml, a default one is used.
 func readModule(w helm.Wanted) (map[string][]byte, error) {
 	rules, err := ignore.ParseFile(filepath.Join(w.Dir, ignore.HelmIgnore))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ func (m *moduleFiles) read(below string, depth int) error {
 	return nil
 }
 
-// withoutGiven takes out of the chart's own values what the operator gives it anyway, and the flag of the module, which is the
+// withoutGiven removes from the chart's own values what the operator sets anyway, and the flag of the module, which is the
 // operator's. Helm would bring back what hooks have removed there. Other defaults of the chart stay.
 func withoutGiven(files map[string][]byte, w helm.Wanted) error {
 	text, ok := files[valuesFile]

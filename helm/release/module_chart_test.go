@@ -9,7 +9,8 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// TestDefaultsOfChartStay: the operator's sections and the module's flag go, since Helm would merge them with what the operator gives.
+// TestDefaultsOfChartStay: the operator's sections and the module's flag are removed, since Helm would merge them with the
+// operator's values.
 func TestDefaultsOfChartStay(t *testing.T) {
 	files := map[string][]byte{valuesFile: []byte("replicaCount: 2\ndebug: true\nmetricsEnabled: false\nmyWeb: {text: from the file}\nmyWebEnabled: true\n")}
 	given := map[string]any{"myWeb": map[string]any{"text": "given"}}

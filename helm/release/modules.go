@@ -20,13 +20,13 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// The marks of addon-operator: the release's label with the checksum of what its chart renders to, the value that had it
-// before there were labels, and the label of a release whose objects are left alone.
+// The marks of addon-operator: the release's label with the checksum of its rendered chart, the value that held it before there
+// were labels, and the label of a release whose objects are left alone.
 const (
 	checksumLabel  = "moduleChecksum"
 	checksumValue  = "_addonOperatorModuleChecksum"
 	unmanagedLabel = "maintenance.deckhouse.io/no-resource-reconciliation"
-	noLabel        = "null" // takes a label away
+	noLabel        = "null" // removes a label
 )
 
 // ModuleOptions are the settings of releases of modules.
@@ -45,7 +45,7 @@ type Modules struct {
 	rendered map[string]rendering // by release
 }
 
-// rendering is what a chart rendered to for some inputs.
+// rendering is the rendered chart for some inputs.
 type rendering struct {
 	inputs   [sha256.Size]byte
 	manifest string
@@ -81,7 +81,7 @@ func (m *Modules) List(ctx context.Context) (map[string]helm.Record, error) {
 	return all, nil
 }
 
-// Uninstall removes a release and what it installed. A release that does not exist is removed.
+// Uninstall removes a release and the objects that it installed. A release that does not exist is removed.
 func (m *Modules) Uninstall(ctx context.Context, name string) error {
 	m.mu.Lock()
 	delete(m.rendered, name)
@@ -89,8 +89,8 @@ func (m *Modules) Uninstall(ctx context.Context, name string) error {
 	return m.client.Uninstall(ctx, name, Options{Timeout: m.options.Timeout})
 }
 
-// Ensure installs or upgrades a release if something asks for it, and else writes nothing. If that fails, it reads the
-// cluster's kinds again and tries once more: the kind that a chart lacked may be there by now.
+// Ensure installs or upgrades a release if necessary, and otherwise writes nothing. If that fails, it reads the cluster's kinds
+// again and retries once: the missing kind may exist by now.
 func (m *Modules) Ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, error) {
 	done, err := m.ensure(ctx, w)
 	if err == nil || ctx.Err() != nil {
@@ -102,7 +102,7 @@ func (m *Modules) Ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, erro
 }
 
 // Prepare reads the files of a chart ahead of Ensure, and renders it unless that was done or its templates ask the cluster. It returns nil
-// if they cannot be read: Ensure tells why.
+// if they cannot be read: Ensure reports the reason.
 func (m *Modules) Prepare(ctx context.Context, w helm.Wanted) (files map[string][]byte) {
 	files, err := readModule(w)
 	if err != nil {
@@ -143,7 +143,7 @@ func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (done helm.Ensured,
 	return helm.Ensured{Upgraded: true, Why: why, Manifest: r.manifest}, m.apply(ctx, w, record, files, values, r.checksum)
 }
 
-// record is what is known of a release.
+// record is the known state of a release.
 func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error) {
 	if w.Known != nil {
 		return *w.Known, nil
@@ -152,10 +152,10 @@ func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error
 	return all[w.Name], err
 }
 
-// render returns what the chart renders to. While nothing that it is made of changes, it is neither parsed nor rendered again.
+// render returns the rendered chart. While nothing that it is made of changes, it is neither parsed nor rendered again.
 func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]byte, values []byte) (rendering, error) {
 	sum := sha256.New()
-	offers := false // what the cluster offers is an input
+	offers := false // the cluster's capabilities are an input
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(sum, "%q %d\n", path, len(files[path]))
 		sum.Write(files[path])
@@ -193,7 +193,7 @@ func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]
 	return r, nil
 }
 
-// asks reports whether a chart may ask the cluster, so that the answer is an input, too.
+// asks reports whether a chart may query the cluster, so that the result is an input, too.
 func asks(files map[string][]byte) bool {
 	for _, text := range files {
 		if bytes.Contains(text, []byte("lookup")) {
@@ -203,7 +203,7 @@ func asks(files map[string][]byte) bool {
 	return false
 }
 
-// checksum is that of a manifest as Helm 3 writes it, which addon-operator takes: without empty lines around an object.
+// checksum is that of a manifest as Helm 3 writes it, which addon-operator uses: without empty lines around an object.
 func checksum(manifest string) string {
 	const source = "\n---\n# Source: "
 	sum := md5.New() //nolint:gosec // as above

@@ -121,7 +121,7 @@ func TestModuleReleaseIsUpgradedOnlyWhenChanged(t *testing.T) {
 	}
 }
 
-// TestModuleFollowsKindsOfItsCluster: somebody else installs a kind that a template asks for.
+// TestModuleFollowsKindsOfItsCluster: another client installs a kind that a template asks for.
 func TestModuleFollowsKindsOfItsCluster(t *testing.T) {
 	w := newWorld(t)
 	modules := release.NewModules(w.client(release.Config{OfferAge: time.Millisecond}), release.ModuleOptions{})
@@ -153,7 +153,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
 
-// TestAddOnFilesBesideModuleAreNotItsChart: images of an add-on would fill a release, and no template asks for them.
+// TestAddOnFilesBesideModuleAreNotItsChart: images of an add-on would fill a release, and no template reads them.
 func TestAddOnFilesBesideModuleAreNotItsChart(t *testing.T) {
 	w := newWorld(t)
 	more := map[string]string{"install.sh": "", "images/index.json": "{}", "images/blobs/sha256/0": "", "files/x": "",
@@ -263,7 +263,7 @@ func TestKilledOperatorNeedsNoRepair(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := func() int { r, _ := w.Get(t.Context(), "killed"); return r.Revision }
-		for begin := last(); last() == begin; { // it is at work
+		for begin := last(); last() == begin; { // it is running
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(rand.N(60 * time.Millisecond))
@@ -289,7 +289,7 @@ func TestKilledOperatorNeedsNoRepair(t *testing.T) {
 	}
 }
 
-// TestPreparedChartIsNotReadAgain takes the chart away between the two.
+// TestPreparedChartIsNotReadAgain removes the chart between the two.
 func TestPreparedChartIsNotReadAgain(t *testing.T) {
 	w := newWorld(t)
 	modules := release.NewModules(w.Client, release.ModuleOptions{})

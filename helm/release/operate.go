@@ -39,7 +39,7 @@ type Options struct {
 	// removes those that it sets to "null".
 	Labels      map[string]string
 	Description string
-	// PostRender changes what a chart renders to before it is applied, hooks included.
+	// PostRender changes the rendered chart before it is applied, hooks included.
 	PostRender func(manifests []byte) ([]byte, error)
 
 	// for an installation
@@ -48,8 +48,8 @@ type Options struct {
 
 	// for an upgrade
 	Force bool // replaces objects that it cannot change
-	// ReuseValues keeps the values of the release and of its chart; ResetThenReuseValues takes those of the new chart.
-	// The given ones go before. ResetValues wins over both, and is the default.
+	// ReuseValues keeps the values of the release and of its chart; ResetThenReuseValues starts from those of the new chart. The
+	// given ones go before. ResetValues wins over both, and is the default.
 	ResetValues, ReuseValues, ResetThenReuseValues bool
 
 	CleanupOnFail bool
@@ -127,13 +127,13 @@ func (c *Client) Upgrade(ctx context.Context, name string, to Chart, values []by
 		a.SkipCRDs, a.SubNotes, a.TakeOwnership = o.SkipCRDs, o.SubNotes, o.TakeOwnership
 		a.ForceReplace, a.PostRenderer, a.SkipSchemaValidation = o.Force, o.postRenderer(), true // engine.Templates validates
 		a.ReuseValues, a.ResetThenReuseValues = o.ReuseValues, o.ResetThenReuseValues
-		a.ResetValues = o.ResetValues || !o.ReuseValues && !o.ResetThenReuseValues // no values mean none, not those of before
+		a.ResetValues = o.ResetValues || !o.ReuseValues && !o.ResetThenReuseValues // no values mean none, not the previous ones
 		return a.Run(name, loaded, values)
 	})
 }
 
-// Render returns what an upgrade would apply, without hooks. Nothing is written. Templates may ask the cluster. Its version
-// and kinds are remembered until Refresh, so that rendering many charts asks once.
+// Render returns the objects that an upgrade would apply, without hooks. Nothing is written. Templates may ask the cluster. Its
+// version and kinds are remembered until Refresh, so that rendering many charts asks once.
 func (c *Client) Render(ctx context.Context, name string, from Chart, values []byte, o Options) (string, error) {
 	o.CreateNamespace = false
 	r, err := c.run(ctx, "render", name, from, values, func(s *session, loaded *chart.Chart, values map[string]any) (helmrelease.Releaser, error) {
@@ -188,7 +188,7 @@ func (c *Client) run(ctx context.Context, operation, name string, from Chart, va
 	return plain(done), fail(ctx, operation, name, err, given)
 }
 
-// Uninstall removes a release and what it installed, except objects that ask to be kept. If there is no release, it does
+// Uninstall removes a release and its objects, except those annotated to be kept. If the release does not exist, it does
 // nothing.
 func (c *Client) Uninstall(ctx context.Context, name string, o Options) error {
 	s, err := c.begin(ctx)

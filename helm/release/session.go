@@ -24,8 +24,8 @@ import (
 // grace is how long an operation that was ended may still write that it failed.
 const grace = 10 * time.Second
 
-// session is what one operation works with. Helm knows no contexts, so they are in the transports: once the operation's
-// context ends, every request fails, also those that are under way.
+// session is the environment of one operation. Helm knows no contexts, so they are in the transports: once the operation's
+// context ends, every request fails, including running ones.
 type session struct {
 	cfg    *action.Configuration
 	client *kube.Client

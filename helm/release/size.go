@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 )
 
-// Charts are read in this process, and small archives may have large files. These bound what a chart has with all charts that it depends
-// on, in bytes: its files, and those of them that are parsed, which take some hundred times their size for a moment. Helm keeps the files of
-// a release in a Secret, which has at most 1 MiB.
+// Charts are read in this process, and small archives may have large files. These bound a chart with all its dependencies, in bytes: its
+// files, and those of them that are parsed, which take some hundred times their size for a moment. Helm keeps the files of a release in a
+// Secret, which has at most 1 MiB.
 const (
 	maxFiles  = 64 << 20
 	maxParsed = 2 << 20

@@ -42,7 +42,7 @@ func newClient(access Access) (*http.Client, error) {
 	})}, nil
 }
 
-// encrypted refuses requests without TLS, also those that a redirection or a registry asks for.
+// encrypted refuses requests without TLS, including those of a redirection or a registry.
 type encrypted struct {
 	plain bool
 	next  *http.Transport

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// folder is where charts lie in files.
+// folder is the location of charts in files.
 type folder struct {
 	names []string // by their paths
 	read  func(name string) ([]byte, error)

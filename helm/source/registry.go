@@ -59,7 +59,7 @@ func fromRegistry(ctx context.Context, client *http.Client, access Access, want 
 	return pack(content, version)
 }
 
-// open names a repository of a registry, and says how to ask it.
+// open names a repository of a registry, and configures the requests to it.
 func open(ctx context.Context, client *http.Client, access Access, path string) (name.Repository, []remote.Option, error) {
 	repository, err := name.NewRepository(path, name.StrictValidation)
 	if err != nil {
@@ -113,7 +113,7 @@ func pull(ctx context.Context, client *http.Client, access Access, text, digest 
 	return nil, errors.New("it is not a Helm chart: it has no part of type " + contentTypes[0])
 }
 
-// read reads a part of bounded size, whose digest is checked on the way.
+// read reads a blob of bounded size, whose digest is verified while reading.
 func read(layer v1.Layer) ([]byte, error) {
 	size, err := layer.Size()
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 type Chart struct {
 	Repository string // https://…, oci://…, or file:///…
 	Name       string
-	// Version is a version, or a range such as ~1.2. Empty means the newest one that is no pre-release. It may end with
+	// Version is a version, or a range such as ~1.2. Empty means the newest one that is not a pre-release. It may end with
 	// @sha256:… , and then only content with this digest is accepted: of the archive, or in a registry of the manifest.
 	Version string
 }
@@ -39,7 +39,7 @@ func (c Chart) String() string {
 	return strings.TrimSpace(fmt.Sprintf("chart %s %s of %s", c.Name, c.Version, c.Repository))
 }
 
-// Access says what a fetch may use.
+// Access configures what a fetch may use.
 type Access struct {
 	// CA has certificates in PEM that are trusted in addition to those of the system.
 	CA []byte
@@ -47,7 +47,7 @@ type Access struct {
 	Insecure bool
 	// Credentials come from a docker config file: its key auths. A password is sent only to the host that it is for.
 	Credentials []byte
-	// Schemes are allowed beside https and oci: file, and http, also for registries.
+	// Schemes are allowed in addition to https and oci: file, and http, which also applies to registries.
 	Schemes []string
 }
 
@@ -58,7 +58,7 @@ type Archive struct {
 	Digest  string // sha256:… of the content
 }
 
-// ErrDigest means that there is a chart, but not the one whose digest was given.
+// ErrDigest means that a chart exists, but with another digest than the given one.
 var ErrDigest = errors.New("the content has another digest")
 
 // Fetch returns the archive of a chart.
@@ -146,7 +146,7 @@ func orAny(version string) string {
 	return version
 }
 
-// exact reports whether a version is one, and no range.
+// exact reports whether a version is exact, not a range.
 func exact(version string) bool {
 	_, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v"))
 	return err == nil

@@ -115,7 +115,7 @@ func TestRepositoryWithPrivateCAAndPasswordIsRead(t *testing.T) {
 	}
 }
 
-// registryWith serves web 1.0.0 and 1.1.0+b as a registry, and an image that is no chart.
+// registryWith serves web 1.0.0 and 1.1.0+b as a registry, and an image that is not a chart.
 func registryWith(t *testing.T) (host string, access source.Access, manifest string) {
 	host, access = serve(t, registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -1,6 +1,6 @@
-// Package atomicfile writes files that appear whole or not at all. It writes a temporary file on the same file system,
-// syncs it, and renames it. The writer holds a lock on the temporary file, which the kernel releases when the writer ends.
-// So the next run can recognise and remove what a killed process left behind.
+// Package atomicfile writes files that appear whole or not at all. It writes a temporary file on the same file system, syncs
+// it, and renames it. The writer holds a lock on the temporary file, which the kernel releases when the writer ends. So the
+// next run can recognise and remove leftovers of a killed process.
 package atomicfile
 
 import (
@@ -48,7 +48,7 @@ func create(dir string, open func() (*File, error)) (*File, error) {
 	return nil, fmt.Errorf("create a temporary file in %s: another process keeps removing it", dir)
 }
 
-// stillThere reports whether an open file has its name yet. stat looks at the name.
+// stillThere reports whether an open file still has its name. stat stats the name.
 func stillThere(f *os.File, stat func(name string) (fs.FileInfo, error)) bool {
 	named, err := stat(f.Name())
 	if err != nil {
@@ -269,7 +269,7 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// SyncAll syncs the whole file system of a directory, which is faster than to sync thousands of files.
+// SyncAll syncs the whole file system of a directory, which is faster than syncing thousands of files.
 func SyncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -124,7 +124,7 @@ func TestTemporaryFilesOfKilledProcessAreSwept(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriteUntilKilled$")
 	cmd.Env = append(os.Environ(), killedDir+"="+dir)
-	if _, err := cmd.StdinPipe(); err != nil { // what the child waits on
+	if _, err := cmd.StdinPipe(); err != nil { // what blocks the child
 		t.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
@@ -146,7 +146,7 @@ func TestTemporaryFilesOfKilledProcessAreSwept(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // says that it was killed
+	_ = cmd.Wait() // reports that it was killed
 	if err := atomicfile.Sweep(dir, "x-*"); err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +193,8 @@ func TestWriteUntilKilled(t *testing.T) {
 	}
 	defer f.Discard()
 	_, _ = os.Stdout.WriteString("writing\n")
-	// Wait for the parent to kill this process. Go's runtime does not take a read for a deadlock; a channel that nobody sends on is one,
-	// and would end the process.
+	// Wait for the parent to kill this process. Go's runtime does not treat a read as a deadlock; a channel without a sender is one, and
+	// would end the process.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// CreateIn is Create in an open folder: nobody who replaces a folder on the way to it can lead the file elsewhere. Commit and
-// Place take a name in that folder, which must stay open until then. A symbolic link of that name is replaced.
+// CreateIn is Create in an open folder: nobody who replaces a folder on the path can redirect the file. Commit and Place take a
+// name in that folder, which must stay open until then. A symbolic link of that name is replaced.
 func CreateIn(dir *os.Root, pattern string) (*File, error) {
 	before, after, _ := cutLast(pattern, "*")
 	return create(dir.Name(), func() (*File, error) {
@@ -72,7 +72,7 @@ func SyncIn(dir *os.Root) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// stat looks at a path, or at a name in the open folder. There it takes a symbolic link for the regular file that replaces it.
+// stat stats a path, or a name in the open folder. There it follows a symbolic link to the regular file that replaces it.
 func (f *File) stat(path string) (fs.FileInfo, error) {
 	if f.dir == nil {
 		return stat(path)

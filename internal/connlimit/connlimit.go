@@ -53,8 +53,8 @@ type Options struct {
 	Client func(net.Conn) string
 	// Streams is the number of requests that one HTTP/2 connection may have at a time. 0 means 64.
 	Streams int
-	// Idle is how long a connection or request may move no bytes before another one can take its place. 0 means 10 s; less than 0 means
-	// for ever, for connections that NetConn copies past this package.
+	// Idle is how long a connection or request may move no bytes before another one can replace it. 0 means 10 s; less than 0 means
+	// forever, for connections that NetConn copies past this package.
 	Idle time.Duration
 	// Stall is how long a client may take to read the next 64 KiB of a response. 0 means DefaultStall.
 	Stall time.Duration
@@ -66,8 +66,8 @@ type Options struct {
 	Admit func(client string) bool
 	// Extra returns the bytes that a request holds besides its response, such as its body. nil means none.
 	Extra func(*http.Request) int64
-	// Health reports whether a request is a health check. Health checks have bounds of their own, and connections in reserve.
-	// nil means none.
+	// Health reports whether a request is a health check. Health checks have separate bounds, and connections in reserve. nil
+	// means none.
 	Health func(*http.Request) bool
 	// Refuse answers a request beyond the bounds. nil means status 429 with a line of text.
 	Refuse http.HandlerFunc
@@ -86,7 +86,7 @@ type Limiter struct {
 	mu        sync.Mutex
 	held      int64
 	ending    int64     // bytes of connections that were ended for others and are not released yet
-	busyUntil time.Time // as that of a client
+	busyUntil time.Time // like that of a client
 	clients   map[string]*client
 	reserve   []*conn // the oldest first
 	stats     Stats

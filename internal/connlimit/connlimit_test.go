@@ -292,7 +292,7 @@ func TestShortageOfDescriptorsDoesNotEndListener(t *testing.T) {
 	}
 }
 
-// endless answers until its client takes no more, and says so.
+// endless answers until its client stops reading, and reports that.
 func endless(t *testing.T, perClient int, stall time.Duration) (address string, ended chan error) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 // What a connection of HTTP/2 may hold.
 const (
 	maxStreams   = 64       // Options.Streams if it is 0
-	streamBuffer = 64 << 10 // for bytes that a client sends and nobody reads yet
+	streamBuffer = 64 << 10 // for received bytes that are not read yet
 	maxFrame     = 16 << 10
 	headerTable  = 4 << 10
 	pingAfter    = 10 * time.Second // without a frame of the client
@@ -23,8 +23,8 @@ const (
 
 // Configure bounds what a connection of a server may hold. The server must serve l.Listener, and its handler be one of l.Handler.
 //
-// It ends idle connections itself: net/http starts the timer of s.IdleTimeout once more when a connection of HTTP/2 has ended, and holds
-// the connection until that fires.
+// It ends idle connections itself: net/http restarts the timer of s.IdleTimeout when a connection of HTTP/2 has ended, and holds the
+// connection until that fires.
 func (l *Limiter) Configure(s *http.Server) {
 	idle := s.IdleTimeout
 	s.IdleTimeout = 0
@@ -59,7 +59,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		case answer == denied:
 			panic(http.ErrAbortHandler)
 		case c != nil && c.hold == nil:
-			w.Header().Set("Connection", "close") // its place in the reserve is for the next one
+			w.Header().Set("Connection", "close") // its slot in the reserve is for the next one
 			if !healthy {
 				next = l.options.Refuse
 			}
@@ -81,7 +81,7 @@ func (l *Limiter) keyOf(r *http.Request, c *conn) string {
 	return Key(r.RemoteAddr)
 }
 
-// sizeOf returns what a request holds beyond its connection, which already counts one request of HTTP/1.
+// sizeOf returns the memory of a request beyond its connection, which already counts one request of HTTP/1.
 func (l *Limiter) sizeOf(r *http.Request, c *conn, healthy bool) int64 {
 	size := int64(requestSize)
 	if c != nil && c.hold != nil && r.ProtoMajor == 1 && l.options.Forwarded == nil && !healthy {
@@ -93,7 +93,7 @@ func (l *Limiter) sizeOf(r *http.Request, c *conn, healthy bool) int64 {
 	return size
 }
 
-// request is a request in progress, and the writer of its response. Each piece of a stream of HTTP/2 has a deadline, as those of
+// request is a request in progress, and the writer of its response. Each chunk of an HTTP/2 stream has a deadline, as those of
 // connections have.
 type request struct {
 	http.ResponseWriter
@@ -178,7 +178,7 @@ func (q *request) flush() {
 	}
 }
 
-// extend sets the deadline for the next piece.
+// extend sets the deadline for the next chunk.
 func (q *request) extend() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -27,7 +27,7 @@ func Key(address string) string {
 	return network.String()
 }
 
-// client counts what one client holds.
+// client counts the holds of one client.
 type client struct {
 	key   string
 	bound int64 // 0 means none
@@ -119,8 +119,8 @@ func (l *Limiter) makeRoom(c *client, size int64) bool {
 	return true
 }
 
-// victim returns what to end for a client that will hold some bytes: of the client that holds the most, if that is more, or else
-// what nobody uses.
+// victim returns the hold to end for a client that needs some bytes: one of the largest client, if that holds more, or else an
+// idle one.
 func (l *Limiter) victim(held int64) *hold {
 	var most *client
 	for _, c := range l.clients {
@@ -181,7 +181,7 @@ func (l *Limiter) remove(h *hold) {
 	}
 }
 
-// release returns what a hold has taken.
+// release releases a hold.
 func (l *Limiter) release(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

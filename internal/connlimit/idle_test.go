@@ -20,7 +20,7 @@ func waits(_ http.ResponseWriter, r *http.Request) {
 
 type markKey struct{}
 
-// resting is a server whose connections may be idle for a time, and how many of them are no longer in memory.
+// resting is a server whose connections may be idle for a time, and counts those no longer in memory.
 func resting(t *testing.T, idle time.Duration) (l *Limiter, s *httptest.Server, gone *atomic.Int64) {
 	t.Helper()
 	l, gone = New(Options{PerClient: 20, All: 20}), new(atomic.Int64)
@@ -40,7 +40,7 @@ func resting(t *testing.T, idle time.Duration) (l *Limiter, s *httptest.Server, 
 	return l, s, gone
 }
 
-// own returns a transport with connections of its own.
+// own returns a transport with its own connections.
 func own(s *httptest.Server, protocol string) *http.Transport {
 	c := s.Client().Transport.(*http.Transport).Clone()
 	if c.ForceAttemptHTTP2 = protocol == "HTTP/2.0"; !c.ForceAttemptHTTP2 {
@@ -53,7 +53,7 @@ func send(t *testing.T, s *httptest.Server, c *http.Transport, path string) (*ht
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, nil) // nobody sends a POST once more
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, nil) // nobody retries a POST
 	if err != nil {
 		t.Fatal(err)
 	}

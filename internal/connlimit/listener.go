@@ -31,7 +31,7 @@ type listener struct {
 }
 
 // Accept implements net.Listener. It does not fail while the process or the system has too many open files: it ends a connection of the
-// client that holds the most, and goes on.
+// largest client, and continues.
 func (l *listener) Accept() (net.Conn, error) {
 	for warned := false; ; {
 		inner, err := l.Listener.Accept()
@@ -96,8 +96,8 @@ func (l *Limiter) refuse(inner net.Conn) {
 	l.stats.Refused++
 }
 
-// keepReserve adds a connection to the reserve, and closes the oldest one if there are too many. It waits until that is closed: so no more
-// are accepted meanwhile.
+// keepReserve adds a connection to the reserve, and closes the oldest one if there are too many. It waits until that is closed, so no more
+// are accepted in the meantime.
 func (l *Limiter) keepReserve(c *conn) {
 	l.mu.Lock()
 	l.reserve = append(l.reserve, c)
@@ -136,7 +136,7 @@ func boundUnsent(c net.Conn) {
 	})
 }
 
-// conn is a connection that counts. It gives each piece that it writes a deadline.
+// conn is a connection that counts. It sets a deadline for each chunk that it writes.
 type conn struct {
 	net.Conn
 	limiter *Limiter

@@ -1,4 +1,4 @@
-// Package deadline gives the requests of a server deadlines that end with them.
+// Package deadline sets deadlines that end with their request.
 //
 // net/http sets the deadline of a stream of HTTP/2 some time after it is asked to. If the stream has ended by then, the timer still runs
 // to its end, and holds the stream with the data that its client sent. So a client that resets its streams, or breaks their rules, makes a
@@ -61,7 +61,7 @@ func (d *Deadlines) pass(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.stopped {
-		_ = set(time.Now().Add(-time.Second)) // HTTP/2 streams have no connection of their own to wait for
+		_ = set(time.Now().Add(-time.Second)) // HTTP/2 streams have no connection to wait for
 	}
 }
 

@@ -67,7 +67,7 @@ func TestDeadlineOfEndedStreamHoldsNothing(t *testing.T) {
 		}
 		cancel()
 		handlers.Wait()
-		time.Sleep(10 * time.Millisecond) // net/http takes the deadlines while the connection lives
+		time.Sleep(10 * time.Millisecond) // net/http applies the deadlines while the connection lives
 		client.CloseIdleConnections()
 	}
 	for end := time.Now().Add(20 * time.Second); gone.Load() < clients; time.Sleep(50 * time.Millisecond) {
@@ -78,7 +78,7 @@ func TestDeadlineOfEndedStreamHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestDeadlinesEndSlowRequests on both protocols, and only until they are taken back.
+// TestDeadlinesEndSlowRequests tests both protocols, until the deadlines are removed.
 func TestDeadlinesEndSlowRequests(t *testing.T) {
 	read := make(chan error, 1)
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,5 @@
-// Package deep copies the objects of an API: structs, pointers, slices, maps and values of any type below each other. Fields that are
-// not exported are copied as they are, as those of a time.
+// Package deep copies the objects of an API: structs, pointers, slices, maps and values of any type below each other. Unexported
+// fields are copied shallowly, as those of a time.
 package deep
 
 import (

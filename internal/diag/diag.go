@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Pos is a place in a text file. Line and Col count from 1; Col counts bytes, as compilers do. A zero Line means the whole
+// Pos is a position in a text file. Line and Col count from 1; Col counts bytes, as compilers do. A zero Line means the whole
 // file.
 type Pos struct {
 	File string `json:"file"`
@@ -35,7 +35,7 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is one mistake at one place. Hint says what to do about it and may be empty.
+// Finding is one mistake at one position. Hint says what to do about it and may be empty.
 type Finding struct {
 	Pos      Pos      `json:"position"`
 	Severity Severity `json:"severity"`

@@ -33,8 +33,8 @@ func DidYouMean(word string, known []string, otherwise string) string {
 	return otherwise + strings.Join(known, ", ")
 }
 
-// distance counts single-byte typing mistakes between a and b: missing, extra, wrong, or swapped with its neighbour
-// (optimal string alignment).
+// distance counts single-byte typos between a and b: missing, extra, wrong, or swapped with its neighbour (optimal string
+// alignment).
 func distance(a, b string) int {
 	before := make([]int, len(b)+1)
 	row := make([]int, len(b)+1)

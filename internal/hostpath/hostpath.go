@@ -12,8 +12,8 @@ import (
 const Folders = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Extended returns a value of PATH with Folders first and the other absolute folders of path behind them. The PATH of a caller can lack
-// any of Folders: sudo of RHEL has no /usr/local/bin, su of Debian no /sbin. A folder relative to the working directory is left out: what
-// lies there must not run as root.
+// any of Folders: sudo of RHEL has no /usr/local/bin, su of Debian no /sbin. A folder relative to the working directory is omitted:
+// programs there must not run as root.
 func Extended(path string) string {
 	folders := filepath.SplitList(Folders)
 	for _, folder := range filepath.SplitList(path) {
@@ -24,8 +24,8 @@ func Extended(path string) string {
 	return strings.Join(folders, string(filepath.ListSeparator))
 }
 
-// Temporary lets temporary files of this process, and of programs that it starts, go to the system's folder if TMPDIR names one that does
-// not exist, as that of a session that has ended. It returns the name of that folder, or "".
+// Temporary directs temporary files of this process and its children to the system's folder if TMPDIR names a missing one, such as that
+// of an ended session. It returns the name of that folder, or "".
 func Temporary() (lost string, err error) {
 	folder := os.Getenv("TMPDIR")
 	if info, err := os.Stat(folder); folder == "" || err == nil && info.IsDir() {

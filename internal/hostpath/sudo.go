@@ -28,7 +28,7 @@ func sudo(etc, program, words string) string {
 	return "sudo " + name + " " + words
 }
 
-// Rerun returns the words of this process's command line with a program that sudo finds in the place of the first one.
+// Rerun returns the arguments of this process's command line with a program that sudo finds instead of the first one.
 func Rerun(args []string) []string {
 	program, err := os.Executable()
 	if err != nil || len(args) == 0 || strings.Contains(args[0], "/") || sudoLooksIn("/etc", filepath.Dir(program)) {
@@ -46,7 +46,7 @@ func WithSudo() string {
 	return advice
 }
 
-// SudoAdvice tells people of a host whose sudo does not find sealift and kubectl by their names what to type; it is "" elsewhere.
+// SudoAdvice is what to type on a host whose sudo does not find sealift and kubectl by name, and "" elsewhere.
 func SudoAdvice() string { return sudoAdvice("/etc", Binary) }
 
 func sudoAdvice(etc, program string) string {
@@ -76,7 +76,7 @@ func nameAdvice(etc, program, text string) string {
 // sudoLooksIn reports whether sudo finds the programs of a folder. Only root may read its settings; where they cannot be read it does not:
 // a path is right everywhere. Without the setting, sudo has the PATH of its caller.
 func sudoLooksIn(etc, folder string) bool {
-	files, _ := filepath.Glob(filepath.Join(etc, "sudoers.d", "*")) // fails for bad patterns alone
+	files, _ := filepath.Glob(filepath.Join(etc, "sudoers.d", "*")) // fails only for bad patterns
 	path := ""
 	for _, file := range append([]string{filepath.Join(etc, "sudoers")}, files...) {
 		if base := filepath.Base(file); base != "sudoers" && (strings.Contains(base, ".") || strings.HasSuffix(base, "~")) { // which sudo skips

@@ -44,7 +44,7 @@ func TestPrintedCommandsIncludePathForSudo(t *testing.T) {
 	}
 }
 
-// TestPathIsPrintedOnlyForExistingProgram: before an install, nobody has sealift in /usr/local/bin.
+// TestPathIsPrintedOnlyForExistingProgram: before an install, sealift is not in /usr/local/bin.
 func TestPathIsPrintedOnlyForExistingProgram(t *testing.T) {
 	etc, folder := t.TempDir(), t.TempDir()
 	program := filepath.Join(folder, "sealift")
@@ -92,7 +92,7 @@ func TestErrorsSayHowToTypeTheirCommands(t *testing.T) {
 	}
 }
 
-// TestRunThatWasStartedByPathIsRepeatedByPath: what a shell was given works with sudo as well.
+// TestRunThatWasStartedByPathIsRepeatedByPath: a path that worked in a shell also works with sudo.
 func TestRunThatWasStartedByPathIsRepeatedByPath(t *testing.T) {
 	args := []string{"/tmp/tool/bin/sealift", "preflight"}
 	if got := strings.Join(Rerun(args), " "); got != "/tmp/tool/bin/sealift preflight" {

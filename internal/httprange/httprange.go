@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Serve answers a request with content, or with the range that it asks for. modified is the zero time if it is not known.
+// Serve answers a request with content, or with the requested range. modified is zero if unknown.
 func Serve(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) {
 	switch asked := r.Header.Get("Range"); {
 	case strings.Contains(asked, ","):

@@ -39,7 +39,7 @@ type Room struct {
 	free    int64
 	clients map[string]int64 // bytes that each of them holds
 	aside   bool             // the room that is set aside is in use
-	changed chan struct{}    // closed when memory comes back
+	changed chan struct{}    // closed when memory is released
 }
 
 // New returns an empty room.

@@ -74,7 +74,7 @@ func TestIdleClientsTakeNoMemory(t *testing.T) {
 	for range 100 {
 		idle(t, server, size, 10)
 	}
-	for range 3 { // memory comes back
+	for range 3 { // memory is released
 		if code, text := post(t, server, bytes.NewReader(make([]byte, size))); code != http.StatusOK || text != strconv.Itoa(size) {
 			t.Errorf("%d %s", code, text)
 		}
@@ -158,8 +158,8 @@ func TestResponseMayTakeLongerThanBody(t *testing.T) {
 	}
 }
 
-// TestClientWithEndlessBodiesLeavesMemory has one client that fills what it may, also what is set aside, and ends nothing. Another one sends
-// a small body.
+// TestClientWithEndlessBodiesLeavesMemory has one client that fills its share, including the reserve, and ends nothing. Another one sends a
+// small body.
 func TestClientWithEndlessBodiesLeavesMemory(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/internal/outage"
 )
 
-// get asks a server that does with the connection what it wants.
+// get requests a server that handles the connection as it likes.
 func get(t *testing.T, client *http.Client, address string) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

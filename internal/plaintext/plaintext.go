@@ -101,7 +101,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// maxColor is the longest sequence that is taken for a colour, in bytes.
+// maxColor is the longest sequence that counts as a colour, in bytes.
 const maxColor = 32
 
 // color returns the length of the sequence for colours (SGR of ECMA-48: ESC [ numbers m) that p begins with, 0 for anything else. A sequence

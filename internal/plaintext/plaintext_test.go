@@ -30,7 +30,7 @@ var texts = map[string]string{
 	"cut \xe2\x80":                            "cut \ufffd\ufffd",
 }
 
-// TestControlCharactersAreEscaped writes each text at once, and in pieces of every size.
+// TestControlCharactersAreEscaped writes each text at once, and in chunks of every size.
 func TestControlCharactersAreEscaped(t *testing.T) {
 	for text, want := range texts {
 		for size := range len(text) {

@@ -38,9 +38,9 @@ func (e *NoMatchError) Error() string {
 	return "only for " + strings.Join(slices.Compact(names), ", ")
 }
 
-// Choose returns the indexes that a node's containerd reads from root on, in this order, and at last the manifest that it
-// loads. On an error they end where it happened. It fails where containerd finds none: with a *NoMatchError if an index has no image for the platform. An index is
-// sorted by how well its entries fit, entries without a platform come last, and the first one counts. Its configuration
+// Choose returns the indexes that a node's containerd reads from root on, in this order, and at last the manifest that it loads. On an
+// error they end where it happened. It fails where containerd finds none: with a *NoMatchError if an index has no image for the platform.
+// An index is sorted by how well its entries match, entries without a platform are last, and the first one counts. Its configuration
 // decides if it has no platform.
 func Choose(ctx context.Context, read Read, root ocispec.Descriptor, wanted platforms.MatchComparer) ([]ocispec.Descriptor, error) {
 	c := chooser{read: read, wanted: wanted}

@@ -12,8 +12,8 @@ import (
 )
 
 // Parse reads os/architecture or os/architecture/variant, such as linux/amd64 or linux/arm/v7. It refuses a variant that no
-// node asks for: containerd distinguishes the variants of 32-bit ARM, and looks for linux/amd64 and linux/arm64 on every CPU
-// of these architectures.
+// node requests: containerd distinguishes the variants of 32-bit ARM, and looks for linux/amd64 and linux/arm64 on every CPU of
+// these architectures.
 func Parse(s string) (ocispec.Platform, error) {
 	parts := strings.Split(s, "/")
 	wrong := len(parts) < 2 || len(parts) > 3
@@ -34,7 +34,7 @@ func Parse(s string) (ocispec.Platform, error) {
 	return p, nil
 }
 
-// Matcher returns what the containerd of a node matches images with. It takes what Parse takes.
+// Matcher returns the matcher that a node's containerd uses for images. It accepts what Parse accepts.
 func Matcher(s string) (platforms.MatchComparer, error) {
 	p, err := Parse(s)
 	if err != nil {
@@ -43,7 +43,7 @@ func Matcher(s string) (platforms.MatchComparer, error) {
 	return platforms.Only(p), nil
 }
 
-// Host returns what the containerd of this machine matches images with.
+// Host returns the matcher of this machine's containerd.
 func Host() platforms.MatchComparer { return platforms.Default() }
 
 // Same reports whether two names mean the same platform, such as linux/arm64 and linux/arm64/v8. Platforms that merely
@@ -67,8 +67,8 @@ func Name(p ocispec.Platform) string {
 	return strings.TrimSuffix(p.OS+"/"+p.Architecture+"/"+p.Variant, "/")
 }
 
-// Runs reports whether an image with this configuration can run on a platform. Empty fields say nothing. Variants of
-// amd64 and arm64 are not compared: containerd loads an image that is named by its manifest whatever its configuration says.
+// Runs reports whether an image with this configuration can run on a platform. Empty fields say nothing. Variants of amd64 and
+// arm64 are not compared: containerd loads an image named by its manifest regardless of its configuration.
 func Runs(wanted, config ocispec.Platform) bool {
 	if config.OS == "" {
 		config.OS = wanted.OS

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// EndedError reports that a context ended before what Until waited for had come.
+// EndedError reports that a context ended before Until was done.
 type EndedError struct {
 	// Cause is why the context ended.
 	Cause error
-	// Last is what the last try said before that. It is nil when no try gave a reason.
+	// Last is the error of the last try before that. It is nil when no try gave a reason.
 	Last error
 	// After is how long Until waited.
 	After time.Duration
@@ -37,7 +37,7 @@ func (e *EndedError) Error() string {
 func (e *EndedError) Canceled() bool { return e.canceled }
 
 // Ended reports whether err is that of a wait whose context ended, and not the error of a try. A try that itself waits wraps the error of
-// that wait, so that the two can be told apart.
+// that wait, so that the two can be distinguished.
 func Ended(err error) bool {
 	_, ok := err.(*EndedError) //nolint:errorlint // a try may return the error of another wait
 	return ok
@@ -55,7 +55,7 @@ func (e *EndedError) Unwrap() (all []error) {
 	return all
 }
 
-// NotYet marks an error of a try as one that passes by itself. Of nil it is nil.
+// NotYet marks an error of a try as transient. Of nil it is nil.
 func NotYet(err error) error { return NotBefore(0, err) }
 
 // NotBefore marks an error as NotYet does. The next try comes after pause at the earliest, as a server has asked for (Retry-After, RFC
@@ -74,7 +74,7 @@ type notYetError struct {
 
 func (e *notYetError) Unwrap() error { return e.error }
 
-// passing returns the mark of an error, or nil. The error of a wait that has ended has none, whatever its last error was.
+// passing returns the mark of an error, or nil. The error of an ended wait has none, whatever its last error was.
 func passing(err error) *notYetError {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree of errors itself
 	case *notYetError:
@@ -104,7 +104,7 @@ func unmarked(err error) error {
 	return err
 }
 
-// roundTime shortens a duration to what a person reads.
+// roundTime rounds a duration for people.
 func roundTime(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

@@ -95,7 +95,7 @@ func TestCanceledWaitReportsBothReasons(t *testing.T) {
 	})
 }
 
-// TestOuterWaitEndsWithInnerOne has a wait inside another one: the time of the inner one is over for good.
+// TestOuterWaitEndsWithInnerOne has a wait inside another one: the inner one's time has expired.
 func TestOuterWaitEndsWithInnerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Parse reads the first private key of a PEM, in PKCS#1, PKCS#8 or SEC 1. Other blocks may come first: openssl writes the parameters
+// Parse reads the first private key of a PEM, in PKCS#1, PKCS#8 or SEC 1. Other blocks may precede it: openssl writes the parameters
 // of a curve before its key.
 func Parse(text []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Started returns when a process started, in clock ticks since boot: field 22 of /proc/PID/stat, proc(5). With the id, it names
-// one process of this boot. The error is os.ErrProcessDone for a process that has ended and that nobody has waited for.
+// one process of this boot. The error is os.ErrProcessDone for a process that has ended and was not waited for.
 func Started(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

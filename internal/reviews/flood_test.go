@@ -27,8 +27,8 @@ import (
 const (
 	apiServers, atOnce = 4, 100
 	reviewSize         = 20 << 10
-	// maxFlooded is how much memory the server may take while clients hold on to it, beside what this test has without them: 70 MiB of
-	// connections and streams, 64 MiB of bodies, and what the garbage collector leaves.
+	// maxFlooded is how much memory the server may take while clients hold on to it, in addition to this test's own: 70 MiB of
+	// connections and streams, 64 MiB of bodies, and uncollected garbage.
 	maxFlooded = 256 << 20
 )
 
@@ -66,7 +66,7 @@ func apiServer(t *testing.T, from netip.Addr) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: transport}
 }
 
-// review asks for one review, and returns how long the answer took.
+// review sends one review, and returns how long the response took.
 func review(ctx context.Context, client *http.Client, server string) (took time.Duration, err error) {
 	begin := time.Now()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+server+"/hook", bytes.NewReader(make([]byte, reviewSize)))
@@ -85,7 +85,7 @@ func review(ctx context.Context, client *http.Client, server string) (took time.
 	return time.Since(begin), err
 }
 
-// together lets clients ask for some reviews each at once, round after round, until ctx ends.
+// together lets clients send some reviews each at once, round after round, until ctx ends.
 func together(ctx context.Context, t *testing.T, server string, each int, clients ...*http.Client) (took []time.Duration) {
 	t.Helper()
 	for round := 0; round == 0 || ctx.Err() == nil; round++ {
@@ -134,7 +134,7 @@ func TestFourAPIServersGetReviewsAnswered(t *testing.T) {
 	}
 }
 
-// TestFloodingPodLeavesReviewsAnswered lets a pod, or several, hold connections, streams, bodies and answers, while an API server asks for
+// TestFloodingPodLeavesReviewsAnswered lets a pod, or several, hold connections, streams, bodies and responses, while an API server sends
 // reviews.
 func TestFloodingPodLeavesReviewsAnswered(t *testing.T) {
 	short.Skip(t, "both cores")

@@ -1,7 +1,7 @@
 // Package reviews has the bounds of a server that answers the reviews of API servers: webhooks of admission and of conversion. Not only API
-// servers reach such a server: any pod of a cluster may. So what a client holds is bounded: its connections and streams of HTTP/2, and
-// the bodies that it sends. A review is answered when it has arrived, and sent when it has been answered. So a client that sends or reads
-// nothing keeps no hook from another.
+// servers reach such a server: any pod of a cluster may. So each client's holds are bounded: its connections, HTTP/2 streams and request
+// bodies. A review is answered when it has arrived, and sent when it has been answered. So a client that sends or reads nothing keeps no
+// hook from another.
 package reviews
 
 import (
@@ -32,7 +32,7 @@ const (
 	idleTime = 2 * time.Minute
 )
 
-// Limits are what one server may take.
+// Limits bound the resources of one server.
 type Limits struct {
 	Body     int64         // bytes of one review
 	InMemory int64         // how many reviews of that size are in memory at a time
@@ -114,7 +114,7 @@ func Body(r *http.Request) []byte {
 	return nil
 }
 
-// answer is what a handler has written while it had a slot.
+// answer is the response that a handler has written while it had a slot.
 type answer struct {
 	header http.Header
 	status int

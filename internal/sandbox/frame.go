@@ -26,7 +26,7 @@ type wire struct {
 	cap *capped
 }
 
-// frameSlack bounds the bytes of a frame beside its data.
+// frameSlack bounds the bytes of a frame in addition to its data.
 const frameSlack = 64 << 10
 
 func newWire(r io.Reader, w io.Writer) *wire {

@@ -29,7 +29,7 @@ type pool struct {
 	idle    []*process
 }
 
-// tenant is who has requests.
+// tenant is the owner of requests.
 type tenant struct {
 	slots    *semaphore.Weighted
 	requests int
@@ -170,7 +170,7 @@ func start() (*process, error) {
 	return c, err
 }
 
-// end kills the child. It had its chance to end by itself.
+// end kills the child. It had its chance to exit.
 func (c *process) end() error {
 	_ = c.cmd.Process.Kill()
 	return c.wait()
@@ -215,7 +215,7 @@ func answer(ctx context.Context, r Request, question []byte) frame {
 
 // died returns why a child ended without a result.
 func (c *process) died(r Request, err error) error {
-	time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() }) // it may still be there, and not speak as it should
+	time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() }) // it may still exist, and violate the protocol
 	ended := c.wait()
 	text := string(c.stderr)
 	var exit *exec.ExitError
@@ -235,7 +235,7 @@ func (c *process) died(r Request, err error) error {
 var outOfMemory = append([]string{"out of memory", "cannot allocate memory", "stack exceeds", "failed to create new OS thread", "pthread_create failed"},
 	outOfMemoryOfDetector...)
 
-// head keeps the beginning of what a child writes: Go's runtime says first why a process dies.
+// head keeps the beginning of a child's output: Go's runtime says first why a process dies.
 type head []byte
 
 func (h *head) Write(p []byte) (int, error) {

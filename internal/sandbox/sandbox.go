@@ -3,7 +3,7 @@
 //
 // A child is this program, started again: main calls Main before anything else, and so does TestMain. Children are reused, and end a
 // minute after their last task. They get no environment but time zone, proxies and certificates. One process has one set of children,
-// since it bounds what they take from the machine together: as many as there are processors, from 2 to 4.
+// since it bounds their total resources: as many as there are processors, from 2 to 4.
 package sandbox
 
 import (
@@ -19,8 +19,8 @@ type Limits struct {
 	CPU time.Duration
 	// Wall is the time on the clock. It includes the answers to questions, and not the time in the queue.
 	Wall time.Duration
-	// Memory is how many bytes of memory the child may add to what a new one has: a multiple of 64 MiB. It may get 64 MiB more, since Go takes
-	// memory in such steps.
+	// Memory is how many bytes of memory the child may add to a new one's: a multiple of 64 MiB. It may get 64 MiB more, since Go takes memory
+	// in such steps.
 	Memory int64
 	// Result bounds the encoded result, in bytes.
 	Result int64

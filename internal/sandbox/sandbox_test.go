@@ -47,7 +47,7 @@ var (
 	missing     = sandbox.Define("missing", func(in string, _ sandbox.Ask) (string, error) { return in, nil })
 )
 
-// deeper goes on until the stack is full, or n is too large for it to be.
+// deeper recurses until the stack is full, or n is too large for it to be.
 func deeper(n int) int {
 	if n == math.MaxInt {
 		return 0

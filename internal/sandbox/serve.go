@@ -24,10 +24,11 @@ const variable = "SEALIFT_SANDBOX"
 // exitCPU is the exit code of a child that took all of its processor time.
 const exitCPU = 24
 
-// maxStack bounds one stack of a child. Go's own bound is larger than what a task may take.
+// maxStack bounds one stack of a child. Go's own bound is larger than a task's limit.
 const maxStack = 64 << 20
 
-// maxBookkeeping bounds the bytes that Go maps beside its heap, such as 1 MiB for each 64 MiB of it. It is less than Go reserves at once.
+// maxBookkeeping bounds the bytes that Go maps in addition to its heap, such as 1 MiB for each 64 MiB of it. It is less than Go
+// reserves at once.
 const maxBookkeeping = 32 << 20
 
 // Main serves tasks and exits if this process is a child. Otherwise it returns at once.
@@ -113,10 +114,10 @@ func (w *wire) ask(size int64) Ask {
 	}
 }
 
-// apply limits this process from now on. The kernel enforces the limits: allocations fail, and SIGXCPU comes. base is what the process had
-// mapped at first, in bytes. Go reserves address space for its heap, 64 MiB at a time, before it uses it, so RLIMIT_AS above what was
-// there at first bounds the heap. The rest of the first 64 MiB comes on top. RLIMIT_DATA bounds nothing: the kernel does not count pages
-// that are mapped over reserved ones.
+// apply limits this process from now on. The kernel enforces the limits: allocations fail, and SIGXCPU is sent. base is the memory mapped
+// at the start, in bytes. Go reserves address space for its heap, 64 MiB at a time, before it uses it, so RLIMIT_AS above the initial size
+// bounds the heap. The rest of the first 64 MiB is added. RLIMIT_DATA bounds nothing: the kernel does not count pages that are mapped over
+// reserved ones.
 func (l Limits) apply(base int64) error {
 	debug.SetMemoryLimit(l.Memory * 3 / 4) // of Go's own memory: collect garbage harder before allocations fail
 	var used unix.Rusage

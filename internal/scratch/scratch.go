@@ -30,7 +30,7 @@ func New() (*Dir, error) { return NewIn(os.TempDir()) }
 
 // NewIn makes a folder below parent.
 func NewIn(parent string) (*Dir, error) {
-	// A folder looks abandoned until it is locked, so nobody may sweep meanwhile.
+	// A folder looks abandoned until it is locked, so nobody may sweep in the meantime.
 	gate, err := os.OpenFile(filepath.Join(parent, prefix()+"gate"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)

@@ -66,7 +66,7 @@ func TestFolderOfKilledOwnerIsSwept(t *testing.T) {
 	parent := t.TempDir()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+parent)
-	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+	if _, err := owner.StdinPipe(); err != nil { // what it waits for
 		t.Fatal(err)
 	}
 	out, err := owner.StdoutPipe()

@@ -84,7 +84,7 @@ func (r *Reader) document(data []byte) *yaml.Node {
 	return first.Content[0]
 }
 
-// syntax reports an error of the YAML parser, which gives the line inside its text.
+// syntax reports an error of the YAML parser, which has the line inside its text.
 func (r *Reader) syntax(err error) {
 	pos, message := diag.Pos{File: r.Name}, err.Error()
 	if m := yamlErrorLine.FindStringSubmatch(message); m != nil {
@@ -220,7 +220,7 @@ func scalar(n *yaml.Node) any {
 			break
 		}
 		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return int64(f) // as JSON has it: 1.0 and 1e0 are 1
+			return int64(f) // as in JSON: 1.0 and 1e0 are 1
 		}
 		return f
 	}

@@ -40,7 +40,7 @@ func quoted(value any) any {
 	return value
 }
 
-// asBlocks takes back the quotes: people read blocks more easily.
+// asBlocks removes the quotes: people read blocks more easily.
 func asBlocks(n *yaml.Node) {
 	if n.Style == yaml.DoubleQuotedStyle && strings.Contains(n.Value, "\n") {
 		n.Style = yaml.LiteralStyle
@@ -50,8 +50,8 @@ func asBlocks(n *yaml.Node) {
 	}
 }
 
-// Marshal writes documents, each indented by two spaces, and changes styles of their nodes as Readable does. No document gives
-// no text.
+// Marshal writes documents, each indented by two spaces, and changes styles of their nodes as Readable does. Without a
+// document, the text is empty.
 func Marshal(documents ...*yaml.Node) ([]byte, error) {
 	if len(documents) == 0 { // closing an unused encoder is an error
 		return nil, nil

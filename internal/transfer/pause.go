@@ -13,7 +13,7 @@ import (
 // MaxPause is the longest time that a server can ask a client to wait before a retry.
 const MaxPause = 2 * time.Minute
 
-// Pause is how long servers ask to be left alone (Retry-After, RFC 9110 §10.2.3).
+// Pause is how long servers ask clients to wait (Retry-After, RFC 9110 §10.2.3).
 type Pause struct{ longest atomic.Int64 }
 
 type pauseKey struct{}
@@ -56,7 +56,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), MaxPause)
 }
 
-// NotingPauses returns a transport that notes what the answers of next ask for.
+// NotingPauses returns a transport that records the pauses in the responses of next.
 func NotingPauses(next http.RoundTripper) http.RoundTripper { return noting{next} }
 
 type noting struct{ next http.RoundTripper }

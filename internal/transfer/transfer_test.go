@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/transfer"
 )
 
-// get reads what a server answers within bounds.
+// get reads a server's response within bounds.
 func get(t *testing.T, b transfer.Bounds, answer http.HandlerFunc) ([]byte, error) {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -107,7 +107,7 @@ func TestSlowBodyEnds(t *testing.T) {
 
 func TestPauseOfReaderDoesNotCount(t *testing.T) {
 	m := transfer.Pace{Floor: 10, Window: time.Second}.NewMeter()
-	for range 100 { // whatever time passes between the calls
+	for range 100 { // however long the caller pauses between reads
 		if err := m.Add(1, time.Millisecond); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package trust holds the CAs that a command trusts besides those of the system: of a company's proxy, or of a private server.
-// They are a value. Code that opens connections gets it as an option.
+// Package trust holds the CAs that a command trusts in addition to those of the system: of a company's proxy, or of a private
+// server. They are a value. Code that opens connections gets it as an option.
 package trust
 
 import (
@@ -36,10 +36,10 @@ func Read(file string) (CAs, error) {
 	return CAs{file, text, pool}, nil
 }
 
-// File returns the name of the file that they came from, or "".
+// File returns the name of their file, or "".
 func (c CAs) File() string { return c.file }
 
-// Text returns the certificates besides those of the system, in PEM.
+// Text returns the added certificates, in PEM.
 func (c CAs) Text() string { return string(c.text) }
 
 // TLS returns the settings of a client that trusts them, or nil for those of the system.

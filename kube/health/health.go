@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// State is how far a live object has come.
+// State is the progress of a live object.
 type State string
 
-// The states. Broken is for what does not mend by itself, so that waiting for it is no use.
+// The states. Broken means that the object does not recover on its own, so that waiting is useless.
 const (
 	Ready   State = "ready"
 	Waiting State = "waiting"
@@ -88,7 +88,7 @@ func generalHealth(obj *unstructured.Unstructured) (State, string) {
 	return Ready, ""
 }
 
-// jobHealth differs from kstatus, which takes a started Job for done.
+// jobHealth differs from kstatus, which regards a started Job as done.
 func jobHealth(obj *unstructured.Unstructured) (State, string) {
 	for _, c := range Conditions(obj) {
 		if c.Status != "True" {
@@ -108,7 +108,7 @@ func jobHealth(obj *unstructured.Unstructured) (State, string) {
 	return Waiting, fmt.Sprintf("not complete: %d pods active, %d failed", active, failed)
 }
 
-// conditionHealth is for kinds that are of no use until one condition is True.
+// conditionHealth is for kinds that are unusable until one condition is True.
 func conditionHealth(obj *unstructured.Unstructured, kind string) (State, string) {
 	for _, c := range Conditions(obj) {
 		if c.Type == kind {
@@ -144,13 +144,13 @@ func Conditions(obj *unstructured.Unstructured) []Condition {
 	return out
 }
 
-// text reads a string that may not be there.
+// text reads an optional string.
 func text(content map[string]any, path ...string) string {
 	s, _, _ := unstructured.NestedString(content, path...)
 	return s
 }
 
-// Why joins a reason in one word and a message, either of which may be missing.
+// Why joins a one-word reason and a message, both optional.
 func Why(reason, message string) string {
 	switch {
 	case message == "" && reason == "":

@@ -10,7 +10,7 @@ import (
 // Creating is the reason of a pod that is starting normally.
 const Creating = "its containers are being created"
 
-// Pod says what keeps a pod from being ready, or "" when it is ready or done.
+// Pod returns what keeps a pod from being ready, or "" when it is ready or done.
 func Pod(obj *unstructured.Unstructured) string {
 	pod := obj.Object
 	if reason := text(pod, "status", "reason"); text(pod, "status", "phase") == "Failed" && reason != "" {

@@ -1,5 +1,5 @@
-// Package kubeadmpatch rewrites configurations of kubeadm, and patches of them, for the version that today's kubeadm reads. Add-ons
-// of kURL have patches of older versions, which kURL rewrites as well (docs/reference/kurl.md, kURL §1.5 and §3.1).
+// Package kubeadmpatch rewrites configurations of kubeadm, and patches of them, for the version that today's kubeadm reads. kURL
+// add-ons have patches of older versions, which kURL also rewrites (docs/reference/kurl.md, kURL §1.5 and §3.1).
 //
 // While configuration and patches are merged, the arguments of a program are a map from name to value, as they were until
 // v1beta3: kustomize merges maps by their keys, and replaces lists of kubeadm's as a whole.
@@ -56,8 +56,8 @@ var removedFlags = []string{
 	"pod-infra-container-image", "register-schedulable",
 }
 
-// Mergeable rewrites the documents of a file for a merge: it raises those of an older version, and turns arguments and volumes
-// into maps. It leaves documents of other APIs alone. The notes say what was left out.
+// Mergeable rewrites the documents of a file for a merge: it converts those of an older version, and turns arguments and
+// volumes into maps. It leaves documents of other APIs alone. The notes name what was left out.
 func Mergeable(text []byte) (merged []byte, notes []string, err error) {
 	var out bytes.Buffer
 	text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")) // as YAML reads them
@@ -151,7 +151,7 @@ func raise(object map[string]any) (objects []map[string]any, notes []string, err
 	return objects, notes, nil
 }
 
-// take removes a field and gives its value. What lies around it and becomes empty is removed too: in a patch it would say nothing.
+// take removes a field and gives its value. Parents that become empty are removed too: in a patch they would have no effect.
 func take(object map[string]any, path ...string) (value any, there bool) {
 	if len(path) == 1 {
 		value, there = object[path[0]]

@@ -81,7 +81,7 @@ func TestPatchesAreConvertedToCurrentVersion(t *testing.T) {
 	}
 }
 
-// A patch that brings a volume leaves those of the configuration, as with arguments.
+// A patch with a volume keeps those of the configuration, as with arguments.
 func TestVolumesAreMergedByTheirNames(t *testing.T) {
 	const base = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {extraVolumes: [{name: policy, hostPath: /p}, {name: log, hostPath: /l}]}"
 	merged, _, err := Mergeable([]byte(base))

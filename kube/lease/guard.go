@@ -15,14 +15,14 @@ import (
 
 // guard stands between the elector and the Lease. The elector reads and writes the Lease through it.
 //
-// It ends the work of a holder by a clock of its own, because the elector tries to release a lost Lease first, and only
-// then says that it is lost. The clock starts before a renewal is sent. Others start theirs after they have seen the
-// renewal, so their Duration always ends after our RenewDeadline, however long an answer takes.
+// It ends the work of a holder by its own clock, because the elector tries to release a lost Lease first, and only then reports
+// the loss. The clock starts before a renewal is sent. Others start theirs after they have seen the renewal, so their Duration
+// always ends after our RenewDeadline, however long an answer takes.
 type guard struct {
 	resourcelock.Interface
 	o     Options
 	end   context.CancelCauseFunc // ends the wait, or the work
-	ended chan struct{}           // closed when there is no work any more
+	ended chan struct{}           // closed when the work has ended
 
 	mu       sync.Mutex // guards what follows
 	holder   string     // as the Lease was last read or written
@@ -40,7 +40,7 @@ func newGuard(o Options, end context.CancelCauseFunc, lock resourcelock.Interfac
 	return g
 }
 
-// Get reads the Lease. A holder that has died on this machine is left out, so that the elector takes the Lease.
+// Get reads the Lease. A dead holder on this machine is left out, so that the elector takes the Lease.
 func (g *guard) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	bounded, cancel := g.bound(ctx)
 	defer cancel()
@@ -65,8 +65,8 @@ func (g *guard) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return g.write(ctx, record, g.Interface.Create)
 }
 
-// Update renews the Lease, takes it, or releases it by a record without a holder. It releases only what is ours, and only
-// after work has ended.
+// Update renews the Lease, acquires it, or releases it by a record without a holder. It releases only our own, and only after
+// work has ended.
 func (g *guard) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		select {
@@ -119,8 +119,8 @@ func (g *guard) saw(holder string) {
 	}
 }
 
-// failed notes that a request failed. While we wait, an error that does not pass by itself ends the wait, and so does a
-// server that stays away.
+// failed notes that a request failed. While we wait, a permanent error ends the wait, and so does a server that stays
+// unreachable.
 func (g *guard) failed(ctx context.Context, doing string, err error) {
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return

@@ -1,9 +1,9 @@
 // Package lease lets one process at a time work on a cluster. A Lease object in the cluster names the process that may
 // work; the others wait.
 //
-// The leader election of client-go takes, renews and releases the Lease. This package adds what that leaves to its
-// caller: work stops before another process may begin, the Lease is released only after work has ended, and the Lease of
-// a process of this machine that has died is taken at once.
+// The leader election of client-go takes, renews and releases the Lease. This package adds what that leaves to its caller: work
+// stops before another process may begin, the Lease is released only after work has ended, and the Lease of a dead process on
+// this machine is acquired at once.
 package lease
 
 import (
@@ -26,33 +26,32 @@ import (
 // ErrLost ends work whose Lease was taken by another process, or could not be renewed in time.
 var ErrLost = errors.New("the lease was lost")
 
-// Options name a Lease and say how it is held. Only Namespace and Name are required.
+// Options name a Lease and configure how it is held. Only Namespace and Name are required.
 type Options struct {
 	Namespace string
 	Name      string
-	// Duration is how long others wait for a holder that is silent: whole seconds, because the Lease stores seconds.
-	// Default 15 s.
+	// Duration is how long others wait for a silent holder: whole seconds, because the Lease stores seconds. Default 15 s.
 	Duration time.Duration
-	// RenewDeadline is how long work goes on after the last renewal that succeeded. It must be shorter than Duration; the
-	// difference is the time that work has to stop. Default two thirds of Duration.
+	// RenewDeadline is how long work continues after the last successful renewal. It must be shorter than Duration; the difference
+	// is the time that work has to stop. Default two thirds of Duration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the pause between two renewals, and about that between two looks at a Lease that another process
-	// holds. Default 1 s.
+	// RetryPeriod is the pause between two renewals, and about that between two reads of a Lease that another process holds.
+	// Default 1 s.
 	RetryPeriod time.Duration
 
 	// Patience bounds the wait for another process. Default 30 minutes.
 	Patience time.Duration
-	// Outage bounds how long the API server may be away while we wait. Default 30 s.
+	// Outage bounds how long the API server may be unreachable while we wait. Default 30 s.
 	Outage time.Duration
 	// Tries bounds how often work is started when the Lease is lost. Default 3.
 	Tries int
-	// Lost is told why, before work starts over.
+	// Lost is called with the reason before work restarts.
 	Lost func(error)
-	// Waiting is told the holder once, when another process holds the Lease.
+	// Waiting is called with the holder once, when another process holds the Lease.
 	Waiting func(holder string)
 	// Log gets a line for each failed renewal. nil logs nothing.
 	Log *slog.Logger
-	// Identity names this process in the Lease. Default: a name that tells others on this machine when the process has died.
+	// Identity names this process in the Lease. Default: a name that lets others on this machine detect when the process has died.
 	Identity string
 }
 
@@ -60,7 +59,7 @@ type Options struct {
 const requests = 4
 
 func (o Options) withDefaults() (Options, error) {
-	o.Identity = cmp.Or(o.Identity, identity()) // the same in each try: a Lease that we lost is ours to take back
+	o.Identity = cmp.Or(o.Identity, identity()) // the same in each try: a Lease that we lost is ours to reacquire
 	o.Duration = cmp.Or(o.Duration, 15*time.Second)
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.Duration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, time.Second)
@@ -144,7 +143,7 @@ func lockOf(client coordinationv1client.LeasesGetter, o Options) *resourcelock.L
 // elect runs the elector until the returned function is called, which releases the Lease. The elector outlives ctx: while
 // work is still stopping, nobody else may begin.
 func (g *guard) elect(ctx context.Context, elector *leaderelection.LeaderElector) (release func()) {
-	// The elector's own log repeats what guard tells.
+	// The elector's own log repeats guard's messages.
 	ctx, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Logger{}))
 	over := make(chan struct{})
 	go func() {

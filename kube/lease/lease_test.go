@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// shared is one control plane for all tests of the package that do not stop it: each has a Lease of its own.
+// shared is one control plane for all tests of the package that do not stop it: each has its own Lease.
 var shared struct {
 	once  sync.Once
 	plane *controlplane.ControlPlane
@@ -69,7 +69,7 @@ func quick(t *testing.T) Options {
 	return Options{Namespace: metav1.NamespaceSystem, Name: name, Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond, Tries: 1}
 }
 
-// leases reads and writes the Lease of some options as somebody else would.
+// leases reads and writes the Lease of some options as another client would.
 type leases struct {
 	t      *testing.T
 	client coordinationv1client.LeaseInterface
@@ -99,7 +99,7 @@ func (l leases) holder() string {
 	return *l.get().Spec.HolderIdentity
 }
 
-// create makes the Lease in somebody's name.
+// create creates the Lease for another holder.
 func (l leases) create(holder string, seconds int32) {
 	l.t.Helper()
 	now := metav1.NowMicro()
@@ -194,7 +194,7 @@ func TestRunReturnsErrorOfWork(t *testing.T) {
 func TestWorkEndsWhenAnotherTakesLease(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
-	o.Duration, o.RenewDeadline = 30*time.Second, 20*time.Second // far longer than the next look at the Lease
+	o.Duration, o.RenewDeadline = 30*time.Second, 20*time.Second // far longer than until the next read of the Lease
 	l := leasesOf(t, o)
 	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
 		lease := l.get()

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestLeaseOutlastsStoppedAPIServer has two runs compete, with the durations that users get. The one at work has to stop
-// while the server is away, before the other may begin.
+// TestLeaseOutlastsStoppedAPIServer has two runs compete, with the durations that users get. The running one has to stop while
+// the server is unreachable, before the other may begin.
 func TestLeaseOutlastsStoppedAPIServer(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")
@@ -173,7 +173,7 @@ func (l *line) config(t *testing.T) *rest.Config {
 	})
 }
 
-// TestDisconnectedHolderStopsBeforeNextStarts cuts off the holder alone: the other sees the server all the time.
+// TestDisconnectedHolderStopsBeforeNextStarts cuts off only the holder: the other sees the server all the time.
 func TestDisconnectedHolderStopsBeforeNextStarts(t *testing.T) {
 	t.Parallel()
 	o, s, l := quick(t), &site{t: t}, &line{}
@@ -275,8 +275,8 @@ func TestLostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	all.Wait()
 }
 
-// TestReleaseLeavesNextHolderAlone is about a release that comes after another process has taken the Lease. The elector
-// would overwrite the new holder.
+// TestReleaseLeavesNextHolderAlone releases after another process has acquired the Lease. The elector would overwrite the new
+// holder.
 func TestReleaseLeavesNextHolderAlone(t *testing.T) {
 	t.Parallel()
 	o := quick(t)

@@ -41,7 +41,7 @@ func (b *bench) assembly(ctx context.Context, s *served, title string) error {
 	get := "curl -fsS -w '%{size_download}\\n'"
 	flows := []flow{{"cat of the same bytes", "cat " + ready + " | wc -c"}}
 	if presigner, ok := s.packages.(store.Presigner); ok {
-		// only what the server itself reads: the same objects, one after the other on one connection
+		// only the server's own reads: the same objects, in sequence on one connection
 		script := get
 		for n := range load.Packages {
 			url, err := presigner.Presign(ctx, fmt.Sprintf("part-%d-1.0.tar.gz", n), time.Hour)
@@ -113,8 +113,8 @@ func quantile(all []float64, q float64) float64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// firstByte measures how long a client waits for the first byte of a bundle: from a server that has just started, from one
-// that has planned the bundle before, and in the middle of the bundle, which comes from the store.
+// firstByte measures how long a client waits for the first byte of a bundle: from a server that has just started, from one that
+// has planned the bundle before, and in the middle of the bundle, which is read from the store.
 func (b *bench) firstByte(ctx context.Context, s *served, title string) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {

@@ -95,7 +95,7 @@ type benchCase struct {
 
 type measure struct {
 	wall, cpu float64 // seconds
-	peak      int64   // bytes, of the largest process
+	peak      int64   // in bytes, of the largest process
 	bytes     int64   // of the result
 }
 

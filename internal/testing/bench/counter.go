@@ -25,7 +25,7 @@ type counter struct {
 
 	mu                     sync.Mutex
 	requests, writes, idle int
-	kinds                  map[string]tally // writes by what was written, and those that were refused
+	kinds                  map[string]tally // writes by kind, and refused ones
 	last                   time.Time        // of a write
 }
 
@@ -58,7 +58,7 @@ func newCounter(cfg *rest.Config) (*counter, error) {
 	return c, nil
 }
 
-// answered counts a write by what was written.
+// answered counts a write by its kind.
 func (c *counter) answered(r *http.Response) {
 	if !writes(r.Request) {
 		return
@@ -114,7 +114,7 @@ func (c *counter) take() (requests, writes, leases int) {
 	return requests, writes, leases
 }
 
-// byKind lists the writes since the last take by what was written, the most first.
+// byKind lists the writes since the last take by kind, the most frequent first.
 func (c *counter) byKind() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

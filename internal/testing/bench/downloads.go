@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// downloads measures the server while many download at once: the large bundle undisturbed, and a smaller one on lines that break.
+// downloads measures the server while many clients download at once: the large bundle undisturbed, and a smaller one over failing
+// connections.
 func (b *bench) downloads(ctx context.Context, s *served, title string) error {
 	fmt.Printf("\n%s\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
@@ -76,7 +77,7 @@ type download struct {
 	sha256 string
 }
 
-// run downloads. The line breaks after the given lengths; what is missing is asked for then, of the same bundle.
+// run downloads. The connection breaks after the given lengths; the missing rest of the same bundle is then requested.
 func (d *download) run(ctx context.Context, breaks []int64) error {
 	sum, have, tag := sha256.New(), int64(0), ""
 	for n := 0; ; n++ {

@@ -22,11 +22,11 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
-// fleetAddOns is how many add-ons each cluster has. fleetAtOnce is how many writes the reference and the fake agents have on their
-// way at once, and a hub.
+// fleetAddOns is how many add-ons each cluster has. fleetAtOnce is how many concurrent writes the reference, the fake agents and a
+// hub make.
 const fleetAddOns, fleetAtOnce = 3, 24
 
-// fleetQuiet is how long nobody writes before a fleet counts as at rest, and fleetIdle how long its requests are counted then.
+// fleetQuiet is how long no write happens before a fleet counts as idle, and fleetIdle how long its requests are then counted.
 const fleetQuiet, fleetIdle = 10 * time.Second, 30 * time.Second
 
 var (
@@ -41,7 +41,7 @@ var (
 	fleetBindings      = schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta2", Resource: "managedclustersetbindings"}
 )
 
-// fleetBench is a hub, and a fleet without agents: this program says that works are applied.
+// fleetBench is a hub, and a fleet without agents: this program reports works as applied.
 type fleetBench struct {
 	sealift, dir string
 	clusters     int
@@ -50,7 +50,7 @@ type fleetBench struct {
 	counted      *counter
 	hub          *daemon.Daemon
 	most         int64  // bytes of memory that it has had
-	webhooks     string // where the hub listens; an address of its own for each start would change the definitions
+	webhooks     string // where the hub listens; a new address for each start would change the definitions
 }
 
 // fleet measures a hub with a large fleet.
@@ -251,7 +251,7 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := f.completed(ctx); err != nil {
 		return err
 	}
-	// Nobody takes back what the reference writes.
+	// Nobody reverts the writes of the reference.
 	if err := f.stop(); err != nil {
 		return err
 	}
@@ -264,14 +264,14 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	if err := f.wait(ctx, "1"); err != nil { // it has taken back what is not its own
+	if err := f.wait(ctx, "1"); err != nil { // it has reverted foreign changes
 		return err
 	}
 	return f.counted.rest(ctx)
 }
 
 // reference has plain client-go write the patches that a cluster gets in a rollout until its work is written: the status of the add-on,
-// which names the new configuration, and the work. They go the same way as those of the hub, through the counter.
+// which names the new configuration, and the work. They take the same path as those of the hub, through the counter.
 func (f *fleetBench) reference(ctx context.Context) (took time.Duration, err error) {
 	works, err := f.client.Resource(fleetWorks).List(ctx, metav1.ListOptions{})
 	if err != nil {

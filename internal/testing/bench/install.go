@@ -104,7 +104,7 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 	return outcome{time.Since(begin).Seconds(), out.String()}, nil
 }
 
-// usb builds the add-ons' packages and a bundle of them, and puts it into a folder with what the measuring needs.
+// usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
 func (b *bench) usb(ctx context.Context, usb string, addOns []string) error {
 	m, err := mirror.Serve(ctx, mirror.Options{})
 	if err != nil {

@@ -113,8 +113,8 @@ func (b *bench) applies(ctx context.Context) error {
 	return nil
 }
 
-// applyCase is a script that applies the kustomization of the folder it runs in to the cluster of ./kubeconfig. Each run
-// has a control plane to itself: the objects of the one before shall not be in its way.
+// applyCase is a script that applies the kustomization of the folder it runs in to the cluster of ./kubeconfig. Each run has
+// its own control plane: the objects of the one before must not interfere.
 func (b *bench) applyCase(ctx context.Context, name, script, transform string, again bool) benchCase {
 	var plane *controlplane.ControlPlane
 	return benchCase{

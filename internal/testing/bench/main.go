@@ -128,7 +128,7 @@ func (b *bench) serveTables(ctx context.Context, measured func(title string) boo
 	return nil
 }
 
-// table runs the cases in turn, round by round, so that load on the machine affects all of them alike, and prints their
+// table runs the cases in turn, round by round, so that load on the machine affects all of them equally, and prints their
 // medians.
 func (b *bench) table(ctx context.Context, title string, cases []benchCase) error {
 	results := make([][]measure, len(cases))

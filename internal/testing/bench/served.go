@@ -102,7 +102,7 @@ func (s *served) stop() {
 	}
 }
 
-// bundle gives the URL of the bundle of the first so many packages.
+// bundle returns the URL of the bundle of the first so many packages.
 func (s *served) bundle(ctx context.Context, packages int) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/installer", strings.NewReader(load.Installer(packages)))
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *served) bundle(ctx context.Context, packages int) (string, error) {
 	return s.base + "/bundle" + at[strings.LastIndex(at, "/"):] + ".tar.gz", nil
 }
 
-// memory gives the peak of the server while f runs, in MiB.
+// memory returns the peak of the server while f runs, in MiB.
 func (s *served) memory(f func() error) (int64, error) {
 	if err := daemon.ForgetPeak(s.daemon.PID()); err != nil {
 		return 0, err

@@ -61,7 +61,7 @@ func (p *slowProxy) serve(client net.Conn) {
 	p.delayed(client, server)
 }
 
-// delayed copies with the full latency. Each piece leaves no sooner than the bandwidth allows.
+// delayed copies with the full latency. Each chunk is sent no sooner than the bandwidth allows.
 func (p *slowProxy) delayed(to io.Writer, from io.Reader) {
 	type chunk struct {
 		data []byte

@@ -41,7 +41,7 @@ func (f *fleetBench) follow(ctx context.Context, seen func(*unstructured.Unstruc
 	return ctx.Err()
 }
 
-// version returns what a work deploys.
+// version returns the version that a work deploys.
 func version(o *unstructured.Unstructured) string {
 	manifests, _, _ := unstructured.NestedSlice(o.Object, "spec", "workload", "manifests")
 	if len(manifests) == 0 {
@@ -69,7 +69,7 @@ func (f *fleetBench) wait(ctx context.Context, want string) error {
 	return nil
 }
 
-// completed fails unless the hub says of all add-ons that they have arrived everywhere.
+// completed fails unless the hub reports all add-ons as rolled out everywhere.
 func (f *fleetBench) completed(ctx context.Context) error {
 	list, err := f.client.Resource(fleetAddOnKind).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -83,7 +83,7 @@ func (f *fleetBench) completed(ctx context.Context) error {
 	return nil
 }
 
-// agents says of each work that it is applied, once.
+// agents reports each work as applied, once.
 func (f *fleetBench) agents(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(fleetAtOnce)

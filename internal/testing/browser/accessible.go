@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/cache"
 )
 
-// axe-core as npm has it. Its digest is that of the file in the package.
+// axe-core from npm. Its digest is that of the file in the package.
 const (
 	axePackage = "axe-core@4.10.3"
 	axeDigest  = "880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb"

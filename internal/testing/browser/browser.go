@@ -57,7 +57,7 @@ func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Contex
 	return ctx
 }
 
-// profile returns a profile folder. Chromium's processes still write to it for some time after they are told to stop.
+// profile returns a profile folder. Chromium's processes still write to it for some time after they are stopped.
 func profile(t testing.TB) string {
 	t.Helper()
 	dir, err := scratch.New()

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// Apply applies the objects of a text, in its order, and takes them from every other owner.
+// Apply applies the objects of a text, in its order, and takes over their fields from every other manager.
 func Apply(t testing.TB, cluster *kube.Cluster, text string) {
 	t.Helper()
 	objects, err := render.Decode(strings.NewReader(text))

@@ -85,7 +85,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// writeCerts puts into dir what kube-apiserver reads, and returns what an administrator needs.
+// writeCerts writes the files that kube-apiserver reads into dir, and returns an administrator's credentials.
 func writeCerts(dir string) (ca, clientCert, clientKey []byte, err error) {
 	a, err := newAuthority()
 	if err != nil {

@@ -48,7 +48,7 @@ const attempts = 3
 type Options struct {
 	Version  string            // Kubernetes release, such as v1.36.3; must be one that the lab knows
 	CacheDir string            // the lab's cache; default as in package cache
-	Progress func(line string) // told about binaries that have to be built first
+	Progress func(line string) // called for binaries that have to be built first
 	// Arguments of the API server, besides those that it cannot do without.
 	Arguments []string
 	Jobs      bool // run kube-scheduler, and kube-controller-manager with the controllers that Jobs need
@@ -145,10 +145,10 @@ func (c *ControlPlane) Stop() error {
 	return c.dir.Remove()
 }
 
-// Pause stops the API server where it stands, with SIGSTOP: connections stay open and nobody answers. Resume lets it go on.
+// Pause suspends the API server with SIGSTOP: connections stay open and nobody answers. Resume lets it continue.
 func (c *ControlPlane) Pause() error { return c.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused API server go on.
+// Resume lets a paused API server continue.
 func (c *ControlPlane) Resume() error { return c.signal(syscall.SIGCONT) }
 
 func (c *ControlPlane) signal(s syscall.Signal) error {
@@ -172,7 +172,7 @@ func (c *ControlPlane) Restart(ctx context.Context, arguments ...string) error {
 	return c.runAPIServer(ctx, address.Host)
 }
 
-// Etcd is the endpoint of etcd, which asks for no certificate.
+// Etcd is the endpoint of etcd, which requires no certificate.
 func (c *ControlPlane) Etcd() string { return "unix://" + c.etcdSocket() }
 
 // etcdSocket is a Unix socket, so that etcd needs no free port.

@@ -27,9 +27,9 @@ import (
 type Kubelet struct {
 	Client    kubernetes.Interface
 	Namespace string
-	// Run does what the first container of a pod does. ctx ends when the pod is to end before.
+	// Run acts as the first container of a pod. ctx ends when the pod is to be stopped early.
 	Run func(ctx context.Context, pod *corev1.Pod) error
-	// End, if not nil, changes what is reported about a pod that has ended.
+	// End, if not nil, changes the report about an ended pod.
 	End func(pod *corev1.Pod)
 
 	work   sync.WaitGroup
@@ -58,7 +58,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	t.Cleanup(func() {
 		stop()
 		factory.Shutdown()
-		for _, cancel := range k.cancel { // nobody calls look any more
+		for _, cancel := range k.cancel { // nobody calls look any longer
 			cancel()
 		}
 		k.work.Wait()
@@ -66,7 +66,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	factory.StartWithContext(ctx)
 }
 
-// Seen returns what the kubelet has seen so far: the last field is when the last pod came to a node.
+// Seen returns what the kubelet has seen so far: the last field is when the last pod was assigned to a node.
 func (k *Kubelet) Seen() PodsSeen {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,8 +100,8 @@ func (k *Kubelet) look(object any) {
 	}
 }
 
-// serve runs a pod to its end, reports that, and removes a pod that somebody has deleted. A pod or a namespace that has gone meanwhile
-// needs no report, so errors say nothing.
+// serve runs a pod to its end, reports that, and removes a deleted pod. A pod or a namespace that is already gone needs no report, so
+// errors are ignored.
 func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) {
 	err := ctx.Err()
 	if err == nil {
@@ -129,7 +129,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// secret waits for a Secret, as a kubelet does: a Job and the Secret of its pods are made one after the other.
+// secret waits for a Secret, as a kubelet does: a Job and the Secret of its pods are created in sequence.
 func (k *Kubelet) secret(ctx context.Context, name string) (secret *corev1.Secret, err error) {
 	waited := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		secret, err = k.Client.CoreV1().Secrets(k.Namespace).Get(ctx, name, metav1.GetOptions{})

@@ -25,7 +25,7 @@ func Through(t testing.TB, cfg *rest.Config, handle func(w http.ResponseWriter, 
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport, proxy.FlushInterval, proxy.ErrorLog = transport, -1, log.New(io.Discard, "", 0) // at once, for watches
+	proxy.Transport, proxy.FlushInterval, proxy.ErrorLog = transport, -1, log.New(io.Discard, "", 0) // immediately, for watches
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
 	t.Cleanup(func() {
 		server.CloseClientConnections()

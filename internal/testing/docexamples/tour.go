@@ -1,4 +1,4 @@
-// Package docexamples runs what the documentation shows.
+// Package docexamples runs the commands that the documentation shows.
 package docexamples
 
 import (
@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// Follow runs what a page of the documentation shows, with a program as sealift and in a folder of its own: a block of YAML whose first line is a comment
-// with a path is that file; in a console block, each line after a dollar is a command, and the lines below are its output,
-// where … stands for anything, a line with … alone for any lines, and blanks for blanks.
+// Follow runs the commands of a documentation page, with a program as sealift and in a separate folder: a block of YAML whose first line is
+// a comment with a path is that file; in a console block, each line after a dollar is a command, and the lines below are its output, where
+// … stands for any text, a line with only … for any lines, and blanks for blanks.
 func Follow(t *testing.T, page, program string, env ...string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -77,7 +77,7 @@ type Step struct {
 	Want    string // its output on the page; "" if the page shows none
 }
 
-// Steps are the commands of a page in their order, of both prompts: those of root are in blocks without a language.
+// Steps are the commands of a page in order, with either prompt: those of root are in blocks without a language.
 func Steps(t *testing.T, page string) (all []Step) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -102,10 +102,10 @@ func steps(block string, prompt Prompt) (all []Step) {
 	return all
 }
 
-// Shows reports whether an output looks as the page has it.
+// Shows reports whether an output matches the page.
 func (s Step) Shows(output string) bool { return shown(s.Want).MatchString(output) }
 
-// shown is what an output has to look like. A line with … alone stands for one line or more.
+// shown is the expected output. A line with only … stands for one line or more.
 func shown(text string) *regexp.Regexp {
 	var lines []string
 	for line := range strings.Lines(text) {

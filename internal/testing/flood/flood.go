@@ -1,5 +1,5 @@
-// Package flood has clients that hold on to a server: they open connections, send requests, and read nothing. It is for tests of what a
-// server lets its clients hold. Each client has an address of its own on loopback.
+// Package flood has clients that hold on to a server: they open connections, send requests, and read nothing. It is for tests of how
+// much a server lets its clients hold. Each client has its own loopback address.
 package flood
 
 import (
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Request is what a client sends again and again.
+// Request is a client's repeated request.
 type Request struct {
 	Method, Path string
 	Range        string // of the header; "" for none
@@ -49,7 +49,7 @@ type Client struct {
 
 type counts struct{ sent, failed atomic.Int64 }
 
-// Flood is what a process of attackers does.
+// Flood is the task of a process of attackers.
 type Flood struct {
 	Clients []Client
 	Time    time.Duration
@@ -76,7 +76,7 @@ func (f Flood) Run(ctx context.Context) Report {
 	return Report{all.sent.Load(), all.failed.Load()}
 }
 
-// Main attacks as a process of its own: it reads a Flood from stdin and prints a Report, in JSON.
+// Main attacks in a separate process: it reads a Flood from stdin and prints a Report, in JSON.
 func Main() {
 	var f Flood
 	err := json.NewDecoder(os.Stdin).Decode(&f)
@@ -101,7 +101,7 @@ func Time() (d time.Duration, strict bool, err error) {
 }
 
 // Start runs Main in another process: a program that calls it under that name. It has the lowest priority, since attackers of a real
-// server have processors of their own. Call wait for the report.
+// server have their own processors. Call wait for the report.
 func (f Flood) Start(ctx context.Context, program string) (wait func() (Report, error), err error) {
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Client) open(ctx context.Context) *streams {
 	return s
 }
 
-// listen reads frames, and answers those without which a server gives the connection up.
+// listen reads frames, and answers those without which a server closes the connection.
 func (s *streams) listen() {
 	defer s.dead.Store(true)
 	for {
@@ -273,11 +273,11 @@ func (s *streams) send(r Request) error {
 	return err
 }
 
-// holdTime is how long a connection is held before another one takes its place.
+// holdTime is how long a connection is held before another one replaces it.
 const holdTime = 15 * time.Second
 
 // connect attacks with connections until ctx ends: with one request of HTTP/1.1 on each, if there is any. It reads no response, and opens
-// another connection in place of one that has ended.
+// another connection in place of an ended one.
 func (c *Client) connect(ctx context.Context) {
 	limit := rate.NewLimiter(rate.Limit(c.Rate), 1)
 	var group sync.WaitGroup

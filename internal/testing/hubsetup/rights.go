@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Rights gives a hub the rights of registration.Hub and no others, and returns the configuration with which to run it. The namespaces
-// are made.
+// Rights grants a hub the rights of registration.Hub and no others, and returns the configuration with which to run it. The
+// namespaces are made.
 func Rights(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -62,7 +62,7 @@ func Rights(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
 	return cfg
 }
 
-// known waits until the API server grants what was written: it reads rights from its watches.
+// known waits until the API server grants the written rights, which it learns from its watches.
 func known(t testing.TB, cfg *rest.Config, namespace string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	client, err := authorizationv1client.NewForConfig(cfg)

@@ -2,8 +2,8 @@
 // read, panics soon afterwards.
 //
 // client-go's caches compare their objects every second with copies if an environment variable says so when they are initialized. Go
-// initializes packages in the order of their paths where nothing else orders them, so this package, which imports nothing else, comes
-// before those of client-go.
+// initializes packages in the order of their paths where nothing else orders them, so this package, which imports nothing else, is
+// initialized before those of client-go.
 package immutable
 
 import "os"

@@ -71,7 +71,7 @@ func (d *Disk) Fill() (free func()) {
 		d.t.Fatalf("fill %s: %v", d.path, err)
 	}
 	defer file.Close()
-	for size := int64(1 << 40); size > 0; { // what is left has holes: large pieces first
+	for size := int64(1 << 40); size > 0; { // the free space is fragmented: large chunks first
 		if err := unix.Fallocate(int(file.Fd()), 0, end(file), size); err != nil {
 			size /= 2
 		}
@@ -92,14 +92,14 @@ func end(file *os.File) int64 {
 	return info.Size()
 }
 
-// The request that takes a file system from the kernel as the loss of power does, and the flag that keeps it from writing its
-// journal first: FS_IOC_SHUTDOWN, which every file system takes that has it from XFS, and EXT4_GOING_FLAGS_NOLOGFLUSH.
+// The request that shuts a file system down like a power loss, and the flag that keeps it from writing its journal first:
+// FS_IOC_SHUTDOWN, which came from XFS, and EXT4_GOING_FLAGS_NOLOGFLUSH.
 const (
 	shutdown   = 0x8004587d
 	noLogFlush = 2
 )
 
-// CutPower loses everything that is not on the disk. All reads and writes fail until Restore.
+// CutPower loses everything that is not on disk. All reads and writes fail until Restore.
 func (d *Disk) CutPower() {
 	d.t.Helper()
 	dir, err := os.Open(d.path)
@@ -111,8 +111,8 @@ func (d *Disk) CutPower() {
 	}
 }
 
-// Restore mounts what is on the disk again. No file on it may be open. It uses a copy of the backing file, because other
-// mount namespaces may still hold the dead file system.
+// Restore remounts what is on disk. No file on it may be open. It uses a copy of the backing file, because other mount
+// namespaces may still hold the dead file system.
 func (d *Disk) Restore() error {
 	d.t.Helper()
 	if err := unix.Unmount(d.path, 0); err != nil {

@@ -1,4 +1,4 @@
-// Package isolation gives tests a network and file systems of their own, and watches what tenants notice of each other.
+// Package isolation gives tests separate networks and file systems, and checks the isolation of tenants.
 package isolation
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// Network gives the test a network of its own, with no interface up. The thread that has it ends with the test.
+// Network gives the test a separate network, with no interface up. The thread that has it ends with the test.
 func Network(t testing.TB) {
 	t.Helper()
 	short.Root(t, "a network namespace")

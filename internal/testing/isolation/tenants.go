@@ -35,7 +35,7 @@ func OthersGoOn(t *testing.T, task func(context.Context) error) {
 	t.Cleanup(func() { cancel(); other.Wait() })
 }
 
-// CheckMemory fails the test if a child that has ended had more memory at once, in bytes. What the race detector needs comes on top.
+// CheckMemory fails the test if an ended child had more memory at once, in bytes. The race detector's memory is added.
 func CheckMemory(t *testing.T, most int64) {
 	t.Helper()
 	var children syscall.Rusage

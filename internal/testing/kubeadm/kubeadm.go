@@ -100,7 +100,7 @@ type file struct {
 // Copy is Folder with the keys and certificates of every other Copy in this process. Making keys takes seconds.
 func Copy(t testing.TB) string {
 	t.Helper()
-	_ = Program(t) // skips each test that cannot have it, and not only the first
+	_ = Program(t) // skips each test that cannot have it, not only the first
 	original.once.Do(func() {
 		folder := Folder(t)
 		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -193,7 +193,7 @@ func Etcdutl(t testing.TB) string {
 	return built(t, "etcdutl-v3.6.8", "etcdutl")
 }
 
-// EtcdClient asks an etcd that uses the certificates in a folder, such as the one of Etcd.
+// EtcdClient connects to an etcd with the certificates in a folder, such as the one of Etcd.
 func EtcdClient(t testing.TB, endpoint, folder string) *clientv3.Client {
 	t.Helper()
 	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(folder, "ca.crt"),

@@ -18,7 +18,7 @@ import (
 
 // Fault is a failure of one request. The zero value lets the request pass.
 type Fault struct {
-	Status int // answer this in place of the server, which does not hear of the request
+	Status int // answer this instead of the server, which does not see the request
 	// CutRequest and CutAnswer, if not nil, close the connection after a number of content bytes.
 	CutRequest, CutAnswer *int64
 	Delay                 time.Duration // before the server hears of the request

@@ -50,7 +50,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Run runs a server with its files in a folder until it is told to stop.
+// Run runs a server with its files in a folder until it is stopped.
 func Run(ctx context.Context, home string, say func(line string)) (*Server, error) {
 	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package released has the files that releases wrote, for the tests of what reads them: docs/releasing.md promises which formats stay
-// readable. The files lie in testdata/released/RELEASE, and never change after that release.
+// readable. The files are in testdata/released/RELEASE, and never change after that release.
 package released
 
 import (
@@ -19,7 +19,7 @@ type Format struct {
 	Read  func(t *testing.T, file string) // reads a file of any release, and checks all of its content
 }
 
-// Test reads the file of each release. A release that has none fails: files are added for all formats at once.
+// Test reads the file of each release. A release without any fails: files are added for all formats at once.
 func Test(t *testing.T, f Format) {
 	t.Helper()
 	folder := filepath.Join(root(t), "testdata", "released")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Skip skips t under 'go test -short', and says what it needs, such as "a kube-apiserver".
+// Skip skips t under 'go test -short', and names what it needs, such as "a kube-apiserver".
 func Skip(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {
@@ -14,14 +14,14 @@ func Skip(t testing.TB, needs string) {
 	}
 }
 
-// Root skips t in a short run, and where it is not run by root. what says what root does in it, such as "mounting".
+// Root skips t in a short run, and without root. what names what needs root, such as "mounting".
 func Root(t testing.TB, what string) {
 	t.Helper()
 	Skip(t, "root for "+what)
 	AsRoot(t, what)
 }
 
-// AsRoot skips t where it is not run by root, also in a short run: it needs nothing else.
+// AsRoot skips t without root, even in a short run, since it needs nothing else.
 func AsRoot(t testing.TB, what string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

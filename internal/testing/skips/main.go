@@ -54,7 +54,7 @@ func report(in io.Reader, out io.Writer) error {
 		case e.Action == "fail" && e.Test != "":
 			text = messages(output[test])
 			delete(output, test)
-		case e.Action == "fail": // tests that a crash ended have no event of their own
+		case e.Action == "fail": // tests ended by a crash have no event
 			for _, test := range slices.Sorted(maps.Keys(output)) {
 				if strings.HasPrefix(test, e.Package+" ") {
 					text += messages(output[test])
@@ -87,7 +87,7 @@ func messages(output []string) string {
 	return strings.Join(slices.DeleteFunc(output, func(line string) bool { return strings.HasPrefix(line, "=== ") }), "")
 }
 
-// reason returns what a skipped test said last.
+// reason returns the last output of a skipped test.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		if found := logged.FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil && found[1] != "" {

@@ -1,5 +1,5 @@
-// Package upstreamcases finds upstream cases: files of users of kURL, kOps, addon-operator and Open Cluster Management, and what the original
-// programs make of them. They are not part of the project. SEALIFT_CASES names their folder; its default is ../shared/cases beside the
+// Package upstreamcases finds upstream cases: files of users of kURL, kOps, addon-operator and Open Cluster Management, and the results of
+// the original programs. They are not part of the project. SEALIFT_CASES names their folder; its default is ../shared/cases beside the
 // checkout. A test skips if its cases are missing. fetch.sh fetches the public ones.
 package upstreamcases
 

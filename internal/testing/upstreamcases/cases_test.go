@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder keeps what Path tells a test.
+// recorder records Path's messages to a test.
 type recorder struct {
 	testing.TB
 	skipped, failed string
@@ -18,7 +18,7 @@ func (*recorder) Logf(string, ...any)        {}
 func (r *recorder) Fatal(args ...any)        { r.failed = args[0].(error).Error(); panic(r) }
 func (r *recorder) Skipf(f string, a ...any) { r.skipped = f; panic(r) }
 
-// ask calls Path in a test of its own.
+// ask calls Path in a separate test.
 func ask(t *testing.T, name string) (file string, r *recorder) {
 	r = &recorder{TB: t}
 	defer func() {

@@ -61,7 +61,7 @@ func Rows[C any](t testing.TB, name string) []Row[C] {
 	return content.Cases
 }
 
-// Same compares what a row wants with what came out, as JSON.
+// Same compares a row's expectation with the result, as JSON.
 func Same(t testing.TB, what string, got, want any) {
 	t.Helper()
 	a, err1 := json.Marshal(got)
