@@ -53,7 +53,7 @@ type limited struct {
 type tooLargeError struct{ max int64 }
 
 func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("unpacks to more than %d bytes; if you trust it, take it in with 'sealift import --max-size'", e.max)
+	return fmt.Sprintf("unpacks to more than %d bytes; if you trust it, import it with 'sealift import --max-size'", e.max)
 }
 
 func (l *limited) Read(p []byte) (int, error) {

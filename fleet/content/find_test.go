@@ -99,7 +99,7 @@ func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 		t.Errorf("not usable: %v", found.Unusable)
 	}
 	found, names = s.find("example.com/first:1", "example.com/third:1")
-	if err := found.Err(); err == nil || !strings.Contains(err.Error(), "third-1.0.tar.gz") || !strings.Contains(err.Error(), "carries example.com/third:1;") {
+	if err := found.Err(); err == nil || !strings.Contains(err.Error(), "third-1.0.tar.gz") || !strings.Contains(err.Error(), "contains example.com/third:1;") {
 		t.Errorf("an image that may be in a damaged package: %v", err)
 	}
 	if !slices.Equal(names, []string{"first 1.0"}) {
