@@ -20,11 +20,11 @@ var sleepers = map[string][]string{
 	module + "internal/poll":      {"Pause"},
 }
 
-// tickers are for loops alone.
+// tickers are only for loops.
 var tickers = []string{"NewTicker", "Tick"}
 
 // ownLoops are the files and folders whose loops pause by themselves, and why. Everything else uses poll.Until, poll.Backoff or
-// poll.Repeat: they end with their context, and tell why they waited.
+// poll.Repeat: they end with their context, and report why they waited.
 var ownLoops = map[string]string{
 	"batch/follow.go":                        "a ticker between lines of a log",
 	"builder/uptodate.go":                    "waits for the clock of the file system, for milliseconds",

@@ -52,7 +52,7 @@ func compareRefs(a, b Ref) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// checkObjects refuses what no server could take, all of it at once, before anything is changed.
+// checkObjects refuses objects that no server could accept, all of them at once, before anything is changed.
 func checkObjects(objs []*unstructured.Unstructured) error {
 	var errs []error
 	seen := make(map[Ref]int, len(objs))
@@ -112,8 +112,8 @@ func desired(obj *unstructured.Unstructured, namespace string, labels map[string
 	return out, nil
 }
 
-// encodeStringData moves a Secret's stringData into data. The server never returns stringData, so a key that leaves
-// it would stay in the Secret for ever.
+// encodeStringData moves a Secret's stringData into data. The server never returns stringData, so a key removed from it would
+// stay in the Secret forever.
 func encodeStringData(content map[string]any) error {
 	plain, ok := content["stringData"].(map[string]any)
 	if !ok {
@@ -148,7 +148,7 @@ func parseGroupKind(s string) schema.GroupKind {
 	return schema.GroupKind{Group: group, Kind: kind}
 }
 
-// text reads a string that may not be there.
+// text reads an optional string.
 func text(content map[string]any, path ...string) string {
 	s, _, _ := unstructured.NestedString(content, path...)
 	return s

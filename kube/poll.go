@@ -14,8 +14,8 @@ import (
 // refusalTime is how long an API server may refuse what it will allow: until it has read the roles, and the CAs of its clients.
 const refusalTime = 2 * time.Minute
 
-// Poll calls ask every pause until it succeeds, as poll.Until does. An error that does not pass by itself ends the wait at once. When ctx
-// reaches its deadline, the error has the last error of ask, and how long it was tried. When ctx is canceled, it is the cause.
+// Poll calls ask every pause until it succeeds, as poll.Until does. A permanent error ends the wait at once. When ctx reaches its
+// deadline, the error has the last error of ask, and how long it was tried. When ctx is canceled, it is the cause.
 //
 // These errors pass: Transient ones, those that NotYet marks, and, for the first two minutes, that an API server refuses its client or
 // does not know a kind.
@@ -38,7 +38,7 @@ func Poll(ctx context.Context, pause time.Duration, ask func(context.Context) er
 	}))
 }
 
-// ended returns the cause alone of a wait that was canceled.
+// ended returns only the cause of a canceled wait.
 func ended(err error) error {
 	if end, ok := err.(*poll.EndedError); ok && end.Canceled() { //nolint:errorlint // that of a wait inside this one says more
 		return end.Cause
@@ -59,5 +59,5 @@ func refusal(err error) bool {
 		errors.As(err, new(*tls.CertificateVerificationError))) && !Transient(err)
 }
 
-// NotYet marks an error for Poll as one that passes: the request succeeded, but what is waited for is not there yet. Of nil it is nil.
+// NotYet marks an error for Poll as transient: the request succeeded, but the awaited state is not reached yet. Of nil it is nil.
 func NotYet(err error) error { return poll.NotYet(err) }

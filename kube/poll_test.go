@@ -19,7 +19,7 @@ import (
 
 var nodeResource = schema.GroupResource{Resource: "nodes"}
 
-// TestPollEndsWithErrorsThatDoNotPass gives the same error on each attempt, with ten minutes for the whole.
+// TestPollEndsWithErrorsThatDoNotPass returns the same error on each attempt, with a total of ten minutes.
 func TestPollEndsWithErrorsThatDoNotPass(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error

@@ -18,7 +18,7 @@ func TestPruneLeavesForeignObjects(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("stays", "1"), configMapOf("leaves", "1"))
 	c.create(configMapOf("stranger", "1"))
-	// A controller that copies labels, as that of Endpoints does, makes no member.
+	// A controller that copies labels, as that of Endpoints does, creates no members.
 	copied := c.objects(configMapOf("copy", "1"))[0]
 	copied.SetLabels(map[string]string{"applyset.kubernetes.io/part-of": c.set.ID()}) // which may have NS in it
 	if _, err := c.resource("v1/configmaps", c.ns).Create(t.Context(), copied, metav1.CreateOptions{}); err != nil {
@@ -88,7 +88,7 @@ func TestDeleteRemovesSetAndItsRecord(t *testing.T) {
 func TestDeleteKeepsDataAndItsRecordUntilTold(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), claim)
-	// No controller is there to take the finalizer off when the claim goes.
+	// No controller removes the finalizer when the claim is deleted.
 	c.update("v1/persistentvolumeclaims", "data", "somebody", func(content map[string]any) { content["metadata"].(map[string]any)["finalizers"] = nil })
 	for _, protected := range []bool{false, true} {
 		result, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{Protected: protected, Timeout: time.Minute})

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Release lets members of a set go: they stay in the cluster, belong to nobody, and no later Apply or Delete of the set
-// touches them. which says for each member whether it is one of them.
+// Release removes members from a set: they stay in the cluster without an owner, and no later Apply or Delete of the set
+// touches them. which selects the members.
 func (e *Engine) Release(ctx context.Context, set Set, which func(Ref) bool) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {

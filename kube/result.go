@@ -23,7 +23,7 @@ type Entry struct {
 	Object  Ref      `json:"object"`
 	Action  Action   `json:"action"`
 	Message string   `json:"message,omitempty"`
-	Changes []Change `json:"changes,omitempty"` // of Diff alone
+	Changes []Change `json:"changes,omitempty"` // only in Diff
 
 	// Err is the failure; errors.As finds a *ConflictError in it.
 	Err error `json:"-"`
@@ -112,7 +112,7 @@ func (f *failures) Unwrap() []error { return f.errs }
 // severalNames is the number of names that a text lists.
 const severalNames = 3
 
-// Several lists names, of many the first ones and how many others there are.
+// Several joins names; a long list is cut to the first few and a count.
 func Several(names []string) string {
 	if len(names) <= severalNames+1 {
 		return strings.Join(names, ", ")
@@ -134,7 +134,7 @@ func (e shortError) Error() string {
 		text += "got a value of another type"
 	}
 	if len(text) > longestError {
-		text = strings.ToValidUTF8(text[:longestError/2]+" … "+text[len(text)-longestError/2:], "") // the end may say what to do
+		text = strings.ToValidUTF8(text[:longestError/2]+" … "+text[len(text)-longestError/2:], "") // the end may name the remedy
 	}
 	return text
 }
@@ -160,7 +160,7 @@ type Conflict struct {
 	Manager string `json:"manager"`
 }
 
-// ConflictError reports that an object was left alone because fields of it belong to others.
+// ConflictError reports that an object was left alone because some of its fields belong to others.
 type ConflictError struct {
 	Conflicts []Conflict
 }

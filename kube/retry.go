@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// requestTimeout ends a request whose connection went dead, so that there is time left to try again.
+	// requestTimeout ends a request whose connection is dead, so that time is left for a retry.
 	requestTimeout = 30 * time.Second
 	// The first and the longest bound of the pauses between two tries.
 	retryFirst   = 400 * time.Millisecond
 	retryLongest = 4 * time.Second
-	// longestRetryAfter bounds what a server may ask for.
+	// longestRetryAfter bounds the pause that a server may request.
 	longestRetryAfter = time.Minute
 	// lateKinds is how long a kind that nothing in the set promises may take to appear: discovery of a fresh control
 	// plane lags by seconds, and a mistyped kind shall not cost minutes.
 	lateKinds = 15 * time.Second
 )
 
-// retryable decides whether an error may pass by itself.
+// retryable decides whether an error may be transient.
 type retryable func(err error, since time.Duration) bool
 
-// retry calls try until it succeeds, fails for good, or ctx ends. When the bound is reached the error is the last one
-// that try gave, with how long it was tried; when the caller cancels, it is the cancellation, at once.
+// retry calls try until it succeeds, fails for good, or ctx ends. At the timeout, the error is the last one of try, with how
+// long it was tried; when the caller cancels, it is the cancellation, at once.
 func (c *Cluster) retry(ctx context.Context, what Ref, passing retryable, try func(context.Context) error) error {
 	start := time.Now()
 	pauses := poll.Backoff{First: retryFirst, Longest: retryLongest}
@@ -48,19 +48,19 @@ func (c *Cluster) retry(ctx context.Context, what Ref, passing retryable, try fu
 	}))
 }
 
-// retryAfter is how long an API server asks to be left alone; longestRetryAfter at most.
+// retryAfter is how long an API server asks clients to wait; longestRetryAfter at most.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return min(time.Duration(seconds)*time.Second, longestRetryAfter)
 }
 
-// Retry calls try until it succeeds or fails for good. It retries, until ctx ends, the errors of a control plane that
-// starts, restarts or is busy; what awaits others (Awaits) fails at once.
+// Retry calls try until it succeeds or fails for good. It retries, until ctx ends, the errors of a control plane that starts,
+// restarts or is busy; an error that depends on others (Awaits) fails at once.
 func (c *Cluster) Retry(ctx context.Context, what Ref, try func(context.Context) error) error {
 	return c.retry(ctx, what, passes(nil, nil, true), try)
 }
 
-// NoKind reports whether an error is for want of a kind alone, and not of a webhook or a server as well.
+// NoKind reports whether an error has a missing kind as its only cause, and not a webhook or a server as well.
 func NoKind(err error) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // walk the tree of errors itself
 		return !slices.ContainsFunc(several.Unwrap(), func(e error) bool { return Awaits(e) && !NoKind(e) })
@@ -94,7 +94,7 @@ func Awaits(err error) bool {
 	return false
 }
 
-// roundTime shortens a duration to what a person reads.
+// roundTime rounds a duration for people.
 func roundTime(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -102,8 +102,7 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Transient reports whether an error may pass by itself: a control plane returns it while it starts, restarts or is
-// busy.
+// Transient reports whether an error may be transient: a control plane returns it while it starts, restarts or is busy.
 func Transient(err error) bool {
 	switch {
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
@@ -122,7 +121,7 @@ func Transient(err error) bool {
 	case outage.Passes(err), errors.Is(err, syscall.ENETUNREACH):
 		return true
 	}
-	// net/http and its HTTP/2 have no type for a connection that went away under a request.
+	// net/http and its HTTP/2 have no type for a connection that was lost during a request.
 	text := err.Error()
 	return strings.Contains(text, "http2: client connection lost") || strings.Contains(text, "server sent GOAWAY") ||
 		strings.Contains(text, "http: server closed idle connection")

@@ -85,9 +85,9 @@ func (s Set) ref() Ref {
 // record is the data of a set's parent: where to look for its members.
 type record struct {
 	groupKinds map[schema.GroupKind]bool
-	namespaces map[string]bool // beside the parent's own
+	namespaces map[string]bool // in addition to the parent's own
 	own        string
-	version    string // the parent's resourceVersion, empty when there is no parent
+	version    string // the parent's resourceVersion, empty without a parent
 }
 
 func newRecord(set Set) record {
@@ -165,8 +165,8 @@ func holderName(set Set) string {
 	return "set " + set.String()
 }
 
-// writeRecord makes the parent say what rec says. It fails with a conflict when the parent changed since rec was read,
-// so that two runs at once never lose each other's kinds.
+// writeRecord writes rec into the parent. It fails with a conflict when the parent changed since rec was read, so that
+// concurrent runs never lose each other's kinds.
 func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, error) {
 	meta := map[string]any{
 		"name": set.Name, "namespace": set.Namespace,
@@ -194,8 +194,8 @@ func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, 
 	return rec, nil
 }
 
-// openSet records, before anything is applied, every place where a member may be after it: whatever happens then, the
-// next run finds them all. It returns the record as it was and as it is.
+// openSet records every possible location of a member before anything is applied, so that the next run always finds them all.
+// It returns the record as it was and as it is.
 func (e *Engine) openSet(ctx context.Context, set Set, wanted record, passing retryable) (before, now record, err error) {
 	err = e.retry(ctx, set.ref(), passing, func(ctx context.Context) error {
 		if err := e.ensureNamespace(ctx, set.Namespace); err != nil {
@@ -233,8 +233,8 @@ func (e *Engine) ensureNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// closeSet narrows the record to what the set holds now. A run that finds the record changed leaves it: too wide a
-// record costs a list request, too narrow a one loses members.
+// closeSet narrows the record to the current members. A run that finds the record changed leaves it: too wide a record costs a
+// list request, too narrow a one loses members.
 func (e *Engine) closeSet(ctx context.Context, set Set, now, exact record) error {
 	if now.equal(exact) {
 		return nil

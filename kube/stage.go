@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// stage is when an object is applied: the objects of one stage go at once, after those of the stage before. Objects are
-// deleted in the opposite order.
+// stage is when an object is applied: the objects of one stage at once, after those of the stage before. Objects are deleted in
+// the opposite order.
 type stage int
 
 const (

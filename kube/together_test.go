@@ -44,7 +44,7 @@ func TestTwoEnginesApplyOneSetAtOnce(t *testing.T) {
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		// Whichever run came last, the set is whole, its record finds all of it, and nothing is left to do.
+		// Whichever run was last, the set is complete, its record finds all of it, and nothing is left to do.
 		result, err := c.Apply(t.Context(), c.set, objs, kube.ApplyOptions{})
 		if err != nil || result.Summary() != fmt.Sprintf("%d unchanged", len(objs)) {
 			t.Errorf("round %d: %s, %v", round, result.Summary(), err)
@@ -82,7 +82,7 @@ func TestConcurrentSetsDoNotShareObject(t *testing.T) {
 	}
 }
 
-// The first answers to writes are lost on the way back: what they were about is done all the same.
+// The first responses to writes are lost on the way back, although the writes were done.
 func TestApplySaysCreatedWhenAnswerWasLost(t *testing.T) {
 	c := newCluster(t)
 	var mu sync.Mutex
@@ -178,7 +178,7 @@ func TestApplyTakesOverObjectsOfKOps(t *testing.T) {
 	}
 }
 
-// Cancelled in the middle, an apply ends at once, says what it did, prunes nothing, and the next one ends the work.
+// Cancelled in the middle, an apply ends at once, reports what it did, prunes nothing, and the next one finishes the work.
 func TestCancelledApplyIsFinishedByNextRun(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("leaves", "1"))

@@ -32,9 +32,9 @@ const (
 // WaitOptions configures Wait. The zero value polls once a second, for DefaultWaitTimeout.
 type WaitOptions struct {
 	Timeout time.Duration
-	// Interval is the pause between two looks at the objects that are not ready.
+	// Interval is the pause between two checks of the unready objects.
 	Interval time.Duration
-	// Progress is called when the state of an object or its reason changes, never twice at once.
+	// Progress is called when the state of an object or its reason changes, never concurrently.
 	Progress func(ObjectState)
 }
 
@@ -76,7 +76,7 @@ func (e *WaitError) Error() string {
 }
 
 // Wait returns nil when every object is ready as health.Of defines it. It ends with a *WaitError at once when an object is
-// broken, and when the bound is reached. A server that does not answer is waited for like an object.
+// broken, and at the timeout. A server that does not answer is waited for like an object.
 func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o WaitOptions) error {
 	start := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultWaitTimeout))
@@ -107,7 +107,7 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 	return e.waitError(ctx, pending, len(objs), start)
 }
 
-// lookAll looks at every waiter and returns those that are not ready, in their order.
+// lookAll checks every waiter and returns the unready ones, in order.
 func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, report func(*waiter)) []*waiter {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
@@ -149,7 +149,7 @@ func broken(waiters []*waiter) bool {
 	return false
 }
 
-// waitError gathers the reasons. The bound is over by then, so it takes a little time of its own.
+// waitError gathers the reasons. The timeout has expired by then, so it has its own short one.
 func (e *Engine) waitError(ctx context.Context, pending []*waiter, total int, start time.Time) error {
 	waited := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
@@ -184,7 +184,7 @@ type waiter struct {
 	seen      *unstructured.Unstructured
 	state     health.State
 	reason    string // from the status of the object
-	why       string // what lies behind it
+	why       string // the reason behind it
 	reported  string
 	explained time.Time
 }
@@ -207,8 +207,8 @@ func (w *waiter) objectState(start time.Time) ObjectState {
 	return ObjectState{Object: w.ref, State: w.state, Reason: w.fullReason(), Waited: time.Since(start)}
 }
 
-// ready looks at the object once. The error is nil when it is ready, wraps errNotReady when it may become so, and is any
-// other when it cannot or when the server did not answer.
+// ready checks the object once. The error is nil when it is ready, wraps errNotReady when it may become so, and is any other
+// when it cannot or when the server did not answer.
 func (w *waiter) ready(ctx context.Context) error {
 	res, err := w.kinds.find(ctx, w.ref.gvk())
 	if err != nil {

@@ -34,7 +34,7 @@ func TestWaitEndsWhenAllAreReady(t *testing.T) {
 		if len(seen) == 0 || seen[len(seen)-1] != s.Object.Kind+" "+string(s.State) {
 			seen = append(seen, s.Object.Kind+" "+string(s.State))
 		}
-		if s.Object.Kind == "Deployment" && s.State == health.Waiting { // the controller comes to it while it is waited for
+		if s.Object.Kind == "Deployment" && s.State == health.Waiting { // the controller handles it during the wait
 			c.update("apps/v1/deployments", "web", "kube-controller-manager", rolledOut, "status")
 		}
 	}})

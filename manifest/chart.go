@@ -21,7 +21,7 @@ type Chart struct {
 	Namespace  string // that the chart is rendered for; Name unless the line says otherwise
 }
 
-// OCIScheme begins the repository of a chart that lies in an image registry.
+// OCIScheme begins the repository of a chart in an image registry.
 const OCIScheme = "oci://"
 
 // Keyword is "chart".
@@ -62,7 +62,7 @@ func parseChart(_ string, args []string, at Origin, problems *diag.List) Directi
 }
 
 var (
-	// releaseName is a name that Helm takes for a release: a DNS label, of at most 53 characters.
+	// releaseName matches names that Helm accepts for a release: a DNS label, of at most 53 characters.
 	releaseName   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?$`)
 	namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	chartVersion  = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

@@ -29,7 +29,7 @@ type checker struct {
 
 var (
 	placeholder = regexp.MustCompile(`__[A-Z][A-Z0-9_]*?__`)
-	// fileName is what may name a file of a package on any system it is unpacked on.
+	// fileName matches names that are valid on any system where a package is unpacked.
 	fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+~-]*$`)
 	// debName is Debian policy §5.6.1; rpmName is what rpmbuild accepts in Name.
 	debName    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)

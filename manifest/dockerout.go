@@ -14,10 +14,10 @@ import (
 type Dockerout struct {
 	Origin
 
-	Target     string // folder of the package that takes the output, such as rhel-9
+	Target     string // folder of the package for the output, such as rhel-9
 	Dockerfile string // path relative to the root of the repository, not to the Manifest (kURL §1.2)
 	BuildArgs  []BuildArg
-	Context    string // directory, relative to the root of the repository as well; empty for none
+	Context    string // directory, also relative to the root of the repository; empty for none
 }
 
 // Keyword is "dockerout".
@@ -28,7 +28,7 @@ type BuildArg struct {
 	Name, Value string
 }
 
-// Describe returns the target, the Dockerfile and what it is given.
+// Describe returns the target, the Dockerfile and its arguments.
 func (d Dockerout) Describe() Description {
 	s := Description{Name: d.Target, From: d.Dockerfile, Dockerfile: d.Dockerfile, BuildArgs: map[string]string{}, Context: d.Context}
 	for _, arg := range d.BuildArgs {

@@ -55,7 +55,7 @@ func ExampleFile_Format() {
 	// apt socat
 }
 
-// Lint names mistakes that Parse accepts, too.
+// Lint also reports mistakes that Parse accepts.
 func ExampleLint() {
 	findings, err := manifest.Lint("Manifest", strings.NewReader("image pause registry.k8s.io/pause:3.10\nimage pause registry.k8s.io/pause:3.10\n"))
 	fmt.Println(err)

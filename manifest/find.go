@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// FileName is what a Manifest is called in an add-on's directory.
+// FileName is the name of a Manifest in an add-on's directory.
 const FileName = "Manifest"
 
-// Find returns the Manifests that paths stand for: a file is itself, whatever its name; a directory is every regular
-// file in its tree called Manifest or ending in .manifest, in order of their paths. Left out are hidden folders,
-// template folders, whose Manifests are not filled in yet, and scripts/Manifest, which in kURL's tree holds shell
-// assignments (kURL §1.1). A directory without any is an error; nothing is returned twice.
+// Find returns the Manifests at paths: a file is itself, whatever its name; a directory is every regular file in its tree
+// called Manifest or ending in .manifest, in order of their paths. Left out are hidden folders, template folders, whose
+// Manifests are not filled in yet, and scripts/Manifest, which in kURL's tree holds shell assignments (kURL §1.1). A directory
+// without any is an error; nothing is returned twice.
 func Find(paths ...string) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}

@@ -9,9 +9,9 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Format prints the file in its canonical form: every line kept in its place, words parted by one space, comments from
-// the first column, nothing at line ends, lines ended by a newline. It is idempotent, and Parse reads back the same
-// directives. Lines that Parse refused are missing, so only a File that came without an error should be written back.
+// Format prints the file in its canonical form: every line in its place, words separated by one space, comments from the first
+// column, nothing at line ends, lines ended by a newline. It is idempotent, and Parse reads back the same directives. Lines
+// that Parse refused are missing, so only a File without an error should be written back.
 func (f *File) Format() []byte {
 	var out bytes.Buffer
 	for _, l := range f.lines {
@@ -22,7 +22,7 @@ func (f *File) Format() []byte {
 	return out.Bytes()
 }
 
-// Save replaces the file at path by the canonical form of f: whole or not at all, with the permissions that it had.
+// Save replaces the file at path with the canonical form of f, atomically and with its permissions.
 func (f *File) Save(path string) error {
 	if err := f.save(path); err != nil {
 		return fmt.Errorf("rewrite manifest %s: %w", path, err)

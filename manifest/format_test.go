@@ -69,8 +69,7 @@ func TestSaveFollowsLinkAndKeepsMode(t *testing.T) {
 	}
 }
 
-// FuzzParse holds reading and printing together: nothing panics, every mistake has a place, and what was read is read
-// again from its canonical form, which is its own canonical form.
+// FuzzParse checks reading and printing together: nothing panics, every mistake has a position, and canonical forms round-trip.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"image a a:1 no_remote_load\n\n# c\r\nasset https://h/a%2Fb?x\n", "asset n p\napt x", "\ufeffyum8 fio\n",

@@ -22,7 +22,7 @@ type HostPackageKind struct {
 	Targets []string // path.Match patterns over target names such as ubuntu-24.04
 }
 
-// HostPackageKinds lists the package directives and whom they reach. kURL §1.4 gives the reach of each; two differ on
+// HostPackageKinds lists the package directives and their target systems. kURL §1.4 gives the reach of each; two differ on
 // purpose: apt also reaches Debian, which kURL does not install on, and every Ubuntu (kURL forgets 26.04).
 func HostPackageKinds() []HostPackageKind {
 	return []HostPackageKind{
@@ -65,7 +65,7 @@ type HostPackage struct {
 	Name string
 }
 
-// Keyword is that of the package's kind.
+// Keyword is the keyword of the package's kind.
 func (p HostPackage) Keyword() string { return p.Kind.Keyword }
 
 // Describe returns the package's name and the targets that it is for.

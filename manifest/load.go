@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// Load reads and checks the Manifest at path, which must lie in the repository of its directory. Every error of the file
-// is in the diag.Errors that it returns; warnings are left to Lint.
+// Load reads and checks the Manifest at path, which must be in the repository of its directory. Every error of the file is in
+// the diag.Errors that it returns; warnings are left to Lint.
 func Load(path string) (*File, error) {
 	r, err := repository.Of(filepath.Dir(path))
 	if err != nil {
@@ -47,8 +47,8 @@ func readFrom(r *repository.Repository, path string) (*File, []diag.Finding, err
 	return read(path, f)
 }
 
-// Lint reads a Manifest and returns all findings, of its grammar and of its meaning, in the order of the file. The error is one
-// of reading the stream.
+// Lint reads a Manifest and returns all findings, syntactic and semantic, in the order of the file. The error is one of reading
+// the stream.
 func Lint(name string, r io.Reader) ([]diag.Finding, error) {
 	_, findings, err := read(name, r)
 	return findings, err
@@ -80,10 +80,9 @@ func LintFile(path string) ([]diag.Finding, error) {
 	return all.Findings(), nil
 }
 
-// outside is the error of an asset on the file system that lies outside the repository. One that is not there yet is a
-// matter of the build.
+// outside is the error of an asset on the file system outside the repository. A missing one is checked by the build.
 func outside(r *repository.Repository, dir string, d Asset) error {
-	if strings.Contains(d.Source, "://") || filepath.IsAbs(d.Source) { // Check tells of absolute paths
+	if strings.Contains(d.Source, "://") || filepath.IsAbs(d.Source) { // Check reports absolute paths
 		return nil
 	}
 	name, err := r.Name(dir, d.Source)

@@ -11,23 +11,23 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Directive is one line's request. Each kind of directive is a type of this package, in a file of its own.
+// Directive is one line's request. Each kind of directive is a type of this package, in its own file.
 type Directive interface {
 	// Keyword is the word that the line starts with.
 	Keyword() string
 	// Position is where the line starts.
 	Position() diag.Pos
-	// Describe returns what the words say.
+	// Describe returns the meaning of the words.
 	Describe() Description
 
 	word(i int) diag.Pos
-	// check reports what is wrong with the meaning of the words.
+	// check reports semantic mistakes.
 	check(c *checker)
 }
 
-// Description is what a directive says, for people and as JSON.
+// Description describes a directive, for people and as JSON.
 type Description struct {
-	Name         string            `json:"name"` // by which the package knows what it carries
+	Name         string            `json:"name"` // its name inside the package
 	From         string            `json:"-"`    // the rest, in words
 	Reference    string            `json:"reference,omitempty"`
 	NoRemoteLoad bool              `json:"noRemoteLoad,omitempty"`
@@ -40,7 +40,7 @@ type Description struct {
 	Namespace    string            `json:"namespace,omitempty"`
 }
 
-// Origin is where a directive was read; it is embedded in every directive and is zero in one that was not read.
+// Origin is the position of a directive; it is embedded in every directive and is zero in one that was not read.
 type Origin struct {
 	Pos diag.Pos
 
@@ -50,7 +50,7 @@ type Origin struct {
 // Position is where the line starts.
 func (o Origin) Position() diag.Pos { return o.Pos }
 
-// word is the place of the i-th word after the keyword, or of the line when there is no such word.
+// word is the position of the i-th word after the keyword, or of the line when there is no such word.
 func (o Origin) word(i int) diag.Pos {
 	pos := o.Pos
 	if i < len(o.columns) {

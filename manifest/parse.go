@@ -11,16 +11,16 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Bounds on what is read, in bytes. The largest of kURL's 1,061 Manifests has under 3 KB and its longest line under
-// 200 bytes; presigned URLs reach 2 KB.
+// Bounds of the input, in bytes. The largest of kURL's 1,061 Manifests has under 3 KB and its longest line under 200 bytes;
+// presigned URLs reach 2 KB.
 const (
 	MaxFileSize = 1 << 20
 	MaxLineSize = 8 << 10
 )
 
-// Parse reads a Manifest; name stands for it in positions. What is wrong with the words of a line is a diag.Errors with
-// every such line of the file, and the File that comes with it holds the other lines. Any other error is one of reading
-// and comes without a File. What the words mean is looked at by Check.
+// Parse reads a Manifest; name stands for it in positions. Invalid lines are reported as one diag.Errors, and the File returned
+// with it has the other lines. Any other error is a read error and comes without a File. What the words mean is looked at by
+// Check.
 func Parse(name string, r io.Reader) (*File, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileSize+1))
 	if err != nil {
@@ -90,7 +90,7 @@ func split(raw string) (words []string, columns []int) {
 	return words, columns
 }
 
-// unexpected reports a word that a directive has no place for.
+// unexpected reports a superfluous word of a directive.
 func unexpected(pos diag.Pos, word, meant, form string, problems *diag.List) {
 	hint := form
 	switch {

@@ -9,7 +9,7 @@ import (
 // syntax reads the directives of one kind.
 type syntax struct {
 	keywords []string
-	// parse makes a directive of the words after the keyword, or reports what is wrong with them and returns nil.
+	// parse builds a directive from the words after the keyword, or reports mistakes and returns nil.
 	parse func(keyword string, args []string, at Origin, problems *diag.List) Directive
 }
 
@@ -27,7 +27,7 @@ func Keywords() []string {
 	return words
 }
 
-// directive makes a directive of a line's words, or reports what is wrong with them and returns nil.
+// directive builds a directive from a line's words, or reports mistakes and returns nil.
 func directive(words []string, at Origin, problems *diag.List) Directive {
 	keyword, args := words[0], words[1:]
 	for _, s := range syntaxes() {

@@ -35,7 +35,7 @@ func serveDebug(ctx context.Context, path string, handler http.Handler) (stop fu
 	}, nil
 }
 
-// listenDebug makes the socket in a folder that nobody else may enter, and moves it to its place when its mode is right.
+// listenDebug creates the socket in a private folder, and moves it to its final path when its mode is set.
 func listenDebug(ctx context.Context, path string) (net.Listener, error) {
 	dialer := net.Dialer{Timeout: time.Second}
 	if conn, err := dialer.DialContext(ctx, "unix", path); err == nil {
@@ -65,7 +65,7 @@ func listenDebug(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// routes is a mux that can tell its paths.
+// routes is a mux that can list its paths.
 type routes struct {
 	http.ServeMux
 	known []string
@@ -147,7 +147,7 @@ func write(w http.ResponseWriter, format string, value any, text func() string) 
 	_, _ = w.Write(data)
 }
 
-// plainText says what an answer is, so that no browser takes parts of it for a page.
+// plainText sets the content type, so that no browser renders parts of a response as a page.
 const plainText = "text/plain; charset=utf-8"
 
 // Debug asks the operator that serves a socket for a path such as /queue/list.text.

@@ -26,7 +26,7 @@ import (
 // reviewCount is how many reviews are measured. The medians are compared.
 const reviewCount = 100
 
-// BenchmarkAdmission compares the time in which a review is answered with the time that the hook takes alone.
+// BenchmarkAdmission compares the duration of a review with that of the hook alone.
 func BenchmarkAdmission(b *testing.B) {
 	cluster, err := kube.Connect(controlplane.ForTest(b), nil)
 	if err != nil {

@@ -29,13 +29,13 @@ const (
 	leaseDuration = 35 * time.Second
 	// askTime bounds the question to the leader whether it is ready.
 	askTime = 3 * time.Second
-	// lookTime is the time between two looks at who leads, and how long one may take.
+	// lookTime is the time between two checks for the leader, and the timeout of one.
 	lookTime = time.Second
 	// askedHeader marks that question. Who is asked so does not ask on.
 	askedHeader = "Sealift-Standby"
 )
 
-// Replicas says that several operators run. One of them leads: it works. The others stand by.
+// Replicas means that several operators run. One of them leads: it works. The others stand by.
 type Replicas struct {
 	// Lease is the name of the Lease that the leader holds, in Namespace.
 	Namespace, Lease string
@@ -78,7 +78,7 @@ func addressOf(identity string) (string, error) {
 	return "", fmt.Errorf("the leader %q has no address in its name", identity)
 }
 
-// check finds what is missing before anything is started.
+// check finds missing options before anything is started.
 func (r *Replicas) check() error {
 	switch ip := net.ParseIP(r.Address); {
 	case r.Namespace == "":
@@ -91,8 +91,8 @@ func (r *Replicas) check() error {
 	return nil
 }
 
-// lead waits until this operator is the leader, and then works. It fails when the Lease is lost, which ends the process: no
-// run of a hook goes on then.
+// lead waits until this operator is the leader, and then works. It fails when the Lease is lost, which ends the process: no run
+// of a hook continues then.
 func (r *replica) lead(ctx context.Context, work func(context.Context)) error {
 	duration := cmp.Or(r.Duration, leaseDuration)
 	err := lease.Run(ctx, r.cluster, lease.Options{
@@ -156,7 +156,7 @@ func (r *replica) ofLeader(ctx context.Context, asked bool) (status int, text []
 	return resp.StatusCode, text, err
 }
 
-// leader is the address of the operator that leads, or "" if it is this one or nobody. The Lease is read once in lookTime at most.
+// leader is the address of the leading operator, or "" if it is this one or nobody. The Lease is read once in lookTime at most.
 func (r *replica) leader(ctx context.Context) string {
 	if r.leads.Load() {
 		return ""

@@ -36,11 +36,11 @@ type Options struct {
 	Listening func(address string)
 	// Webhooks configures the endpoints at which hooks answer the API server. Cluster and Log are those of the engine.
 	Webhooks webhook.Options
-	// Replicas says that other operators run, too. Nil means that this is the only one.
+	// Replicas means that other operators run, too. Nil means that this is the only one.
 	Replicas *Replicas
-	// DebugSocket is the path of the socket for the commands that look at an operator; "" is none.
+	// DebugSocket is the path of the socket for inspection commands; "" is none.
 	DebugSocket string
-	// Modules says where modules are, whose hooks run instead of those of a folder. Its engine's options have no effect.
+	// Modules is the search path for modules, whose hooks run instead of those of a folder. Its engine's options have no effect.
 	Modules *lifecycle.Options
 	// LogLevel lets 'operator config set' change the level of the log. It may be nil.
 	LogLevel *slog.LevelVar
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return self.lead(ctx, e.Run)
 }
 
-// servePublic serves metrics and health until stop is called, and tells other replicas the port.
+// servePublic serves metrics and health until stop is called, and announces the port to other replicas.
 func (o *Options) servePublic(ctx context.Context, e *work, self *replica) (stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *Options) prepareWorkdir(own *scratch.Dir) error {
 	return hook.WriteShellLibrary(framework)
 }
 
-// publicHandler answers the cluster. self is nil if there are no other replicas.
+// publicHandler answers the cluster. self is nil without other replicas.
 func publicHandler(e *work, self *replica) http.Handler {
 	own, hooks := e.Metrics()
 	mux := http.NewServeMux()

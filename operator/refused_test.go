@@ -26,7 +26,7 @@ import (
 	"github.com/sealift/sealift/operator/webhook"
 )
 
-// webhookConfig is what a hook prints that has one webhook with a condition.
+// webhookConfig is the output of a hook with one webhook with a condition.
 func webhookConfig(kind, name, expression string) string {
 	return fmt.Sprintf(`{configVersion: v1, %s: [{name: %s, rules: [{apiGroups: ["x.y"], apiVersions: [v1], operations: [CREATE], resources: [zs]}], matchConditions: [{name: c, expression: %q}]}]}`,
 		kind, name, expression)
@@ -159,7 +159,7 @@ metadata: {name: no-webhooks}
 spec: {policyName: no-webhooks, validationActions: [Deny]}
 `
 
-// testNotReady: what the API server refuses as a whole says /readyz, until it is taken.
+// testNotReady: /readyz reports objects that the API server refuses as a whole, until they are accepted.
 func testNotReady(t *testing.T, cluster *kube.Cluster) {
 	s := &webhookSite{T: t, cluster: cluster}
 	remove := func(ref kube.Ref) {

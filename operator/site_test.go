@@ -33,7 +33,7 @@ import (
 	"github.com/sealift/sealift/operator/webhook"
 )
 
-// guard refuses ConfigMaps that are bad, warns of old ones, and fails, says nothing, or hangs when they ask for it.
+// guard refuses invalid ConfigMaps, warns of old ones, and fails, returns nothing, or hangs on request.
 const guard = `#!/bin/bash
 source "$FRAMEWORK_DIR/shell_lib.sh"
 function __config__() {
@@ -143,7 +143,7 @@ type warnings struct{ all []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
 
-// address is one of 127.0.0.0/8 that no other process of this machine uses with port 443, which the API server asks for.
+// address is one of 127.0.0.0/8 that no other process of this machine uses with port 443, which the API server requires.
 func address(t *testing.T, n byte) string {
 	t.Helper()
 	pid := os.Getpid()

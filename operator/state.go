@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/operator/queue"
 )
 
-// queueStates lists the queues that have tasks, or all; name is list, or main for the main queue alone. nil is no such name.
+// queueStates lists the queues with tasks, or all; name is list, or main for only the main queue. It returns nil for other names.
 func queueStates(e *engine.Engine, name string, empty bool) []queue.State {
 	all := e.Queues().States()
 	switch name {

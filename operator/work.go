@@ -21,8 +21,8 @@ type work struct {
 	webhooks func() error
 }
 
-// load reads hooks, and modules if there are some. changed is called when hooks have come or gone since.
-// webhooks returns why the API server does not call all hooks.
+// load reads hooks, and modules if any. changed is called when hooks were added or removed since. webhooks returns why the API
+// server does not call all hooks.
 func load(ctx context.Context, o Options, changed func(), webhooks func() error) (*work, error) {
 	if o.Modules == nil {
 		e, err := engine.Load(ctx, o.Options)
@@ -58,7 +58,7 @@ func (w *work) Standby(ctx context.Context) {
 // knowsHooks reports whether all hooks are known that have webhooks. Until then, those that the API server calls stay.
 func (w *work) knowsHooks() bool { return w.modules == nil || w.modules.Discovered() }
 
-// notReady returns what the start still waits for, or why hooks are not called after it. It returns nil if all is well.
+// notReady returns what the start still waits for, or why hooks are not called after it. It returns nil if everything is ready.
 func (w *work) notReady() error {
 	switch {
 	case w.modules != nil && !w.modules.Ready():

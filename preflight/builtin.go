@@ -26,8 +26,8 @@ type Needs struct {
 	SELinux  Handling
 	// Written is when the bundle's file was written, which is before now. Zero if that is not known.
 	Written time.Time
-	// Resumed says that this host has an unfinished or finished install of the same cluster. The cluster's own ports and
-	// files are then no obstacle.
+	// Resumed means that this host has an unfinished or finished install of the same cluster. The cluster's own ports and files
+	// are then no obstacle.
 	Resumed bool
 }
 
@@ -74,7 +74,7 @@ const (
 	minMemory = 1700 << 20 // bytes
 )
 
-// comfortableMemory is what a control plane with a few add-ons uses in practice, in bytes.
+// comfortableMemory is the memory that a control plane with a few add-ons uses in practice, in bytes.
 const comfortableMemory = 3800 << 20
 
 // Builtin returns the checks that every install runs on its host.

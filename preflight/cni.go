@@ -13,8 +13,8 @@ import (
 // cniFolder is where containerd looks for the network of pods.
 const cniFolder = "etc/cni/net.d"
 
-// podNetwork looks for network configurations of others. containerd takes the first file by name, of any of the three kinds; until the
-// cluster's add-on has written its own, it takes any. Then the node is Ready, and the first pods have addresses of another network. A
+// podNetwork looks for foreign network configurations. containerd uses the first file by name, of any of the three kinds; until the
+// cluster's add-on has written its own, it uses any. Then the node is Ready, and the first pods have addresses of another network. A
 // file that it cannot read stops it from looking at later ones.
 func (p probes) podNetwork(_ context.Context, r *Reporter) {
 	if p.needs.Resumed || p.needs.Role == NoNode {

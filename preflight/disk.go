@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mount is a file system as a path sees it: one part of it can be mounted read-only beside others.
+// mount is the file system of a path: a part of it can be mounted read-only.
 type mount struct {
 	device   uint64
 	readOnly bool

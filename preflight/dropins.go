@@ -14,14 +14,15 @@ func unitFolders() []string {
 	return []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
 }
 
-// startSettings are those with which a drop-in keeps a service of the install from starting, or from starting what the install brings.
+// startSettings are drop-in settings that keep a service of the install from starting, or from starting the installed program.
 var startSettings = []string{
 	"ExecStart", "ExecStartPre", "ExecCondition", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "MountFlags", "PrivateMounts", "PrivateDevices",
 	"PrivateNetwork", "PrivateUsers", "ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules", "ProtectControlGroups", "ReadOnlyPaths",
 	"InaccessiblePaths", "CapabilityBoundingSet", "SystemCallFilter", "RestrictNamespaces", "NoNewPrivileges", "Requires", "Requisite", "BindsTo", "Conflicts",
 }
 
-// dropIns looks at the drop-ins of others for the two services of a node. The Kubernetes add-on starts its own kubelet whatever a drop-in says.
+// dropIns checks foreign drop-ins for the two services of a node. The Kubernetes add-on starts its own kubelet regardless of
+// drop-ins.
 func (p probes) dropIns(r *Reporter) (found bool) {
 	for _, unit := range []string{"containerd", "kubelet"} {
 		seen := map[string]bool{}
@@ -86,7 +87,7 @@ func unitSettings(text string) map[string]string {
 	return settings
 }
 
-// containerdSettings looks at the files that containerd reads beside the configuration of the install.
+// containerdSettings checks the files that containerd reads in addition to the install's configuration.
 func (p probes) containerdSettings(r *Reporter) (found bool) {
 	files, err := fs.Glob(p.host.Root, "etc/containerd/conf.d/*.toml")
 	if err != nil {

@@ -43,7 +43,7 @@ type Filesystem struct {
 	Free uint64 // bytes available to unprivileged users; the kubelet uses the same number
 	// Inodes is how many files it can have, and FreeInodes how many more. Both are 0 where it has no such limit.
 	Inodes, FreeInodes uint64
-	// ReadOnly says that the file system is mounted read-only.
+	// ReadOnly means that the file system is mounted read-only.
 	ReadOnly bool
 }
 

@@ -71,7 +71,8 @@ func (p probes) swap(_ context.Context, r *Reporter) {
 	r.Passf("off")
 }
 
-// swapHint says how to turn swap off, and how to keep it off at the next boot: /etc/fstab is not the only place that turns it on.
+// swapHint describes how to disable swap, and how to keep it disabled after a boot: /etc/fstab is not the only place that enables
+// it.
 func (p probes) swapHint(areas []string) string {
 	var keep []string
 	disks := slices.DeleteFunc(slices.Clone(areas), func(area string) bool { return strings.HasPrefix(area, "/dev/zram") })

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// These checks look for what an earlier cluster or another user left on the host.
+// These checks look for leftovers of an earlier cluster or another user on the host.
 
 // server finds the URL of the API server in a kubeconfig. The check needs nothing else from it.
 var server = regexp.MustCompile(`(?m)^\s*server:\s*["']?([^"'\s]+)`)

@@ -31,7 +31,7 @@ type Check struct {
 	Probe func(ctx context.Context, r *Reporter)
 }
 
-// Result is one answer. Hint says what to do about a warning or failure.
+// Result is one answer. Hint is the remedy for a warning or failure.
 type Result struct {
 	Check   string `json:"check"`
 	Status  Status `json:"status"`
@@ -55,10 +55,10 @@ type Reporter struct {
 // Passf reports success.
 func (r *Reporter) Passf(format string, args ...any) { r.add(Pass, "", format, args) }
 
-// Warnf reports a warning. hint says what to do about it.
+// Warnf reports a warning. hint is the remedy.
 func (r *Reporter) Warnf(hint, format string, args ...any) { r.add(Warn, hint, format, args) }
 
-// Failf reports a problem that will break the install. hint says what to do about it.
+// Failf reports a problem that will break the install. hint is the remedy.
 func (r *Reporter) Failf(hint, format string, args ...any) { r.add(Fail, hint, format, args) }
 
 // Refusef reports a failure that no option can ignore.
@@ -76,7 +76,7 @@ func (r *Reporter) add(status Status, hint, format string, args []any) {
 	r.results = append(r.results, Result{Check: r.check, Status: status, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Run runs the checks one after the other. If ctx ends, it returns its error and the results so far.
+// Run runs the checks in sequence. If ctx ends, it returns its error and the results so far.
 func Run(ctx context.Context, checks []Check) (Report, error) {
 	report := Report{Results: []Result{}}
 	for _, c := range checks {
@@ -107,8 +107,8 @@ type Policy struct {
 	EnforceWarnings bool `json:"enforceWarnings"` // treat warnings as failures
 }
 
-// Err returns nil if the install may change the host. Otherwise the error lists what is wrong and what to do about it, one
-// result per line.
+// Err returns nil if the install may change the host. Otherwise the error lists the faults and their remedies, one result per
+// line.
 func (r Report) Err(p Policy) error {
 	var against []Result
 	for _, result := range r.Results {
@@ -123,7 +123,7 @@ func (r Report) Err(p Policy) error {
 	return &RefusedError{Against: against}
 }
 
-// RefusedError says that checks failed.
+// RefusedError reports that checks failed.
 type RefusedError struct {
 	Against []Result
 }

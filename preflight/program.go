@@ -39,8 +39,8 @@ func (p Program) Check(ctx context.Context, specs [][]byte) ([]Result, error) {
 	return p.run(ctx, specs, "check")
 }
 
-// Collect runs SupportBundle specifications. It leaves redacted files in dir. kubeconfig is the cluster's, or "" if there
-// is no cluster.
+// Collect runs SupportBundle specifications. It leaves redacted files in dir. kubeconfig is the cluster's, or "" without a
+// cluster.
 func (p Program) Collect(ctx context.Context, dir, kubeconfig string, specs [][]byte) ([]Result, error) {
 	args := []string{"collect", "--dir", dir}
 	if kubeconfig != "" {
@@ -110,7 +110,7 @@ func programEnvironment() []string {
 	return env
 }
 
-// readReport reads what the program printed.
+// readReport reads the program's output.
 func readReport(text []byte) ([]Result, error) {
 	var report Report
 	if err := json.Unmarshal(text, &report); err != nil {

@@ -102,7 +102,7 @@ func TestProgramAsksTroubleshoot(t *testing.T) {
 	t.Run("a support bundle", func(t *testing.T) { collects(t, p) })
 }
 
-// collects lets the program collect, and looks at the files.
+// collects lets the program collect, and checks the files.
 func collects(t *testing.T, p preflight.Program) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ours.txt"), []byte("proxy http://ship:anchor@10.0.0.1/ is used\n"), 0o600); err != nil {
@@ -130,7 +130,7 @@ func collects(t *testing.T, p preflight.Program) {
 	}
 }
 
-// TestMisbehavingProgramIsReported has shell scripts in the place of the program: the real one does none of this on demand.
+// TestMisbehavingProgramIsReported has shell scripts instead of the program: the real one does none of this on demand.
 func TestMisbehavingProgramIsReported(t *testing.T) {
 	tests := map[string]struct {
 		script string

@@ -29,8 +29,8 @@ type Specification struct {
 	Name string // the owner, which names the checks
 	Kind string
 	Text []byte
-	// Values says that only single values in the YAML are templates. The structure is then fixed: no template can add or
-	// rename a field.
+	// Values means that only single values in the YAML are templates. The structure is then fixed: no template can add or rename a
+	// field.
 	Values bool
 }
 

@@ -13,7 +13,7 @@ import (
 // SysctlName is the file of the install in /etc/sysctl.d. It is the last one by name, because later files win.
 const SysctlName = "zz-sealift-kubernetes.conf"
 
-// wantedSysctls are what the pod network needs to be 1, by path below /proc/sys.
+// wantedSysctls are the settings that the pod network needs to be 1, by path below /proc/sys.
 func wantedSysctls() []string {
 	return []string{
 		"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding", "net/ipv4/conf/default/forwarding",
@@ -28,8 +28,8 @@ type Sysctl struct {
 	From string // the file and line that sets it; "" for what holds now
 }
 
-// UnwantedSysctls lists what the files of others set, as sysctl.d(5) and sysctl(8) read them: files of one name once, in the order of
-// their names, the last value wins, /etc/sysctl.conf at the end.
+// UnwantedSysctls lists harmful settings in foreign files, as sysctl.d(5) and sysctl(8) read them: files of one name once, in the
+// order of their names, the last value wins, /etc/sysctl.conf at the end.
 func UnwantedSysctls(root fs.FS) (found []Sysctl, err error) {
 	files, err := sysctlFiles(root)
 	if err != nil {

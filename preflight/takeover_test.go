@@ -11,7 +11,7 @@ import (
 
 const unit = "etc/systemd/system/containerd.service.d/10-site.conf"
 
-// TestNodeTakeoverRisksAreFound has what other programs leave on hosts: flannel-io/flannel#1437 is a node whose pods had the
+// TestNodeTakeoverRisksAreFound has leftovers of other programs on hosts: flannel-io/flannel#1437 is a node whose pods had the
 // addresses of 10-containerd-net.conflist. want is the check and its status, or "" if no check complains, then words of the answer.
 func TestNodeTakeoverRisksAreFound(t *testing.T) {
 	chains := func(names ...string) func(*preflight.Host) {
@@ -74,7 +74,7 @@ func TestNodeTakeoverRisksAreFound(t *testing.T) {
 	}
 }
 
-// expectOne wants one complaint, "CHECK: STATUS" with words in its message and hint, or none.
+// expectOne expects one complaint, "CHECK: STATUS" with words in its message and hint, or none.
 func expectOne(t *testing.T, host preflight.Host, needs preflight.Needs, want string, words []string) {
 	t.Helper()
 	report, err := preflight.Run(t.Context(), preflight.Builtin(host, needs))

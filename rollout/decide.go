@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// target is a Target with what Decide thinks of it.
+// target is a Target with Decide's state for it.
 type target struct {
 	Target
 	record   Record
@@ -70,7 +70,7 @@ func judge(spec Spec, t Target, old Record, now time.Time) *target {
 	return &target{Target: t, record: rec, decision: d}
 }
 
-// current returns the first wave that is not complete, and whether its failures stop the rollout.
+// current returns the first incomplete wave, and whether its failures stop the rollout.
 func current(spec Spec, judged []*target) (wave int, stopped bool) {
 	type count struct{ total, failed, open, asleep, done int }
 	counts := make([]count, len(spec.Waves))
@@ -153,7 +153,7 @@ func start(spec Spec, judged []*target, wave int, stopped bool, now time.Time) {
 	}
 }
 
-// result counts what is left to do.
+// result counts the remaining work.
 func result(spec Spec, judged []*target, wave int, stopped bool, now time.Time) Result {
 	r := Result{Wave: wave, Targets: make([]Decision, len(judged)), State: State{Change: spec.Change}}
 	open, failed, held := 0, 0, 0

@@ -31,6 +31,6 @@ func TestHeldTarget(t *testing.T) {
 	// it is held again before it has the change
 	targets[0].Held = true
 	state = decide(state, "a:Wait/Others b:Keep/Succeeded c:Wait/Wave")
-	targets[0].Status, targets[0].Held = rollout.Succeeded, true // what it has, it keeps
+	targets[0].Status, targets[0].Held = rollout.Succeeded, true // it keeps its version
 	decide(state, "a:Keep/Succeeded b:Keep/Succeeded c:Start")
 }

@@ -17,9 +17,9 @@ type world struct {
 	spec    rollout.Spec
 	targets []rollout.Target
 	end     []rollout.Status // what becomes of each target
-	seen    []rollout.Target // what the rollout sees
-	state   []byte           // what the caller remembers
-	stored  []byte           // what it remembers after it was killed
+	seen    []rollout.Target // the rollout's view
+	state   []byte           // the caller's stored state
+	stored  []byte           // its state after it was killed
 	now     time.Time
 	late    map[string]bool
 }
@@ -55,7 +55,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// tick lets a second pass: work goes on, some of it becomes visible, and targets change places.
+// tick advances a second: work continues, some of it becomes visible, and targets change places.
 func (w *world) tick() {
 	w.now = w.now.Add(time.Second)
 	for i := range w.targets {
@@ -72,8 +72,8 @@ func (w *world) tick() {
 	}
 }
 
-// atWork counts the targets that are really at work. One that ever timed out does not count: it gave its slot away, and
-// may recover at any time.
+// atWork counts the targets that are really at work. One that ever timed out does not count: it released its slot, and may
+// recover at any time.
 func (w *world) atWork() int {
 	n := 0
 	for _, t := range w.targets {
@@ -92,7 +92,7 @@ func (w *world) atWork() int {
 	return n
 }
 
-// decide asks three times: as it is, in another order, and with a state that was not stored in between. All must agree.
+// decide calls three times: as is, in another order, and with a state that was not stored in between. All must agree.
 func (w *world) decide(t *testing.T) rollout.Result {
 	t.Helper()
 	var state rollout.State
@@ -153,8 +153,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestRolloutsEnd runs 400 random rollouts. The caller is killed at random moments, before and after it acts, stores little
-// more than it must, and sees its targets late. A watcher never sees more at work than AtOnce, and every rollout comes to an end.
+// TestRolloutsEnd runs 400 random rollouts. The caller is killed at random moments, before and after it acts, stores little more
+// than it must, and sees its targets late. A watcher never sees more than AtOnce in progress, and every rollout ends.
 func TestRolloutsEnd(t *testing.T) {
 	phases := map[rollout.Phase]int{}
 	for seed := range uint64(400) {

@@ -1,18 +1,18 @@
-// Package rollout decides which targets of a change start now, and which wait. A target is whatever is changed one at
-// a time: a node of a cluster, a cluster of a fleet.
+// Package rollout decides which targets of a change start now, and which wait. A target is changed as a unit: a node of a
+// cluster, a cluster of a fleet.
 //
-// Decide is a pure function. The caller observes its targets, calls Decide with the time, stores Result.State, and then
-// acts. The package has no client, no clock, and no goroutines, so the same input has the same result on every
-// machine. A caller that is killed at any moment calls Decide again and goes on.
+// Decide is a pure function. The caller observes its targets, calls Decide with the time, stores Result.State, and then acts.
+// The package has no client, no clock, and no goroutines, so the same input has the same result on every machine. A caller that
+// is killed at any moment calls Decide again and continues.
 //
 // # Rules
 //
 // A Spec has waves. They run in order. A wave starts when every wave before it is complete.
 //
 //   - A wave is complete when each of its targets is done, skipped, or failed within MaxFailures.
-//   - At most AtOnce targets are at work. A target is at work from its start until it is done, including its soak. A
-//     failed target is at work until its deadline, because it may still recover.
-//   - More than MaxFailures failed targets stop the rollout: nothing new starts in any wave. Targets at work go on.
+//   - At most AtOnce targets are at work. A target is in progress from its start until it is done, including its soak. A
+//     failed target is in progress until its deadline, because it may still recover.
+//   - More than MaxFailures failed targets stop the rollout: nothing new starts in any wave. Targets in progress continue.
 //   - A target that takes longer than Deadline has timed out. It counts as failed and no longer holds a slot.
 //   - A target is done when it has been successful for Soak.
 //   - Targets start by Order, then by name.
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// Spec says how a change reaches its targets. The zero value has no waves; add at least one.
+// Spec configures how a change reaches its targets. The zero value has no waves; add at least one.
 type Spec struct {
 	// Change identifies the change, for example by a digest. A new Change begins a new rollout: the State of the old one
 	// no longer counts.
@@ -45,7 +45,7 @@ type Spec struct {
 	Paused bool
 }
 
-// Wave is a group of targets that may be at work together.
+// Wave is a group of targets that may be in progress together.
 type Wave struct {
 	// Name appears in results only.
 	Name string
@@ -54,11 +54,11 @@ type Wave struct {
 	AtOnce Amount
 	// MaxFailures is how many targets of this wave may fail. A percentage refers to the targets of this wave.
 	MaxFailures Amount
-	// Mandatory waves tolerate no failure, whatever MaxFailures says.
+	// Mandatory waves tolerate no failure, regardless of MaxFailures.
 	Mandatory bool
 }
 
-// Status says how far a target has come with the current change.
+// Status is the progress of a target with the current change.
 type Status string
 
 // The first six are observed and reported. Soaking is reported only.
@@ -68,7 +68,7 @@ const (
 	Failed    Status = "Failed"    // it reports a failure, from which it may recover
 	Succeeded Status = "Succeeded" // it is successful
 	TimedOut  Status = "TimedOut"  // it was Working or Failed for longer than the deadline
-	Skipped   Status = "Skipped"   // it takes no part
+	Skipped   Status = "Skipped"   // it is left out
 	Soaking   Status = "Soaking"   // it is successful, and its soak is not over
 )
 
@@ -81,8 +81,8 @@ type Target struct {
 	Order int
 	// Status is the observed status. Use any status but Soaking.
 	Status Status
-	// Since is when the target reached its status. If it is zero or in the future, Decide takes the time when it first saw
-	// this status.
+	// Since is when the target reached its status. If it is zero or in the future, Decide uses the time when it first saw this
+	// status.
 	Since time.Time
 	// Occasional targets are not always in contact. Only their time in contact counts.
 	Occasional bool
@@ -97,7 +97,7 @@ type Target struct {
 	Carried bool
 }
 
-// Action tells the caller what to do with a target now.
+// Action is what the caller should do with a target now.
 type Action string
 
 const (
@@ -109,7 +109,7 @@ const (
 	Keep Action = "Keep"
 )
 
-// Reason says what a target waits for.
+// Reason is why a target waits.
 type Reason string
 
 // Why a target waits.
@@ -188,7 +188,7 @@ func (r Result) MustStore(stored State) bool {
 	return false
 }
 
-// check refuses what no rollout can run.
+// check refuses impossible rollouts.
 func check(spec Spec, targets []Target) error {
 	var errs []error
 	if spec.Soak < 0 || spec.Deadline != nil && *spec.Deadline < 0 {

@@ -22,8 +22,8 @@ type Record struct {
 	Awake time.Time `json:"awake,omitzero"`
 }
 
-// observe joins what is seen of a target now with its record. It returns the new record, and how long the target has
-// been in its status.
+// observe joins a target's current status with its record. It returns the new record, and how long the target has been in its
+// status.
 func (old Record) observe(t Target, now time.Time) (rec Record, elapsed time.Duration) {
 	rec = Record{Started: old.Started, Status: t.Status, Since: t.Since}
 	if t.Status == Succeeded || t.Status == Skipped {
@@ -61,8 +61,8 @@ func (old Record) observe(t Target, now time.Time) (rec Record, elapsed time.Dur
 	return rec, rec.Contact + max(0, now.Sub(rec.Awake))
 }
 
-// reported counts the contact of a target that reports now and then: from the first report that shows its status to the
-// last. A status that nobody but the target can know is shown by the report that brings it.
+// reported counts the contact of a target that reports now and then: from the first report that shows its status to the last. A
+// status that only the target can know appears with its report.
 func (rec Record) reported(seen time.Time, same bool) (Record, time.Duration) {
 	told := rec.Status == Succeeded || rec.Status == Failed
 	if rec.Awake.IsZero() && (told && !same || seen.After(rec.Since)) {

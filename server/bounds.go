@@ -9,7 +9,7 @@ import (
 // connectionRate is how many connections a client may open per request that its rate allows. Ranges of bundles have a higher rate.
 const connectionRate = 2
 
-// newBounds returns the limits on what clients hold. The rate limit is beside them: it bounds how often they send requests.
+// newBounds returns the limits on what clients hold. The rate limit is separate: it bounds how often they send requests.
 func (s *Server) newBounds() *connlimit.Limiter {
 	o := connlimit.Options{PerClient: s.options.MaxConnectionsPerClient, All: s.options.MaxConnections, Extra: bodyHeld, Health: isHealthCheck, Refuse: s.refuse, Log: s.log}
 	opened := newLimits(connectionRate*s.options.Rate, max(1, int(burst*connectionRate*s.options.Rate)))

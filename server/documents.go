@@ -26,7 +26,7 @@ const maxDocuments = 8 << 20
 type document struct {
 	name   string // for messages
 	text   []byte // canonical
-	digest string // of the spec alone
+	digest string // only of the spec
 	sum    string // of the text
 	addOns []spec.AddOn
 	// parsed is the Installer of the request that sent it; nil for a stored one.
@@ -113,7 +113,7 @@ func (s *Server) loadInstaller(ctx context.Context, client, id string) (*documen
 	return share(ctx, &s.plans.flight, "document "+key+" "+client, func() (*document, error) { return s.readStored(client, id, key) })
 }
 
-// readStored reads a stored Installer when its turn comes. It may outlive the request that began it.
+// readStored reads a stored Installer when it gets a slot. It may outlive the request that began it.
 func (s *Server) readStored(client, id, key string) (*document, error) {
 	ctx, cancel := context.WithTimeout(s.plans.ctx, planTime)
 	defer cancel()

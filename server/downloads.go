@@ -134,7 +134,7 @@ const maxTags = 1 << 20
 // presignedFor is how long a presigned URL of the store is valid.
 const presignedFor = time.Hour
 
-// getBinary sends the sealift for the nodes, in an archive of its own.
+// getBinary sends the sealift for the nodes, in a separate archive.
 func (s *Server) getBinary(w http.ResponseWriter, r *http.Request) error {
 	if r.PathValue("digest") != s.options.Binary.SHA256() || r.PathValue("file") != binaryFile {
 		return problem(http.StatusNotFound, "the server now has another sealift; download the script again")
@@ -156,7 +156,7 @@ func (s *Server) getPackages(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// content is a response body. Clients may ask for ranges of it.
+// content is a response body. Clients may request ranges of it.
 type content struct {
 	io.ReaderAt
 	size int64
@@ -196,7 +196,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken closes the connection of an incomplete response, so that the client does not take it for complete.
+// broken closes the connection of an incomplete response, so that the client does not consider it complete.
 func (s *Server) broken(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return nil //nolint:nilerr // the client is gone

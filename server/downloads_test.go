@@ -190,8 +190,8 @@ func TestCurlResumesInterruptedDownload(t *testing.T) {
 	}
 }
 
-// cutLine is the address of a line to a server that breaks after some bytes: its connections together carry no more than up to
-// each of the places in turn, and then as much as there is.
+// cutLine is the address of a server whose connections break: together they carry no more than up to each of the offsets in
+// turn, and then everything.
 func cutLine(t *testing.T, target string, places []int64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -215,7 +215,7 @@ func cutLine(t *testing.T, target string, places []int64) string {
 	return l.Addr().String()
 }
 
-// pass connects a client to a server until so many bytes have come from there.
+// pass connects a client to a server until so many bytes have been received.
 func pass(client net.Conn, target string, most int64) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
@@ -287,7 +287,7 @@ func TestBundleStoresSharedContentOnce(t *testing.T) {
 	front := serve(t, s, nil)
 	id := post(t, front.URL, installer(spec))
 	whole := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "").body
-	shared := (len(names) - 1) * (len(layer) + 2*1_000_000) // one link has one mode, so that the program is there beside its twin
+	shared := (len(names) - 1) * (len(layer) + 2*1_000_000) // one link has one mode, so that the program exists beside its twin
 	const own = 64 << 10                                    // the scripts, the Installer, the indexes
 	if saved := sum - len(whole); saved > shared || saved < shared-own {
 		t.Errorf("the bundle has %d bytes, its packages %d: %d less, and they share %d", len(whole), sum, saved, shared)
@@ -347,7 +347,7 @@ func TestOnlyServedBundlesAreRemembered(t *testing.T) {
 	}
 }
 
-// busy is a store in which something happens just before a value is opened once more.
+// busy is a store in which something happens just before a value is reopened.
 type busy struct {
 	store.Store
 	armed     atomic.Bool

@@ -55,5 +55,5 @@ func (s *Server) Parsed() (n int) {
 	return n
 }
 
-// Sweep removes what nobody has used as if it were some time.
+// Sweep removes values that were not used for the given time.
 func (s *Server) Sweep(ctx context.Context, now time.Time) error { return s.sweep(ctx, now) }

@@ -48,7 +48,7 @@ func (o countedObject) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// ranges asks for single bytes of a bundle, several at a time.
+// ranges requests single bytes of a bundle, several at a time.
 func ranges(t *testing.T, url string, number int) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -65,7 +65,7 @@ func ranges(t *testing.T, url string, number int) {
 	group.Wait()
 }
 
-// large is an Installer of nearly the size that is taken.
+// large is an Installer of nearly the maximum size.
 func large() string {
 	return installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 12_000) + "a]\n")
 }
@@ -81,7 +81,7 @@ func TestRangesOfBundleReadItsInstallerOnce(t *testing.T) {
 	ranges(t, front.URL+"/bundle/"+id+".tar.gz", 1500)
 	ask(t, "GET", front.URL+"/"+id, "")
 	ask(t, "GET", front.URL+"/installer/"+id, "")
-	if n := h.Parsed(); n != 2 { // to learn what it asks for, and to make the plan
+	if n := h.Parsed(); n != 2 { // to learn its add-ons, and to plan
 		t.Errorf("1,500 ranges of a bundle parsed its Installer %d times", n)
 	}
 	if n := c.installerBytes.Load(); n > 2*stored {
@@ -112,7 +112,7 @@ func TestReplacedInstallerIsServedAtOnce(t *testing.T) {
 	}
 }
 
-// TestClientsAlternate lets one client ask for a hundred turns before another one asks for one.
+// TestClientsAlternate lets one client ask for a hundred slots before another one asks for one.
 func TestClientsAlternate(t *testing.T) {
 	turns := server.NewTurns(server.MaxTexts)
 	first, err := turns.Take(t.Context(), "greedy", server.MaxTexts)

@@ -140,7 +140,7 @@ func (s *Server) handler(route route) http.Handler {
 			if !seen.begun {
 				seen.status = statusGone
 			}
-			panic(http.ErrAbortHandler) // the client is gone, or must not take the missing response for an empty one
+			panic(http.ErrAbortHandler) // the client has disconnected, or must not take the missing response for an empty one
 		}
 		p := asProblem(err)
 		if p.Status >= http.StatusInternalServerError {
@@ -150,7 +150,7 @@ func (s *Server) handler(route route) http.Handler {
 	})
 }
 
-// handle calls the route's handler. The body is received before that. Parsing and pages wait for a turn, which ends when
+// handle calls the route's handler. The body is received before that. Parsing and pages wait for a slot, which is released when
 // the response begins, so that a slow client blocks nobody.
 func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	size := int64(len(r.URL.RawQuery))
@@ -240,7 +240,7 @@ func conditionDetail(status int) string {
 	return ""
 }
 
-// Write sends a piece of the response.
+// Write sends a chunk of the response.
 func (o *observed) Write(p []byte) (int, error) {
 	if !o.begun && !o.silent {
 		o.WriteHeader(http.StatusOK)
@@ -253,7 +253,7 @@ func (o *observed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom lets io.Copy use larger pieces.
+// ReadFrom lets io.Copy use larger chunks.
 func (o *observed) ReadFrom(r io.Reader) (int64, error) {
 	size := int64(largeBuffer)
 	if limited, ok := r.(*io.LimitedReader); ok {

@@ -49,7 +49,7 @@ type created struct {
 // validated is the response for an Installer that was only checked.
 type validated struct {
 	ID        string `json:"id"`
-	Installer string `json:"installer"` // canonical, with versions in place of patterns
+	Installer string `json:"installer"` // canonical, with versions instead of patterns
 	Size      int64  `json:"size"`      // of the bundle, in bytes
 	Index     string `json:"index"`     // sha256 of the bundle's index
 	// Warnings are as in created.

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// holes is a file in which zeros take no room.
+// holes is a sparse file.
 type holes struct{ *os.File }
 
 var zeros [4 << 10]byte
@@ -69,7 +69,7 @@ func TestBundleOverFourGiBIsServed(t *testing.T) {
 		if head.ContentLength < size {
 			t.Fatalf("%s has %d bytes", at, head.ContentLength)
 		}
-		// the end of the content lies before the end of the archive, less than a MiB of indexes and scripts
+		// the content ends before the archive does, which has less than a MiB of indexes and scripts
 		end := ask(t, "GET", s.URL+at, "", "Range", "bytes=-2000000", "If-Range", head.Header.Get("ETag"))
 		where := bytes.Index(end.body, layer[1<<19:1<<19+100])
 		if end.StatusCode != http.StatusPartialContent || where < 0 {

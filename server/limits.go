@@ -15,15 +15,15 @@ const (
 	maxClients = 10_000
 	// burst is the short-term limit as a multiple of the rate.
 	burst = 4
-	// requestCost is the cost of a request, and rangeCost that of a range of an archive. A node asks for several hundred
-	// ranges, which are cheap, and many nodes may share one address.
+	// requestCost is the cost of a request, and rangeCost that of a range of an archive. A node requests several hundred ranges,
+	// which are cheap, and many nodes may share one address.
 	requestCost, rangeCost = 10, 1
 )
 
 // limits is a rate limit per client.
 type limits struct {
 	rate rate.Limit // per second, on average
-	most int        // at once
+	most int        // maximum number at once
 	mu   sync.Mutex
 	by   map[string]*list.Element // of *bucket
 	used *list.List               // most recently used first

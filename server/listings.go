@@ -15,8 +15,8 @@ import (
 // maxListings is the size of the cache of listings, in bytes.
 const maxListings = 8 << 20
 
-// listings is a store that caches its listings for a moment. However many clients ask for the newest version of a package,
-// the store is listed once.
+// listings is a store that caches its listings for a moment. However many clients request the newest version of a package, the
+// store is listed once.
 type listings struct {
 	store.Store
 	ctx    context.Context // for requests to the store, which several clients may wait for

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/connlimit"
 )
 
-// metrics are the server's counters, in a registry of their own.
+// metrics are the server's counters, in a separate registry.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec

@@ -83,7 +83,7 @@ func matches(template, path string) bool {
 	return !slices.Contains([]string{"compose", "packages", "page"}, parts[1])
 }
 
-// withoutRelease is the path of a request about a release, as the document has it.
+// withoutRelease is the path of a request about a release, as in the document.
 func withoutRelease(path string) string {
 	prefix := ""
 	if strings.HasPrefix(path, "/bundle/version/") {

@@ -34,7 +34,7 @@ func (d *deadlines) Write(p []byte) (int, error) {
 
 func (d *deadlines) WriteString(s string) (int, error) { return d.Write([]byte(s)) }
 
-// TestSlowClientIsServed for all that it sends and for each piece that it takes, also where nobody reads what it sends.
+// TestSlowClientIsServed while it sends and for each chunk that it reads, even where nobody reads its body.
 func TestSlowClientIsServed(t *testing.T) {
 	h := newServer(t, filled(t), nil)
 	front := httptest.NewServer(h)

@@ -53,7 +53,7 @@ type question struct {
 // plan is a cached plan of a bundle.
 type plan struct {
 	*assemble.Plan
-	installer []byte // canonical, with versions in place of patterns
+	installer []byte // canonical, with versions instead of patterns
 	key       string
 
 	mu       sync.Mutex

@@ -36,7 +36,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, er
 	case err != nil:
 		return 0, problem(http.StatusBadRequest, "the request body was incomplete; send it again")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the body is complete; waiting for a turn takes no time from it
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the body is complete; waiting for a slot does not use up its time
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return int64(len(data)), nil
 }

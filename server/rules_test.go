@@ -63,9 +63,9 @@ func TestClientsBehindProxyHaveOwnRates(t *testing.T) {
 		{"192.0.2.1", http.StatusOK},
 		{"192.0.2.1", http.StatusTooManyRequests},
 		{"192.0.2.2", http.StatusOK},
-		{"198.51.100.7, 192.0.2.2", http.StatusTooManyRequests}, // what a client says itself stands before what the proxy adds
+		{"198.51.100.7, 192.0.2.2", http.StatusTooManyRequests}, // the client's own addresses precede the one that the proxy adds
 		{"198.51.100.7, 2001:db8::1", http.StatusOK},
-		{"2001:db8::ffff", http.StatusTooManyRequests}, // of the same network, all of which one client may have
+		{"2001:db8::ffff", http.StatusTooManyRequests}, // of the same network, which one client may own entirely
 		{"2001:db8:0:1::1", http.StatusOK},
 	} {
 		if a := ask(t, "GET", front.URL+"/openapi.json", "", "X-Forwarded-For", row.forwarded); a.StatusCode != row.status {
@@ -92,7 +92,7 @@ func TestClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
 	}
 }
 
-// dangerous are parts of Installers that run something as root on a host that only looks at them, by the field that a refusal
+// dangerous are parts of Installers that run commands as root on a host that only inspects them, by the field that a refusal
 // names.
 var dangerous = map[string]string{
 	"hostPreflights: a collector that runs a program":    "  kurl: {hostPreflights: {spec: {collectors: [{run: {command: sh, args: [-c, 'id >/root/x']}}]}}}\n",
@@ -373,7 +373,7 @@ func TestStalledUploadIsAudited(t *testing.T) {
 	}
 }
 
-// tell passes on the lines of a log.
+// tell forwards the lines of a log.
 type tell chan string
 
 func (l tell) Write(p []byte) (int, error) {
@@ -381,7 +381,7 @@ func (l tell) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// impatient waits less for what a client sends than a server does.
+// impatient waits less for a client's data than a server does.
 type impatient struct{ http.ResponseWriter }
 
 func (i *impatient) SetReadDeadline(at time.Time) error {

@@ -128,7 +128,7 @@ func TestLongTransfersAreCutAtShutdown(t *testing.T) {
 	}
 }
 
-// TestMissingFolderIsNotAnEmptyStore takes the folder of the store away under a server, and puts another there.
+// TestMissingFolderIsNotAnEmptyStore removes the folder of the store under a server, and puts another there.
 func TestMissingFolderIsNotAnEmptyStore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "packages")
 	fresh := func() store.Store {

@@ -64,11 +64,11 @@ type Options struct {
 	MaxConnections int
 	// MaxConnectionsPerClient is the maximum for one client; 0 means 128.
 	MaxConnectionsPerClient int
-	// BehindProxy takes the last address of X-Forwarded-For as the client's. Connections then belong to the proxy, and
+	// BehindProxy uses the last address of X-Forwarded-For as the client's. Connections then belong to the proxy, and
 	// MaxConnectionsPerClient bounds the requests in progress of each client.
 	BehindProxy bool
-	// Drain is how long the server still accepts connections after it is told to stop. Meanwhile /readyz fails, so that a
-	// load balancer sends clients elsewhere.
+	// Drain is how long the server still accepts connections after it is asked to stop. Meanwhile /readyz fails, so that a load
+	// balancer sends clients elsewhere.
 	Drain time.Duration
 	// Grace is how long transfers may continue after that; 0 means 30 seconds.
 	Grace time.Duration
@@ -251,7 +251,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	return s.shutDown(context.WithoutCancel(ctx), h, ended)
 }
 
-// shutDown closes the listener and returns when the running transfers are done or their time is up.
+// shutDown closes the listener and returns when the running transfers are done or time out.
 func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
 	defer cancel()
@@ -287,7 +287,7 @@ func (s *Server) ServeMetrics(l net.Listener) (stop func() error) {
 	return h.Close
 }
 
-// Close closes what the cached plans hold open.
+// Close closes the files that cached plans hold open.
 func (s *Server) Close() error {
 	s.plans.known.clear()
 	return nil

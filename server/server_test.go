@@ -139,7 +139,7 @@ type answer struct {
 	err  error // of reading the body
 }
 
-// ask sends a request; header has names and values in turn.
+// ask sends a request; header alternates names and values.
 func ask(t *testing.T, method, url, body string, header ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

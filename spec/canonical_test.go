@@ -124,7 +124,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestIndentedTextsAreKept has scripts as people write them into host checks: go-yaml can't read what it makes of them.
+// TestIndentedTextsAreKept has scripts as people write them into host checks: go-yaml cannot read its own output of them.
 func TestIndentedTextsAreKept(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

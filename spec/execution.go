@@ -14,14 +14,14 @@ import (
 // Execution is something that an Installer runs as root on its host.
 type Execution struct {
 	Field string `json:"field"` // of the Installer, such as kurl.hostPreflights
-	Runs  string `json:"runs"`  // the command, or what it does
+	Runs  string `json:"runs"`  // the command, or its effect
 }
 
 // String returns one line, even if the Installer's value has line breaks.
 func (e Execution) String() string { return e.Field + ": " + e.Runs }
 
-// Executions lists what the Installer itself runs: its commands for host programs, the check collectors that do more than
-// read, and the programs that its containerd settings name. If the list is empty, the Installer runs nothing but add-ons.
+// Executions lists the commands that the Installer itself runs: calls of host programs, check collectors that do more than
+// read, and the programs in its containerd settings. If the list is empty, the Installer runs nothing but add-ons.
 func (i *Installer) Executions() []Execution {
 	all := i.CheckExecutions()
 	for _, c := range i.HostCommands() {
@@ -46,15 +46,14 @@ func (i *Installer) CheckExecutions() []Execution {
 	return Collectors("kurl.hostPreflights", checks)
 }
 
-// HostCommand is a call of a host program that an Installer asks for. The words are passed as arguments, not through a
-// shell.
+// HostCommand is a call of a host program that an Installer requests. The words are passed as arguments, not through a shell.
 type HostCommand struct {
 	Field string
 	Words []string
 }
 
-// HostCommands lists the calls that an Installer asks for, in the order in which they run (kURL §2.1). A section with
-// preserveConfig asks for none.
+// HostCommands lists the calls that an Installer requests, in the order in which they run (kURL §2.1). A section with
+// preserveConfig requests none.
 func (i *Installer) HostCommands() []HostCommand {
 	var calls []HostCommand
 	for _, from := range []struct{ section, option, program string }{
@@ -88,7 +87,7 @@ func readOnlyCollectors() []string {
 	}
 }
 
-// Collectors lists what a HostPreflight document runs. field names the document's place in the Installer. Parts with an
+// Collectors lists the collectors of a HostPreflight document. field names the document's field in the Installer. Parts with an
 // unexpected form are listed too, because it is unknown how Troubleshoot reads them.
 func Collectors(field string, document any) []Execution {
 	unclear := func(what string, value any) Execution {
@@ -134,7 +133,7 @@ func Collectors(field string, document any) []Execution {
 // packageName matches names that no package manager takes for an option or a macro.
 var packageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_:~-]*$`)
 
-// collector returns what a host collector runs, or "" if it only reads.
+// collector returns the command of a host collector, or "" if it only reads.
 func collector(kind string, value any) string {
 	settings, _ := value.(map[string]any)
 	switch {
@@ -247,8 +246,7 @@ func shellWords(words []string) string {
 // maxShown is the number of bytes of a value that oneLine shows.
 const maxShown = 200
 
-// oneLine prints a value of an Installer on one line. Control characters are escaped, so a terminal shows exactly what is
-// there.
+// oneLine prints a value of an Installer on one line. Control characters are escaped, so a terminal shows the exact text.
 func oneLine(value any) string {
 	text := fmt.Sprint(value)
 	more := len(text) > maxShown

@@ -14,7 +14,7 @@ const (
 	integer  fieldType = "a whole number"
 	list     fieldType = "a list of strings"
 	commands fieldType = "a list of commands, each a list of words"
-	cidrSize fieldType = "a prefix length such as /20" // kURL takes it with or without the slash
+	cidrSize fieldType = "a prefix length such as /20" // kURL accepts it with or without the slash
 	anything fieldType = "any value"
 )
 
@@ -35,7 +35,7 @@ const unexported = "-"
 type section struct {
 	key         string
 	versionless bool // has no version: not an add-on
-	override    bool // has s3Override, the URL of a package to use in place of the store's
+	override    bool // has s3Override, the URL of a package to use instead of the store's
 	fields      []field
 }
 
@@ -46,7 +46,7 @@ func sections() []section {
 	return slices.Concat(distributionSections(), networkSections(), storageSections(), serviceSections(), hostSections())
 }
 
-// versionOnly is an add-on without options of its own.
+// versionOnly is an add-on without options.
 func versionOnly(key string) section { return section{key: key, override: true} }
 
 func distributionSections() []section {

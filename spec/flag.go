@@ -10,12 +10,12 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Flag is a command-line word that sets an option of the Installer, alone or with a value.
+// Flag is a command-line argument that sets an option of the Installer, with or without a value.
 type Flag struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`    // of the spec
 	Option string `json:"option"` // below the key
-	// Value is the type of the flag's value, such as "a whole number", or "" for a flag that needs none.
+	// Value is the type of the flag's value, such as "a whole number", or "" for a flag without one.
 	Value string `json:"value,omitempty"`
 }
 

@@ -14,8 +14,8 @@ type IdleOption struct {
 	Pos  diag.Pos `json:"-"`    // of the key
 }
 
-// idleOptions are the options of kURL's Installer that have no effect in Sealift or in the add-on, each with what to do
-// instead. A test compares them with the options that Sealift and kURL's hooks read.
+// idleOptions are the options of kURL's Installer that have no effect in Sealift or in the add-on, each with an alternative. A
+// test compares them with the options that Sealift and kURL's hooks read.
 func idleOptions() map[string]string {
 	const (
 		token     = "make tokens with 'sealift token create'"
@@ -76,7 +76,7 @@ func (i *Installer) Idle() []IdleOption {
 	return idle
 }
 
-// isSet reports whether a value asks for something. A value that is false, empty or zero does not.
+// isSet reports whether a value enables something. A value that is false, empty or zero does not.
 func isSet(value any) bool {
 	switch v := value.(type) {
 	case []any:

@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
-// TestUnreadOptionsAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
-// that hooks call, the catalogue's add-ons, and kURL's own. Of kURL's add-ons that are not here nothing is said.
+// TestUnreadOptionsAreNamed compares the options of kURL's Installer with their readers: Sealift itself, the functions that
+// hooks call, the catalogue's add-ons, and kURL's own. kURL's add-ons that are not here are not mentioned.
 func TestUnreadOptionsAreNamed(t *testing.T) {
 	kurl := upstreamcases.KurlAddOns(t)
 	hooks, addOns := texts(t, kurl), []string{"kubernetes", "docker"}

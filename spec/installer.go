@@ -204,7 +204,7 @@ func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 	}
 }
 
-// plainInteger is a number that all versions of YAML read alike: not 0110, 0x6e or 1_10.
+// plainInteger matches numbers that all versions of YAML read equally: not 0110, 0x6e or 1_10.
 var plainInteger = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
 var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)

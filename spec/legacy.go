@@ -12,11 +12,11 @@ import (
 )
 
 // LegacyAPIVersion is the API version of kURL's first Installers. kURL's API reads them as KurlAPIVersion, and so does Parse: kind and
-// version may be missing, an add-on without a version is not chosen, and keys outside the spec that nobody knows are ignored.
+// version may be missing, an add-on without a version is not chosen, and unknown keys outside the spec are ignored.
 const LegacyAPIVersion = "kurl.sh/v1beta1"
 
-// oldOption is an option that earlier releases of kURL had under another name. kURL's API migrates it in every API version
-// (replicatedhq/kURL-api, legacyFieldConversion), or its schema still takes it.
+// oldOption is an option with another name in earlier releases of kURL. kURL's API migrates it in every API version
+// (replicatedhq/kURL-api, legacyFieldConversion), or its schema still accepts it.
 type oldOption struct {
 	section, option string
 	// toSection and to name the option that replaced it. An empty to means that nothing did; toSection is section if empty.
@@ -53,7 +53,7 @@ func unversioned() []string {
 	return []string{"docker", "weave", "rook", "contour", "registry", "prometheus", "kotsadm"}
 }
 
-// migrate replaces old options in the spec with those of today, and records each as a warning. A new option that is set wins.
+// migrate replaces old options in the spec with current ones, and records each as a warning. A new option that is set wins.
 func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 	bodies := listedBodies(spec)
 	for _, old := range oldOptions() {
@@ -101,7 +101,7 @@ func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
 	}
 }
 
-// today returns the value in the form of the new option. A value of a wrong type stays, so that it is refused.
+// today returns the value in the form of the new option. A value of a wrong type is kept, so that it is refused.
 func (old oldOption) today(value *yaml.Node) *yaml.Node {
 	is, isBool := strictyaml.Value(value).(bool)
 	switch {
@@ -170,7 +170,7 @@ func listedBodies(spec *yaml.Node) map[string]*yaml.Node {
 	return bodies
 }
 
-// newBody makes the value of a section empty, and the section if body is nil. key is the place that it is made for.
+// newBody creates an empty value of a section, and the section if body is nil. key is its position.
 func newBody(spec, body *yaml.Node, section string, key *yaml.Node) *yaml.Node {
 	if body == nil {
 		body = &yaml.Node{}
@@ -181,7 +181,7 @@ func newBody(spec, body *yaml.Node, section string, key *yaml.Node) *yaml.Node {
 }
 
 // unchosen reports whether an Installer names an add-on without choosing it. An empty version means that in kURL, whose scripts skip
-// such an add-on; kubernetes must have one. In LegacyAPIVersion, a missing version and null mean it, too.
+// such an add-on; kubernetes must have one. In LegacyAPIVersion, a missing version and null also mean it.
 func (p *parser) unchosen(key string, body *yaml.Node) bool {
 	version := find(body, "version")
 	given := version != nil && version.Kind == yaml.ScalarNode && version.ShortTag() != "!!null"

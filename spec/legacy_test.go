@@ -16,7 +16,7 @@ const k = "  kubernetes: {version: 1.36.3}\n"
 
 // TestFormsOfV1Beta1AreMigrated has the forms that kURL's API migrates when it reads an Installer: legacyFieldConversion and
 // migrateV1Beta1 of replicatedhq/kURL-api (src/installers/index.ts), and the options of its schema that its CustomResourceDefinition
-// calls otherwise. want is the spec that results, without kubernetes.
+// names differently. want is the resulting spec, without kubernetes.
 func TestFormsOfV1Beta1AreMigrated(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"the same keys as today":       {legacyInstaller(k + "  flannel: {version: 0.28.7}\n"), "  flannel: {version: 0.28.7}\n"},

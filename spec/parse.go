@@ -27,8 +27,8 @@ func Load(path string) (*Installer, error) {
 	return Parse(path, f)
 }
 
-// Parse reads an Installer. name stands for the document in positions. If the document is wrong, the error is a diag.Errors
-// with its mistakes, a hundred at most. Any other error comes from reading r.
+// Parse reads an Installer. name stands for the document in positions. If the document is invalid, the error is a diag.Errors
+// with its mistakes, a hundred at most. Any other error is a read error of r.
 func Parse(name string, r io.Reader) (*Installer, error) {
 	var p parser
 	i, err := p.read(name, r)
@@ -41,7 +41,7 @@ func Parse(name string, r io.Reader) (*Installer, error) {
 	return i, nil
 }
 
-// Salvage reads what can be read of an Installer with mistakes. lost names each part that it left out, such as an option that does not
+// Salvage reads the valid parts of an Installer with mistakes. lost names each part that it left out, such as an option that does not
 // exist or has a wrong type. An add-on without a version, or with a bad one, has the version "". The document may lack its API version and
 // kind. The error is a diag.Errors if the document is not YAML that Parse reads, or not a mapping.
 func Salvage(name string, r io.Reader) (i *Installer, lost []diag.Finding, err error) {

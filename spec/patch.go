@@ -40,9 +40,9 @@ func ParsePatch(name string, r io.Reader) (*Patch, error) {
 	return &Patch{i, p.removed}, nil
 }
 
-// Merge returns the Installer with patches applied in order. An option of a patch replaces the Installer's; an option that
-// the patch omits or sets to null stays (kURL §2.2). An add-on with an empty version in the patch is removed. New add-ons come last. The Installer itself is not changed. The error
-// is a diag.Errors.
+// Merge returns the Installer with patches applied in order. An option of a patch replaces the Installer's; an option that the patch omits
+// or sets to null stays (kURL §2.2). An add-on with an empty version in the patch is removed. New add-ons are last. The Installer itself is
+// not changed. The error is a diag.Errors.
 func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
 	merged := i.clone()
 	for _, p := range patches {

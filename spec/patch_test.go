@@ -96,7 +96,7 @@ func TestCommandLineWordsSetOptions(t *testing.T) {
 		"one without a value":      {[]string{"ipv6"}, "IPV6_ONLY=1", nil},
 		"one with dashes":          {[]string{"--private-address=10.0.0.1"}, "PRIVATE_ADDRESS=10.0.0.1", nil},
 		"one that is switched off": {[]string{"ha=false"}, "HA_CLUSTER=", nil},
-		// kURL's bashmerge adds to the lists of these two words and takes the v off a version
+		// kURL's bashmerge appends to the lists of these two words and removes the v from a version
 		"a word that adds to a list":   {[]string{"additional-no-proxy-addresses=c,d", "additional-no-proxy-addresses=e"}, "ADDITIONAL_NO_PROXY_ADDRESSES=a,b,c,d,e", nil},
 		"a flag that adds to a list":   {[]string{"--additional-no-proxy-addresses=c"}, "ADDITIONAL_NO_PROXY_ADDRESSES=a,b,c", nil},
 		"an option that is a list":     {[]string{"kurl.additionalNoProxyAddresses=c,d"}, "ADDITIONAL_NO_PROXY_ADDRESSES=c,d", nil},
@@ -192,7 +192,7 @@ func TestFlagsOfAbsentAddOnsAreReported(t *testing.T) {
 	}
 }
 
-// Every flag of kURL that sets an option is about one that is there.
+// Every flag of kURL that sets an option refers to an existing one.
 func TestFlagsSetExistingOptions(t *testing.T) {
 	all := parse(t, document("  kubernetes: {version: 1}\n  ekco: {version: 1}\n  docker: {version: 1}\n  aws: {version: 1}\n  velero: {version: 1}\n  kotsadm: {version: 1}\n  registry: {version: 1}\n"))
 	if n := len(spec.Flags()); n < 39 {

@@ -35,7 +35,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return compiled
 }
 
-// The schema and Parse agree, except where Parse refuses what no schema can say.
+// The schema and Parse agree, except where Parse refuses what no schema can express.
 func TestSchemaAgreesWithParse(t *testing.T) {
 	s := schema(t)
 	for name, row := range map[string]struct {

@@ -26,7 +26,7 @@ type Installer struct {
 	Name       string    `json:"name,omitempty"` // metadata.name
 	AddOns     []AddOn   `json:"addOns"`
 	Sections   []Section `json:"sections,omitempty"`
-	// Migrated are warnings about what the document has in an older form of kURL's, and what Parse left out for that.
+	// Migrated are warnings about older forms of kURL's in the document, and what Parse left out because of them.
 	Migrated []diag.Finding `json:"-"`
 }
 

@@ -312,7 +312,7 @@ func (d *folder) list(ctx context.Context, prefix string) ([]Info, error) {
 			return errors.Join(err, ctx.Err())
 		}
 		if entry.IsDir() && p != "." && !strings.HasPrefix(p, prefix) && !strings.HasPrefix(prefix, p+"/") {
-			return fs.SkipDir // such as the many Installers of a server, which nobody lists
+			return fs.SkipDir // such as the many Installers of a server, which are never listed
 		}
 		if !entry.Type().IsRegular() || !strings.HasPrefix(p, prefix) || strings.HasPrefix(entry.Name(), tempPrefix) {
 			return nil

@@ -16,9 +16,8 @@ import (
 
 // Expirer is a store that can remove old values.
 type Expirer interface {
-	// Expire removes values directly below folder that were stored before the given time and for whose name old returns
-	// true. It returns the removed names. A value that is stored again meanwhile stays; on an S3 server there is a short
-	// race.
+	// Expire removes values directly below folder that were stored before the given time and for whose name old returns true. It
+	// returns the removed names. A value that is stored again in the meantime stays; on an S3 server there is a short race.
 	Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error)
 }
 

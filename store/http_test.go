@@ -120,7 +120,7 @@ func TestConcurrentReadersShareRequests(t *testing.T) {
 }
 
 func TestReplacedFileIsNotMixedWithOldOne(t *testing.T) {
-	etag := func(name string) func(http.Handler) http.Handler { // FileServer sets no ETag, but heeds the one that is set
+	etag := func(name string) func(http.Handler) http.Handler { // FileServer sets no ETag, but respects an existing one
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				info, err := os.Stat(name)

@@ -85,7 +85,7 @@ func FuzzParseJournal(f *testing.F) {
 				t.Errorf("part %d is %q", n, etag)
 			}
 		}
-		again, partsAgain, wholeAgain := parseJournal(data[:whole]) // what is left after the torn line was cut off
+		again, partsAgain, wholeAgain := parseJournal(data[:whole]) // the rest after the torn line was removed
 		if again != head || len(partsAgain) != len(parts) || wholeAgain != whole {
 			t.Errorf("the whole lines alone give %+v and %d parts", again, len(partsAgain))
 		}

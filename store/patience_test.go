@@ -81,7 +81,7 @@ func TestAbsentServerTimesOut(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	before := requests.Load()
-	if _, err := s.Get(t.Context(), "k"); err == nil || requests.Load()-before > 2*2 { // net/http may repeat one by itself
+	if _, err := s.Get(t.Context(), "k"); err == nil || requests.Load()-before > 2*2 { // net/http may repeat one on its own
 		t.Errorf("a server that is not there at first was asked %d times: %v", requests.Load()-before, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// AWS itself is out of reach, so its answers are played: no server at hand has buckets in several regions.
+// AWS itself is out of reach, so its responses are simulated: no server at hand has buckets in several regions.
 func TestBucketRegionIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

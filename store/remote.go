@@ -36,13 +36,13 @@ func checkRange(got string, off, n, size int64) error {
 }
 
 const (
-	// firstWindow is requested ahead when reads begin at a new place: an index, or a small file.
+	// firstWindow is requested ahead when reads begin at a new offset: an index, or a small file.
 	firstWindow = 256 << 10
 	// maxWindow is requested ahead after a long sequential read. It is streamed, not held in memory.
 	maxWindow = 32 << 20
 	// maxGap is the maximum number of bytes that are read and dropped to move forward within a response, instead of sending a new request.
 	maxGap = 128 << 10
-	// maxStreams is the maximum number of sequential reads that go on side by side: the image layers that a node loads at once.
+	// maxStreams is the maximum number of concurrent sequential reads: the image layers that a node loads at once.
 	maxStreams = 16
 )
 
@@ -102,7 +102,7 @@ func (r *remote) Reopen(ctx context.Context) (Object, error) {
 // ReadAt implements io.ReaderAt.
 func (r *remote) ReadAt(p []byte, off int64) (n int, err error) { return r.readAt(p, off, 0) }
 
-// Section returns a reader for sequential reads up to limit. It requests all of the rest at once, and nothing after limit.
+// Section returns a reader for sequential reads up to limit. It requests the entire rest at once, and nothing after limit.
 func (r *remote) Section(limit int64) io.ReaderAt { return section{r, limit} }
 
 type section struct {

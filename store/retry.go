@@ -128,7 +128,7 @@ func (g *guard) end() {
 	g.cancel(nil)
 }
 
-// explain replaces an error that only says that the context ended by the reason.
+// explain replaces an error that only reports the end of the context by the reason.
 func (g *guard) explain(err error) error {
 	if cause := context.Cause(g.Context); err != nil && errors.Is(cause, errStalled) {
 		return cause

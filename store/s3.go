@@ -227,7 +227,7 @@ func (b *bucket) Swap(ctx context.Context, key string, data []byte, old string) 
 	return "", b.fail("replace", key, err)
 }
 
-// Presigner is a store that can serve its values itself, to anybody who has a presigned URL.
+// Presigner is a store that can serve its values itself, to any holder of a presigned URL.
 type Presigner interface {
 	// Presign returns a URL for reading a value, valid for the given time. It does not check that the value exists.
 	Presign(ctx context.Context, key string, valid time.Duration) (string, error)

@@ -31,12 +31,12 @@ const maxParallel = 16
 //	checksum=when_supported      SEALIFT_S3_CHECKSUM    default: when_required
 //	parallel=4                   SEALIFT_S3_PARALLEL    parts uploaded at once; default 1
 //
-// The URL never contains credentials. They come from where the AWS tools find them.
+// The URL never contains credentials. They are read from where the AWS tools look for them.
 type S3Config struct {
 	Bucket    string
 	Prefix    string // of all keys: empty, or with a slash at its end
-	Endpoint  string // empty: AWS, or what the AWS settings say
-	Region    string // empty: what the AWS settings say
+	Endpoint  string // empty: AWS, or the endpoint of the AWS settings
+	Region    string // empty: the region of the AWS settings
 	PathStyle bool
 	Checksum  Checksum
 	// Parallel is the number of parts of one value that are uploaded at once. An interruption loses as many.

@@ -34,7 +34,7 @@ var (
 )
 
 // Object is one stored value, open for reads at any offset from several goroutines. All reads see the same value. If it is
-// replaced meanwhile, reads fail or continue with the old value.
+// replaced in the meantime, reads fail or continue with the old value.
 type Object interface {
 	io.ReaderAt
 	io.Closer

@@ -49,7 +49,8 @@ func TestPutGetList(t *testing.T) {
 	}
 }
 
-// TestMissingFolderIsReportedUntilItReturns takes the folder of an open store away, as a disk is unmounted, and puts another there.
+// TestMissingFolderIsReportedUntilItReturns removes the folder of an open store, as when a disk is unmounted, and puts another
+// there.
 func TestMissingFolderIsReportedUntilItReturns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "packages")
 	put := func(s store.Store, text string) {
@@ -122,7 +123,7 @@ func TestMissingValueIsNotExist(t *testing.T) {
 	}
 }
 
-// TestNamedPipeIsNotListed reads a pipe that nobody writes to, and puts a value where a pipe lies beside it.
+// TestNamedPipeIsNotListed reads a pipe without a writer, and stores a value beside a pipe.
 func TestNamedPipeIsNotListed(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)

@@ -25,7 +25,7 @@ type Loop struct {
 	Reconcile Func
 	// Keys are reconciled from the start. The loop is ready when the last try of each of them succeeded.
 	Keys []kube.Ref
-	// Watch lists kinds, with a namespace or without. Each of their objects is a key. A kind may come to the cluster later.
+	// Watch lists kinds, with a namespace or without. Each of their objects is a key. A kind may be installed later.
 	Watch []kube.Ref
 	// Cluster is where Watch and Lease are. A loop without both needs none.
 	Cluster *kube.Cluster
@@ -35,11 +35,12 @@ type Loop struct {
 	Workers int
 	// FirstRetry and LongestRetry bound the pauses after errors, which double. Default 1 s and 5 minutes.
 	FirstRetry, LongestRetry time.Duration
-	// Failed is told each error of a key, and those of a watch that client-go reports. again is the pause that Reconcile returned. Nil is silence.
+	// Failed is called with each error of a key, and with those of a watch that client-go reports. again is the pause that Reconcile
+	// returned. Nil is silence.
 	Failed func(ctx context.Context, key kube.Ref, again time.Duration, err error)
 	// Listen is the address of /readyz. If empty, it is not served.
 	Listen string
-	// Listening is told the URL of /readyz once it is served.
+	// Listening is called with the URL of /readyz once it is served.
 	Listening func(url string)
 }
 

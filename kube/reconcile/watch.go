@@ -17,9 +17,9 @@ import (
 // lateKind is the pause between two looks for a kind that the cluster does not serve yet.
 const lateKind = 5 * time.Second
 
-// watch puts the objects of a kind into the queue as they come, change and go, until ctx ends. It keeps their metadata alone.
+// watch queues the objects of a kind as they are created, changed and deleted, until ctx ends. It keeps only their metadata.
 func (l Loop) watch(ctx context.Context, kind kube.Ref, q queue) error {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // failed tells what the informer would log
+	ctx = klog.NewContext(ctx, klog.Logger{}) // failed reports what the informer would log
 	objects, err := l.find(ctx, kind)
 	if err != nil {
 		return nil //nolint:nilerr // ctx has ended

@@ -17,8 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// building guards the one OpenAPI schema that kustomize keeps for the whole process. Two builds at once may read each
-// other's.
+// building guards the one OpenAPI schema that kustomize keeps for the whole process. Concurrent builds may read each other's.
 var building sync.Mutex
 
 // Build renders a kustomization directory as `kubectl kustomize` does, in this process. Everything it names must be on
@@ -34,7 +33,7 @@ func Build(dir string) ([]*unstructured.Unstructured, error) {
 	return kustomize(dir)
 }
 
-// kustomize builds a kustomization by kustomize itself, whatever is in it.
+// kustomize builds a kustomization with kustomize itself, whatever its content.
 func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	building.Lock()
 	defer building.Unlock()
@@ -64,8 +63,8 @@ func objectsOf(r *kresource.Resource) ([]*unstructured.Unstructured, error) {
 	return strict.object(data)
 }
 
-// checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is no file for a git
-// repository, which behind an air gap hangs, and elsewhere fetches.
+// checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is not a file for a git
+// repository, which hangs behind an air gap, and is fetched elsewhere.
 func checkLocal(dir string, seen map[string]bool) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decode reads the objects of a stream of YAML or JSON documents separated by "---". Empty documents are skipped, and
-// a List is taken apart. An error names the document by its number, counted from 1.
+// Decode reads the objects of a stream of YAML or JSON documents separated by "---". Empty documents are skipped, and a List is
+// split. An error names the document by its number, counted from 1.
 func Decode(r io.Reader) ([]*unstructured.Unstructured, error) { return strict.decode(r) }
 
-// DecodeApplied reads the objects of a manifest that somebody else has applied, such as Helm. Of a key that is given twice the last one
+// DecodeApplied reads the objects of a manifest that another tool has applied, such as Helm. Of a key that is given twice the last one
 // counts, as for the API server. An object without a name, which the API server named, is left out.
 func DecodeApplied(r io.Reader) ([]*unstructured.Unstructured, error) { return lenient.decode(r) }
 
@@ -75,8 +75,8 @@ func (d decoder) object(data []byte) ([]*unstructured.Unstructured, error) {
 	return d.takeApart(&unstructured.Unstructured{Object: content})
 }
 
-// takeApart returns the objects of a List, of Lists in it too, or the object itself. As for the API's own clients, an item of a
-// list such as RoleList may leave out its kind.
+// takeApart returns the objects of a List, including nested Lists, or the object itself. As for the API's own clients, an item
+// of a list such as RoleList may leave out its kind.
 func (d decoder) takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	of, list := strings.CutSuffix(obj.GetKind(), "List")
 	if value, there := obj.Object["items"]; list && there && value == nil {

@@ -78,7 +78,7 @@ func TestDecodeNamesInvalidDocument(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks what everything after Decode relies on: an object that came out can be named and written again.
+// FuzzDecode checks what everything after Decode relies on: a decoded object has a name and can be written again.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{configMap, "---\n---\n", `{"apiVersion":"v1","kind":"List","items":[]}`, "a: &a [*a]", "? [a]\n: b",
 		"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(configMap, "\n", "\n  "), "apiVersion: 1\nkind: {}\nmetadata: {name: 3}"} {

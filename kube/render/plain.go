@@ -44,7 +44,7 @@ func (p *plain) readDir(dir string) bool {
 	if k.FixKustomization(); !onlyLists(k) {
 		return false
 	}
-	// A root gives nothing that lies outside of it, which kustomize refuses too.
+	// A root refuses paths outside it, as kustomize does.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false
@@ -75,7 +75,7 @@ func onlyLists(k *types.Kustomization) bool {
 		k.Kind != types.ComponentKind
 }
 
-// readFile takes the objects of a file, read by kustomize's own parser so that every scalar means the same.
+// readFile reads the objects of a file, with kustomize's own parser so that every scalar means the same.
 func (p *plain) readFile(data []byte) bool {
 	// Notes to kustomize, such as local-config, and those that it leaves behind itself.
 	for _, note := range []string{"config.kubernetes.io", "config.k8s.io"} {
@@ -104,7 +104,7 @@ func (p *plain) readFile(data []byte) bool {
 	return true
 }
 
-// name is what two objects of one kustomization may not share.
+// name must be unique for each object of a kustomization.
 type name struct{ group, kind, namespace, name string }
 
 func nameOf(obj *unstructured.Unstructured) name {

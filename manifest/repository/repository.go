@@ -1,5 +1,5 @@
-// Package repository opens files of the repository that an add-on lies in, and no others. Manifests come from pull
-// requests: an absolute path, ../../.. or a symbolic link must not lead to the secrets of the machine that builds them.
+// Package repository opens files of the repository that contains an add-on, and no others. Manifests come from pull requests:
+// an absolute path, ../../.. or a symbolic link must not lead to the secrets of the machine that builds them.
 package repository
 
 import (
@@ -20,7 +20,7 @@ import (
 // versionControl is the folder of a repository that may hold credentials. It is never built.
 const versionControl = ".git"
 
-// ErrOutside says that a path leads out of the repository, or into what version control keeps for itself.
+// ErrOutside means that a path leads out of the repository, or into version control's own files.
 var ErrOutside = errors.New("it is outside the repository")
 
 // Repository is an open repository.
@@ -36,7 +36,7 @@ type Repository struct {
 type file struct{ device, inode uint64 }
 
 // Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under version
-// control or, without one, the directory that has addons. A symbolic link is never taken for the repository, because it may lead
+// control or, without one, the directory that has addons. A symbolic link is never treated as the repository, because it may lead
 // anywhere.
 func Of(dir string) (*Repository, error) {
 	abs, err := filepath.Abs(dir)
@@ -50,7 +50,7 @@ func Of(dir string) (*Repository, error) {
 	return At(where)
 }
 
-// layout is how many folders an add-on lies deep in its repository: addons, <name> and <version>.
+// layout is the depth of an add-on in its repository: addons, <name> and <version>.
 const layout = 3
 
 func find(dir string) (string, error) {
@@ -98,7 +98,7 @@ func (r *Repository) Close() { _ = r.root.Close() }
 // Path is the absolute path of the repository.
 func (r *Repository) Path() string { return r.path }
 
-// FS shows the repository as it is: use Open to read what a link may lead to.
+// FS returns the unchecked repository: use Open to follow links.
 func (r *Repository) FS() fs.FS { return r.root.FS() }
 
 // Name is how the repository calls a file that name leads to from dir, a directory of the file system. Dir may be
@@ -124,7 +124,7 @@ func (r *Repository) Dir(name string) (*os.Root, error) {
 	return root, r.explain(name, err)
 }
 
-// Open opens a regular file of the repository, or what a link to one leads to within the repository.
+// Open opens a regular file of the repository, or the target of a link to one within the repository.
 func (r *Repository) Open(name string) (*os.File, error) {
 	// Opening a named pipe would otherwise wait for its writer.
 	f, err := r.root.OpenFile(filepath.FromSlash(path.Clean(name)), os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -137,7 +137,7 @@ func (r *Repository) Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// check refuses what is no regular file, and the files of version control, under whatever name they were opened.
+// check refuses irregular files and the files of version control, under whatever name they were opened.
 func (r *Repository) check(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *Repository) countLinks() (map[file]uint64, error) {
 	})
 }
 
-// explain tells an escape, for which package os has no error value, from other failures, which name the whole path.
+// explain distinguishes an escape, for which package os has no error value, from other failures, which name the whole path.
 func (r *Repository) explain(name string, err error) error {
 	var failed *fs.PathError
 	if !errors.As(err, &failed) {

@@ -15,7 +15,7 @@ import (
 
 const secret = "TOKEN=hunter2\n"
 
-// tree makes a repository beside a file that nothing in it may read, and returns the folder of both.
+// tree creates a repository beside a file that nothing in it may read, and returns the folder of both.
 func tree(t *testing.T, versioned bool) (base, addOn string) {
 	t.Helper()
 	base = t.TempDir()
@@ -51,7 +51,7 @@ func link(t *testing.T, to, at string) {
 	}
 }
 
-// read opens what a Manifest in addOn names.
+// read opens a file that a Manifest in addOn names.
 func read(t *testing.T, addOn, name string) (string, error) {
 	t.Helper()
 	r, err := repository.Of(addOn)

@@ -1,8 +1,8 @@
-// Package binding reads what a hook prints for --config, and writes what a hook finds in $BINDING_CONTEXT_PATH.
+// Package binding reads a hook's output for --config, and writes the file at $BINDING_CONTEXT_PATH.
 //
-// A Config says when a hook runs: its bindings with every default filled in, so that nobody else has to know defaults. A
-// Context says why it runs now. Both exist in two versions: hooks without configVersion have version v0, which keeps its
-// own names. The package runs nothing and knows no cluster.
+// A Config says when a hook runs: its bindings with every default filled in, so that no other package has to know defaults. A
+// Context says why it runs now. Both exist in two versions: hooks without configVersion have version v0, which keeps its own
+// names. The package runs nothing and knows no cluster.
 //
 // The sources of its rules are S-2 to S-10, S-15 and S-16.
 package binding
@@ -36,7 +36,7 @@ const (
 	OnConversion     Type = "kubernetesCustomResourceConversion"
 )
 
-// Scope is where a hook lies, which decides the bindings that it may have.
+// Scope is the location of a hook, which decides the bindings that it may have.
 type Scope int
 
 // The hooks of shell mode, global hooks, and hooks of a module.
@@ -96,7 +96,7 @@ type Kubernetes struct {
 	Kind              string // a kind in any case, a plural, a singular or a short name
 	Events            []Event
 	OnSynchronization bool // the hook runs with all objects before it gets events
-	Wait              bool // what comes after the synchronization of all hooks waits for this one
+	Wait              bool // hooks after the synchronization of all hooks wait for this one
 	KeepFull          bool // the hook gets objects, not only the results of Filter
 	Filter            *jq.Filter
 	Names             []string // of objects; nil means all
@@ -116,7 +116,7 @@ const (
 	Deleted  Event = "Deleted"
 )
 
-// Admission lets a hook allow, refuse or change what is written to the API server.
+// Admission lets a hook allow, refuse or change writes to the API server.
 type Admission struct {
 	Common
 	Rules           []admission.RuleWithOperations

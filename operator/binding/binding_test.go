@@ -72,7 +72,7 @@ func webhookWith(list string) string {
 		lists["apiGroups"], lists["apiVersions"], lists["operations"], lists["resources"])
 }
 
-// TestRuleServerAcceptsIsAccepted has lists that look alike those that it refuses.
+// TestRuleServerAcceptsIsAccepted has lists similar to the refused ones.
 func TestRuleServerAcceptsIsAccepted(t *testing.T) {
 	for _, list := range []string{`operations: ["*"]`, `operations: [CREATE, CREATE]`, `apiGroups: ["*"]`, `apiGroups: ["", apps]`, `resources: ["*"]`, `resources: ["*/*"]`, `resources: [pods, "*"]`,
 		`resources: ["*", pods/status]`, `resources: [pods, pods/status, "deployments/*", "*/scale"]`} {

@@ -45,14 +45,14 @@ type Context struct {
 	Group   string
 	// Include names the bindings whose objects the hook gets as snapshots.
 	Include []string
-	// IncludeAll gives the hook a key snapshots even if there is no binding to include: beforeAll and its like (S-8).
+	// IncludeAll gives the hook a key snapshots even without a binding to include: beforeAll and similar ones (S-8).
 	IncludeAll bool
 	Snapshots  map[string][]Object
 
-	// Index is the place of a kubernetes binding in its configuration, because names may repeat.
+	// Index is the index of a kubernetes binding in its configuration, because names may repeat.
 	Index  int
 	Moment Moment
-	// Late marks a synchronization that came when the kind did, after the start of the hook.
+	// Late marks a synchronization that happened when the kind appeared, after the start of the hook.
 	Late    bool
 	Event   Event
 	Objects []Object // all of them for a synchronization, one for an event
@@ -61,7 +61,7 @@ type Context struct {
 	FromVersion, ToVersion string          // of a conversion
 }
 
-// Encode writes what a hook of a version finds in $BINDING_CONTEXT_PATH.
+// Encode writes the content of $BINDING_CONTEXT_PATH for a hook of a version.
 func Encode(version string, contexts []Context) ([]byte, error) {
 	all := make([]map[string]any, len(contexts))
 	for i := range contexts {
@@ -74,7 +74,7 @@ func Encode(version string, contexts []Context) ([]byte, error) {
 	return encode(all)
 }
 
-// encode is json.Marshal without escapes for HTML, which nobody here reads.
+// encode is json.Marshal without HTML escapes, which are useless here.
 func encode(value any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/operator/jq"
 )
 
-// occurrence is one entry of a binding context of a sample, with what the sample says about how it came about.
+// occurrence is one entry of a sample's binding context, with the sample's description of its cause.
 type occurrence struct {
 	t      *testing.T
 	given  map[string]any
@@ -26,8 +26,8 @@ var (
 	objectWords = regexp.MustCompile(`([a-z0-9][a-z0-9-]*)/([a-z0-9][a-z0-9.-]*)`)
 )
 
-// context is what happened: as the sample says it, and where that says nothing as the content of either version shows it.
-// Both versions tell of the same context, so each of them is checked with what the other says.
+// context is the event: as described by the sample, or else as the content of either version shows it. Both versions describe
+// the same context, so each of them is checked with the other's description.
 func (o occurrence) context() binding.Context {
 	c := binding.Context{
 		Binding: o.text("binding"), Group: o.text("group"), Moment: binding.Moment(o.text("type")), Event: binding.Event(o.text("watchEvent")),
@@ -68,7 +68,7 @@ func (o occurrence) context() binding.Context {
 	return c
 }
 
-// text is a field as it is given, or else as the outcomes have it: v0 knows a binding of a group by its own name.
+// text is a field as given, or else as in the outcomes: v0 knows a binding of a group by its own name.
 func (o occurrence) text(key string) string {
 	for _, from := range []map[string]any{o.given, o.v0, o.v1} {
 		if text := o.of(from, key); text != "" {
@@ -128,7 +128,7 @@ func (o occurrence) objects(c *binding.Context) {
 	}
 }
 
-// words are what the sample says about the objects of the binding.
+// words are the sample's description of the binding's objects.
 func (o occurrence) words() string {
 	var all []string
 	for _, key := range []string{"object", "objects", "jqFilter"} {
@@ -265,7 +265,7 @@ func TestFormsOfSamplesOfBindingContexts(t *testing.T) {
 	}
 }
 
-// given is what a sample says about its entry i: one description is for all, a list has one for each.
+// given is a sample's description of its entry i: one description is for all, a list has one for each.
 func given(text json.RawMessage, i int) (fields map[string]any) {
 	var each []map[string]any
 	if json.Unmarshal(text, &each) == nil && i < len(each) {

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/operator/shape"
 )
 
-// Parse reads what a hook printed for --config, as JSON or YAML. Its error holds every mistake that it finds and names hook
-// and key in each.
+// Parse reads a hook's output for --config, as JSON or YAML. Its error holds every mistake that it finds and names hook and key
+// in each.
 func Parse(hook string, printed []byte, scope Scope) (*Config, error) {
 	c, errs := parse(printed, scope)
 	if len(errs) == 0 {
@@ -89,7 +89,7 @@ func read[File any](document any, scope Scope, config func(*File, *reader) *Conf
 	return c, r.errs
 }
 
-// reader collects the mistakes that only a look at several keys shows.
+// reader collects mistakes that involve several keys.
 type reader struct{ errs []error }
 
 func (r *reader) add(path string, err error) {

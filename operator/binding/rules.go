@@ -13,7 +13,7 @@ import (
 // mostConditions is how many conditions of a webhook the API server takes.
 const mostConditions = 64
 
-// rule finds what the API server refuses of a rule. One refused rule keeps it from taking any webhook of the operator.
+// rule finds the parts of a rule that the API server refuses. One refused rule keeps it from taking any webhook of the operator.
 func (r *reader) rule(path string, rule *admission.RuleWithOperations) {
 	star(r, path+".operations", rule.Operations)
 	star(r, path+".apiGroups", rule.APIGroups)
@@ -26,14 +26,14 @@ func (r *reader) rule(path string, rule *admission.RuleWithOperations) {
 	r.resources(path+".resources", rule.Resources)
 }
 
-// star finds a * beside others.
+// star finds a * among other entries.
 func star[T ~string](r *reader, path string, all []T) {
 	if len(all) > 1 && slices.Contains(all, "*") {
 		r.addf(path, "* stands beside others; it means all, so leave it alone, or remove it")
 	}
 }
 
-// resources finds what is in the list twice because of a *. Like the API server, it takes [pods, *], and not [*, pods].
+// resources finds duplicates in the list caused by a *. Like the API server, it takes [pods, *], and not [*, pods].
 func (r *reader) resources(path string, all []string) {
 	covered := map[string]string{} // x/ or /y to the item that has all of it
 	star, last := false, ""
@@ -68,7 +68,7 @@ func (r *reader) resources(path string, all []string) {
 	}
 }
 
-// conditions finds what the API server refuses of conditions without looking into their expressions.
+// conditions finds conditions that the API server refuses, without checking their expressions.
 func (r *reader) conditions(path string, all []admission.MatchCondition) {
 	if len(all) > mostConditions {
 		r.addf(path, "may have at most %d items", mostConditions)

@@ -92,7 +92,7 @@ func throughJSON(t *testing.T, value any) (out map[string]any) {
 	return out
 }
 
-// webhook has the names of the API server. An operator that is told nothing registers with the policy Fail.
+// webhook has the names of the API server. An operator without another default registers with the policy Fail.
 func webhook(a *binding.Admission) map[string]any {
 	policy := admission.Fail
 	return map[string]any{

@@ -47,7 +47,7 @@ func (f *fileV0) config(r *reader) *Config {
 	return c
 }
 
-// binding has no synchronization and gives no objects: a hook of v0 gets their names alone.
+// binding has no synchronization and no objects: a hook of v0 gets only their names.
 func (f *kubernetesV0) binding(r *reader, path string) Kubernetes {
 	k := Kubernetes{
 		Common: common(f.Name, "onKubernetesEvent", "", "", f.AllowFailure, nil), Kind: f.Kind,

@@ -131,7 +131,7 @@ func (f *kubernetesV1) binding(r *reader, path string) Kubernetes {
 		Names:             unique(f.NameSelector.MatchNames), Fields: f.fields(),
 		Namespaces: unique(f.Namespace.NameSelector.MatchNames), NamespaceLabels: r.labels(path+".namespace.labelSelector", f.Namespace.LabelSelector),
 	}
-	// Nobody waits in a queue of its own if the binding says so. In main, everything waits.
+	// Nobody waits in a separate queue if the binding says so. In main, everything waits.
 	k.Wait = f.Wait == nil || *f.Wait || k.Queue == MainQueue
 	switch {
 	case f.OnEvent != nil:

@@ -22,8 +22,8 @@ import (
 // burst is how many objects change at once.
 const burst = 10_000
 
-// TestBurstLosesNoEvent changes each of 10,000 watched objects once, and restarts the API server in the middle. The hook is told
-// of each change, once, and never runs twice at once.
+// TestBurstLosesNoEvent changes each of 10,000 watched objects once, and restarts the API server in the middle. The hook gets
+// each change, once, and never runs concurrently.
 func TestBurstLosesNoEvent(t *testing.T) {
 	server := controlplane.StartForTest(t, controlplane.Options{})
 	cluster, err := kube.Connect(server.Config(), nil)

@@ -1,6 +1,6 @@
-// Package engine runs hooks. It loads the hooks of folders, puts their runs into queues as time passes and objects change,
-// and does what they answer. It knows neither modules nor charts: an Owner of hooks gives them more to read, and takes more
-// of their answers. Alone, with the hooks of one folder, it is shell mode.
+// Package engine runs hooks. It loads the hooks of folders, queues their runs as time passes and objects change, and applies
+// their results. It knows neither modules nor charts: an Owner of hooks gives them more to read, and takes more of their
+// answers. Alone, with the hooks of one folder, it is shell mode.
 //
 // The order of a start (S-10, S-19): hooks with onStartup run by their order; then kubernetes bindings are watched, and each
 // hook runs once with everything that exists; then events and schedules begin.
@@ -39,7 +39,7 @@ type Options struct {
 	Requests *Requests
 	// Modules means that hooks are global or of modules. Metrics have a label for that.
 	Modules bool
-	// Removed is called with what hooks are about to delete. It may be nil.
+	// Removed is called with the objects that hooks are about to delete. It may be nil.
 	Removed func([]kube.Ref)
 }
 
@@ -71,7 +71,7 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Load makes an engine with the hooks of a folder: shell mode. Its error names every hook that gives no configuration.
+// Load makes an engine with the hooks of a folder: shell mode. Its error names every hook without a configuration.
 func Load(ctx context.Context, o Options) (*Engine, error) {
 	e := New(o)
 	_, err := e.Add(ctx, Folder{Dir: o.HooksDir, Scope: binding.Shell})
@@ -91,7 +91,7 @@ func (e *Engine) Hooks() []*Hook {
 // Queues are the queues of the engine.
 func (e *Engine) Queues() *queue.Set { return e.queues }
 
-// Ready reports whether the start is over: every hook has seen what existed.
+// Ready reports whether the start is over: every hook has seen the existing objects.
 func (e *Engine) Ready() bool { return e.ready.Load() }
 
 // Metrics gathers the engine's own metrics, and those that hooks report.
@@ -139,7 +139,7 @@ func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 	}
 }
 
-// Standby prepares for Serve, which another operator may do now. Until ctx ends, reviews of webhooks find what they include. Call
+// Standby prepares for Serve, which another operator may do now. Until ctx ends, reviews of webhooks see their snapshots. Call
 // WatchForWebhooks when hooks are added.
 func (e *Engine) Standby(ctx context.Context) {
 	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
@@ -250,7 +250,7 @@ func (e *Engine) queueSynchronization(h *Hook, i int, s *watch.Subscription, lat
 	e.queues.Add(b.Queue, e.synchronization(h, i, s, late))
 }
 
-// synchronization is the run with all objects. Events come after it has succeeded.
+// synchronization is the run with all objects. Events follow after it has succeeded.
 func (e *Engine) synchronization(h *Hook, i int, s *watch.Subscription, late bool) *queue.Task {
 	b := &h.Config.Kubernetes[i]
 	t := e.Task(h, b.Common, binding.Context{

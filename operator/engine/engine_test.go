@@ -80,7 +80,7 @@ func (s *site) start() (e *engine.Engine, stop func()) {
 	return e, stop
 }
 
-// runs are what hooks were told, each as the hook's name and its contexts.
+// runs are the runs of hooks, each as the hook's name and its contexts.
 func (s *site) runs() []string {
 	data, err := os.ReadFile(s.trace)
 	if err != nil && !os.IsNotExist(err) {
@@ -259,7 +259,7 @@ func testSampleOfStart(s *site) {
 			want = append(want, one.Hook+" onStartup")
 		}
 	}
-	want = append(want, "hook01 kind1:Synchronization:0") // hook03 does not ask for one
+	want = append(want, "hook01 kind1:Synchronization:0") // hook03 does not request one
 	var got []string
 	for _, run := range s.shorts() {
 		name, contexts, _ := strings.Cut(run, " ")
@@ -434,7 +434,7 @@ func testRate(s *site) {
 	s.ran("hook.sh maps:Synchronization:1", "hook.sh"+strings.Repeat(" maps:Event:Modified:a", 5))
 }
 
-// testRateOfARemoved: runs of a hook that was removed do not wait for its rate, and hold up nobody.
+// testRateOfARemoved: runs of a removed hook do not wait for its rate, and block nobody.
 func testRateOfARemoved(s *site) {
 	s.hook("hook.sh", "configVersion: v1\nsettings: {executionMinInterval: 1h, executionBurst: 1}\nonStartup: 1", "")
 	e, _ := s.start()

@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// The hooks here do what the examples of shell-operator show. They are our own.
+// The hooks here act like the examples of shell-operator. They are our own.
 
-// testPods tells a hook of pods that come and go, without those of other labels.
+// testPods notifies a hook of created and deleted pods, without those of other labels.
 func testPods(s *site) {
 	s.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: pods}\n")
 	s.hook("pods.sh", `configVersion: v1

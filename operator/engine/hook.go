@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/operator/watch"
 )
 
-// Folder is where the hooks of one owner lie.
+// Folder is the folder of one owner's hooks.
 type Folder struct {
 	Dir   string
 	Scope binding.Scope
@@ -27,13 +27,13 @@ type Folder struct {
 
 // Owner is who hooks belong to. It gives them more to read, and takes more of their answers than metrics and objects.
 type Owner interface {
-	// Files are what a hook reads, by the variable that names the file.
+	// Files are the files that a hook reads, by the variable that names the file.
 	Files() (map[string][]byte, error)
 	// Answers are the variables of the files that the hook writes.
 	Answers() []string
 	// Ending reports whether the owner waits in the main queue to stop its hooks. A run that fails does not hold that up.
 	Ending() bool
-	// Take takes the hook's other answers, once its metrics and its object patches are done. An error repeats the run.
+	// Take handles the hook's other results, after its metrics and its object patches. An error repeats the run.
 	Take(ctx context.Context, h *Hook, contexts []binding.Context, answers map[string][]byte) error
 }
 
@@ -87,7 +87,7 @@ func (e *Engine) Add(ctx context.Context, f Folder) ([]*Hook, error) {
 	return hooks, nil
 }
 
-// configurers is how many hooks are asked at once.
+// configurers is how many hooks are configured at once.
 const configurers = 8
 
 // ask runs the hook with --config.

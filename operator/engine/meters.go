@@ -73,7 +73,7 @@ type meter struct {
 	labels prometheus.Labels
 }
 
-// meter is that of a kubernetes binding.
+// meter is the meter of a kubernetes binding.
 func (t *telemetry) meter(h *Hook, b *binding.Kubernetes) *meter {
 	all := prometheus.Labels{moduleLabel: h.folder.Module, hookLabel: h.Name, bindingLabel: b.Name, queueLabel: b.Queue}
 	return &meter{t.meters, pick(all, t.placeLabels)}
@@ -114,7 +114,7 @@ func NewRequests(prefix string) *Requests {
 	return r
 }
 
-// Wrap measures what a transport does; it is for the Wrap of a rest.Config.
+// Wrap measures a transport; it is for the Wrap of a rest.Config.
 func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		begin := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/operator/webhook"
 )
 
-// Webhooks are the hooks that answer the API server. They run beside the queues, as soon as they are asked.
+// Webhooks are the hooks that answer the API server. They run outside the queues, as soon as they are requested.
 func (e *Engine) Webhooks() (all []webhook.Hook) {
 	for _, h := range e.Hooks() {
 		if len(h.Config.Validating)+len(h.Config.Mutating)+len(h.Config.Conversions) > 0 {

@@ -37,7 +37,7 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 			return err
 		}
 	}
-	if h.stopped() { // what waits behind it may be of a hook that has taken its place
+	if h.stopped() { // tasks behind it may belong to a hook that replaced it
 		return nil
 	}
 	q.Combine(t)
@@ -54,7 +54,7 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 	return err
 }
 
-// runOnce runs a hook as a process, and does what it answers.
+// runOnce runs a hook as a process, and applies its result.
 func (e *Engine) runOnce(ctx context.Context, h *Hook, t *queue.Task, labels prometheus.Labels) (*hook.Result, error) {
 	command, err := h.command(t.Contexts)
 	if err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) runOnce(ctx context.Context, h *Hook, t *queue.Task, labels pro
 	result, err := e.options.Runner.Run(ctx, command)
 	if ctx.Err() == nil {
 		err = e.answer(ctx, h, t.Contexts, result, err)
-	} else if err == nil { // nobody waits for the answer any more
+	} else if err == nil { // nobody waits for the result any longer
 		err = context.Cause(ctx)
 	}
 	e.telemetry.ran(h.folder.Scope, labels, result, err, t.AllowFailure)
@@ -106,8 +106,8 @@ func (h *Hook) command(contexts []binding.Context) (hook.Command, error) {
 	return c, nil
 }
 
-// answer does what a hook wrote: first its metrics, then its object patches, then what its owner takes. What a failed
-// hook wrote is not used, except for a status that it asked to set in spite of that.
+// answer applies a hook's result: first its metrics, then its object patches, then its owner's part. What a failed hook
+// wrote is not used, except for a status that it asked to set in spite of that.
 func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context, result *hook.Result, failed error) error {
 	patches, err := patch.Parse(result.Out[patchFile])
 	if failed != nil {
@@ -141,7 +141,7 @@ func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context
 	return named(h, h.folder.Owner.Take(ctx, h, contexts, result.Out))
 }
 
-// named says which hook's answer is wrong.
+// named names the hook with the invalid result.
 func named(h *Hook, err error) error {
 	if err == nil {
 		return nil

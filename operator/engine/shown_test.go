@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// testShownOnce: what happens while a synchronization waits for its turn, or for its second try, is in it. Upstream empties its buffer of events
-// when it reads the objects; otherwise a hook gets events with states that are older than what it has seen.
+// testShownOnce: what happens while a synchronization waits for its turn, or for its second try, is in it. Upstream empties its buffer of
+// events when it reads the objects; otherwise a hook gets events with states older than those it has seen.
 func testShownOnce(s *site) {
 	s.apply(configMap("shown", "a", "") + "---\n" + configMap("shown", "gone", ""))
 	s.hook("first.sh", "configVersion: v1\nkubernetes: ["+binding("maps", "shown", ", queue: q, waitForSynchronization: false, executeHookOnEvent: []")+"]",

@@ -14,7 +14,7 @@ import (
 // tickTime is the period of the metric live_ticks.
 const tickTime = 10 * time.Second
 
-// The labels that tell runs, bindings and hooks apart. Those of shell mode know no module.
+// The labels of runs, bindings and hooks. Those of shell mode know no module.
 const (
 	moduleLabel     = "module"
 	hookLabel       = "hook"
@@ -32,7 +32,7 @@ type telemetry struct {
 	ticks    prometheus.Counter
 	bindings *prometheus.GaugeVec
 	meters   *meters
-	// placeLabels tell bindings apart, hookLabels tell hooks apart.
+	// placeLabels identify bindings, hookLabels identify hooks.
 	placeLabels, hookLabels []string
 }
 
@@ -105,7 +105,7 @@ func (h *Hook) labels(t *queue.Task, queueName string) prometheus.Labels {
 	}
 }
 
-// pick takes the labels of a metric out of all.
+// pick selects the labels of a metric.
 func pick(all prometheus.Labels, names []string) prometheus.Labels {
 	picked := make(prometheus.Labels, len(names))
 	for _, name := range names {
@@ -128,7 +128,7 @@ func (t *telemetry) know(h *Hook) {
 	t.bindings.With(h.own(t.hookLabels)).Set(float64(count))
 }
 
-// forget drops what is only true of a hook that is there.
+// forget drops the metrics of a removed hook.
 func (t *telemetry) forget(h *Hook) {
 	t.bindings.Delete(h.own(t.hookLabels))
 }
@@ -178,7 +178,7 @@ type sizes struct {
 	prefix string
 }
 
-// Describe tells nothing: queues and bindings come with the hooks.
+// Describe sends nothing: queues and bindings change with the hooks.
 func (*sizes) Describe(chan<- *prometheus.Desc) {}
 
 // Collect measures the queues and the snapshots.

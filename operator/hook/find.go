@@ -1,8 +1,8 @@
 // Package hook finds hooks in a folder and runs them as processes.
 //
 // A hook is any executable file (S-1). It reads its input from files and writes its answers into files, whose paths are in its
-// environment (S-7). The files of a run are in a folder of their own that nobody else can read, and they are removed afterwards.
-// The package knows neither bindings nor what the files mean.
+// environment (S-7). The files of a run are in a private folder that nobody else can read, and are removed afterwards. The
+// package knows neither bindings nor the meaning of the files.
 package hook
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// noHooks are the endings of files beside hooks that are not hooks, executable or not.
+// noHooks are the extensions of files beside hooks that are not hooks, executable or not.
 var noHooks = []string{".yaml", ".json", ".md", ".txt"}
 
 // Find returns the paths of the hooks below a folder, relative to it and sorted. Hidden files and folders and folders named

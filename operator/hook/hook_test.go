@@ -193,7 +193,7 @@ func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(state), ") Z ") { // gone, or nobody has waited for it yet
+		if err != nil || strings.Contains(string(state), ") Z ") { // gone, or not waited for yet
 			return
 		}
 		if time.Now().After(deadline) {
@@ -202,7 +202,7 @@ func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	}
 }
 
-// TestFullDiskFailsOneRun has no room for the files of a run, and then has it again.
+// TestFullDiskFailsOneRun has no room for the files of one run, and room for the next.
 func TestFullDiskFailsOneRun(t *testing.T) {
 	short.Root(t, "a file system of its own")
 	full := isolation.NewDisk(t, 4<<20)
@@ -335,7 +335,7 @@ func TestHooksOfAnotherUser(t *testing.T) {
 		t.Skip("only root can run hooks as another user")
 	}
 	dir := t.TempDir()
-	temp, err := os.MkdirTemp("", "hooks-of-nobody-") // which nobody may enter, unlike the test's own
+	temp, err := os.MkdirTemp("", "hooks-of-nobody-") // which nobody else may enter, unlike the test's own
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// FrameworkDir is the variable that tells hooks where shell_lib.sh lies (S-18).
+// FrameworkDir is the variable with the folder of shell_lib.sh for hooks (S-18).
 const FrameworkDir = "FRAMEWORK_DIR"
 
 //go:embed shell_lib.sh frameworks/shell/*.sh
@@ -16,8 +16,7 @@ var shellLibrary embed.FS
 // ShellLibrary is shell_lib.sh and the files in frameworks/shell that it sources, for the root of an image.
 func ShellLibrary() fs.FS { return shellLibrary }
 
-// WriteShellLibrary puts shell_lib.sh, which many hooks in bash source, into a folder that hooks may read, and its files
-// beside it.
+// WriteShellLibrary writes shell_lib.sh, which many hooks in bash source, and its files into a folder that hooks may read.
 func WriteShellLibrary(dir string) error {
 	return fs.WalkDir(shellLibrary, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

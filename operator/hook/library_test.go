@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/operator/hook"
 )
 
-// withLibrary runs a hook in bash that sources shell_lib.sh, and returns what it writes to $METRICS_PATH.
+// withLibrary runs a hook in bash that sources shell_lib.sh, and returns its output in $METRICS_PATH.
 func withLibrary(t *testing.T, script, contexts string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestFailingCommandEndsHandler(t *testing.T) {
 	}
 }
 
-// TestShellLibrarySourcesAddedFiles: images put files of their own below /frameworks/shell, and replace functions of the library.
+// TestShellLibrarySourcesAddedFiles: images add their own files below /frameworks/shell, and replace functions of the library.
 func TestShellLibrarySourcesAddedFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := hook.WriteShellLibrary(dir); err != nil {

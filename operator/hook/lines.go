@@ -34,7 +34,7 @@ type line struct {
 	stream string
 	text   []byte
 	cut    bool
-	held   [][]byte // the lines so far of a record that has not ended
+	held   [][]byte // the lines so far of an unfinished record
 }
 
 func (l *lines) of(stream string) *line { return &line{lines: l, stream: stream} }
@@ -53,7 +53,7 @@ func (l *line) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush logs the line that was read so far.
+// flush logs the pending line.
 func (l *line) flush() {
 	text := bytes.TrimSuffix(l.text, []byte("\r"))
 	defer func() { l.text, l.cut = l.text[:0], false }()
@@ -67,7 +67,7 @@ func (l *line) flush() {
 	l.take(text)
 }
 
-// take logs a line, alone or as a part of a record.
+// take logs a line, alone or as part of a record.
 func (l *line) take(text []byte) {
 	if l.json && !l.cut && (l.held != nil || bytes.HasPrefix(bytes.TrimLeft(text, " \t"), []byte("{"))) {
 		l.held = append(l.held, bytes.Clone(text))
@@ -78,7 +78,7 @@ func (l *line) take(text []byte) {
 	l.plain(text)
 }
 
-// end logs what is left at the end of the stream.
+// end logs the rest at the end of the stream.
 func (l *line) end() {
 	l.flush()
 	l.release()
@@ -146,7 +146,7 @@ func (l *line) tell(level slog.Level, message string, more ...slog.Attr) {
 // longestRecord is where the fields of a record are cut, in bytes.
 const longestRecord = 10000
 
-// pass takes a record of a hook's own log to the log: with its level and its message, and its other fields with a prefix (S-20).
+// pass copies a record of a hook's own log to the log: with its level and its message, and its other fields with a prefix (S-20).
 func (l *line) pass(record map[string]any) {
 	take := func(key string) string {
 		text, _ := record[key].(string)

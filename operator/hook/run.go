@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// stopTime is how long a hook may go on after SIGTERM.
+	// stopTime is how long a hook may continue after SIGTERM.
 	stopTime = 10 * time.Second
-	// drainTime is how long output is read after the process has ended: a child of it may hold the pipe for ever (S-17).
+	// drainTime is how long output is read after the process has ended: a child may hold the pipe forever (S-17).
 	drainTime = 500 * time.Millisecond
-	// configTime and configSize bound what a hook does and prints for --config.
+	// configTime and configSize bound a hook's run for --config and its output.
 	configTime = time.Minute
 	configSize = 1 << 20
 	// answerSize bounds each file that a hook writes.
 	answerSize = 64 << 20
-	// tailLines and tailWidth bound what an error quotes of a hook's output: a message, and the trace of shell_lib.sh after it.
+	// tailLines and tailWidth bound the quoted output of a hook in an error: a message, and the trace of shell_lib.sh after it.
 	tailLines, tailWidth = 20, 500
 )
 
@@ -79,8 +79,8 @@ type Result struct {
 	MaxRSS       int64
 }
 
-// Run runs a hook. If the hook failed, the result is still there, with what the hook had written. When ctx ends, the hook and
-// the processes of its group get SIGTERM, and SIGKILL after ten seconds.
+// Run runs a hook. If the hook failed, the result still has what the hook wrote. When ctx ends, the hook and the processes of
+// its group get SIGTERM, and SIGKILL after ten seconds.
 func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 	return result, err
 }
 
-// Config runs a hook with --config and returns what it prints. dir is the working folder.
+// Config runs a hook with --config and returns its output. dir is the working folder.
 func (r *Runner) Config(ctx context.Context, name, path, dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, configTime, fmt.Errorf("it ran longer than %s", configTime))
 	defer cancel()
@@ -174,7 +174,7 @@ func fileName(variable string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(variable, "_PATH"), "_", "-"))
 }
 
-// read takes what the hook wrote. The hook may have put anything there, such as a link to a file that is not its own.
+// read reads the hook's files. The hook may have put anything there, such as a link to a foreign file.
 func read(dir string, c Command) (map[string][]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -213,7 +213,7 @@ func (r *Runner) environment() []string {
 	return append(all, r.Set...)
 }
 
-// process starts cmd in a process group of its own and waits until it ends.
+// process starts cmd in its own process group and waits until it ends.
 func (r *Runner) process(ctx context.Context, cmd *exec.Cmd, stdout, stderr io.Writer) (*Result, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: r.User}
 	closeOut, err := pipe(&cmd.Stdout, stdout)
@@ -299,7 +299,7 @@ func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 	}, nil
 }
 
-// bounded keeps what is printed up to a limit, and drops the rest.
+// bounded keeps output up to a limit, and drops the rest.
 type bounded struct {
 	bytes.Buffer
 
@@ -314,7 +314,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom hides that of bytes.Buffer, which has no limit.
+// ReadFrom hides the one of bytes.Buffer, which has no limit.
 func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }

@@ -41,7 +41,7 @@ func Compile(text string) (*Filter, error) {
 // String returns the filter as it was written.
 func (f *Filter) String() string { return f.text }
 
-// quiet leaves out of an error the value that it quotes, which may be that of a Secret and would be in the log.
+// quiet removes the quoted value from an error, since it may be that of a Secret and would be in the log.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -19,7 +19,7 @@ type ahead struct {
 	files  map[string][]byte
 }
 
-// take returns the files of the chart, or nil if they are not read yet and nobody is at it.
+// take returns the files of the chart, or nil if they are not read yet and nobody is reading them.
 func (a *ahead) take() map[string][]byte {
 	if a == nil || a.begun.CompareAndSwap(false, true) {
 		return nil
@@ -65,7 +65,7 @@ func (o *Operator) lookAhead(ctx context.Context, verdicts map[*unit]verdict) er
 	return nil
 }
 
-// readAhead leaves what fails to the module's run, which tells it.
+// readAhead leaves failures to the module's run, which reports them.
 func (o *Operator) readAhead(ctx context.Context, a *ahead) {
 	if !a.begun.CompareAndSwap(false, true) {
 		return

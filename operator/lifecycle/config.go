@@ -74,7 +74,7 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 	return nil
 }
 
-// tellStrangers warns of keys that are of no module, such as mistyped ones. They have no effect.
+// tellStrangers warns of keys that belong to no module, such as mistyped ones. They have no effect.
 func (o *Operator) tellStrangers(ctx context.Context, before, now []string) {
 	if len(now) == 0 || slices.Equal(before, now) {
 		return
@@ -139,8 +139,8 @@ func (o *Operator) followConfig(ctx context.Context) {
 	}
 }
 
-// configChanged compares the ConfigMap with what is in force. The operator's own writes are in force already, so they change
-// nothing. It always looks at the live object: an event may be older than a write.
+// configChanged compares the ConfigMap with the active configuration. The operator's own writes are in force already, so they
+// change nothing. It always reads the live object: an event may be older than a write.
 func (o *Operator) configChanged(ctx context.Context) error {
 	o.configMu.Lock()
 	defer o.configMu.Unlock()
@@ -194,7 +194,7 @@ func (o *Operator) react(before, after values.Config) {
 }
 
 // patchConfig writes a hook's lasting patch to the ConfigMap, which is made if there is none. The patch is applied to the live
-// object, so an edit that is not in force yet is neither lost nor missed.
+// object, so an edit that is not active yet is neither lost nor missed.
 func (o *Operator) patchConfig(ctx context.Context, key string, operations []values.Operation) (changed bool, err error) {
 	if len(operations) == 0 {
 		return false, nil
@@ -228,7 +228,7 @@ func (o *Operator) patchConfig(ctx context.Context, key string, operations []val
 	return changed, err
 }
 
-// patched returns the ConfigMap's data after a patch, or nil if the patch changes nothing, and what is in force then.
+// patched returns the ConfigMap's data after a patch, or nil if the patch changes nothing, and the resulting active configuration.
 func (o *Operator) patched(live map[string]string, key string, rest []values.Operation, flags map[string]*bool,
 ) (data map[string]string, config values.Config, err error) {
 	var was any
@@ -280,8 +280,8 @@ func clone(c values.Config) values.Config {
 	return c
 }
 
-// setSection sets the section that is in force. was is the live section before the patch. If it had an edit that is not in force
-// yet, that edit stays to be noticed: only the patch counts here.
+// setSection sets the section that is in force. was is the live section before the patch. If it had an edit that is not active
+// yet, that edit will still be noticed: only the patch counts here.
 func setSection(c *values.Config, key string, was any, patch []values.Operation, after any) error {
 	if now := orEmpty(section(*c, key)); !reflect.DeepEqual(now, was) {
 		result, _, err := values.Apply(map[string]any{key: now}, patch, false)

@@ -17,7 +17,7 @@ const discoverPause = 5 * time.Second
 
 // state is the progress of the reloads of all modules.
 type state struct {
-	// number is that of the last reload that was asked for. Steps of an older one do nothing.
+	// number is that of the last requested reload. Steps of an older one do nothing.
 	number  int
 	waiting bool // a reload is queued that has not begun
 	running bool // one has begun and is not over
@@ -50,7 +50,7 @@ func (o *Operator) reload(activation string) {
 	o.engine.Queues().Wake(binding.MainQueue) // a step of the old one may have failed and wait
 }
 
-// obsolete reports whether a newer reload takes the place of this one.
+// obsolete reports whether a newer reload replaces this one.
 func (c *converge) obsolete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

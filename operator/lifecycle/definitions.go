@@ -26,8 +26,8 @@ const definitionTime = time.Minute
 // servedPoll is the pause between two looks for a kind.
 const servedPoll = 100 * time.Millisecond
 
-// defineTask applies the CustomResourceDefinitions of a module. Those of all modules come before the first module runs, so
-// that a module may use the kinds of a later one.
+// defineTask applies the CustomResourceDefinitions of a module. Those of all modules are applied before the first module runs,
+// so that a module may use the kinds of a later one.
 func (o *Operator) defineTask(u *unit) *queue.Task {
 	return &queue.Task{Name: "define kinds of module " + u.Name, Do: func(ctx context.Context, _ *queue.Queue, _ *queue.Task) error {
 		if err := o.define(ctx, u); err != nil {
@@ -140,8 +140,8 @@ func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstruct
 	return wrote, err
 }
 
-// adapted is a live definition with what a module says of it. Fields that the module does not mention stay, except below
-// the versions.
+// adapted is a live definition updated from a module's. Fields that the module does not mention stay, except below the
+// versions.
 func adapted(live, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	wanted := live.DeepCopy()
 	wanted.SetLabels(over(live.GetLabels(), obj.GetLabels()))

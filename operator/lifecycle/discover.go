@@ -113,7 +113,7 @@ func (o *Operator) look(ctx context.Context, survey *kube.Survey, verdicts map[*
 	return known, nil
 }
 
-// strangers are releases without a module, in reverse order as all deletions are.
+// strangers are releases without a module, in reverse order like all deletions.
 func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
 	for name := range known {
 		if !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
@@ -125,8 +125,8 @@ func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
 	return names
 }
 
-// judge looks at flags and asks enabled scripts, which can only switch off. A script sees the modules that are on before its
-// own.
+// judge evaluates flags and enabled scripts, which can only disable. A script sees the modules that are on before its own (A-7,
+//
 func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*unit]verdict, enabled []string, err error) {
 	flags, config := o.store.hookFlags(), o.store.inForce()
 	verdicts, enabled = map[*unit]verdict{}, []string{}
@@ -239,7 +239,7 @@ func (o *Operator) loadHooks(ctx context.Context, u *unit) error {
 	return nil
 }
 
-// folder is that of the module's hooks, if it has some.
+// folder is that of the module's hooks, if any.
 func (u *unit) folder() (f engine.Folder, ok bool) {
 	f = engine.Folder{
 		Dir: filepath.Join(u.Path, "hooks"), Prefix: filepath.Join(filepath.Base(u.Path), "hooks"),

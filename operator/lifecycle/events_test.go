@@ -69,7 +69,7 @@ type eventRow struct {
 	}
 }
 
-// change is the patch from what was before.
+// change is the patch from the previous state.
 func (c *eventRow) change() map[string]any {
 	change := maps.Clone(map[string]any(c.Patch))
 	if c.After != nil {
@@ -106,7 +106,7 @@ func valid(data map[string]any) (keys map[string]any, modules []string) {
 	return keys, modules
 }
 
-// testSampleEvents: an edit of the ConfigMap that is wrong starts nothing, and any other starts what it is about.
+// testSampleEvents: an invalid edit of the ConfigMap starts nothing, and any other starts the affected modules.
 func testSampleEvents(s *site) {
 	var file struct{ Events []eventRow }
 	s.sample("kube_config.yaml", &file)
@@ -137,7 +137,7 @@ func (s *site) event(c *eventRow) {
 		s.Errorf("the start ran %v", lines)
 	}
 	refusals := 0
-	if len(before) < len(c.Before) { // it was wrong before the edit
+	if len(before) < len(c.Before) { // it was invalid before the edit
 		s.config(c.Before)
 		s.until("the data before is refused", func() bool { return strings.Contains(s.log.String(), refused) })
 		refusals = strings.Count(s.log.String(), refused)
@@ -165,8 +165,8 @@ func (s *site) event(c *eventRow) {
 	s.started(c.Expect.Tasks, change)
 }
 
-// started compares what an edit ran: everything for the global section and for flags, and otherwise the modules whose sections it
-// has. A sample may speak of a reload, which is everything.
+// started compares the effect of an edit: everything for the global section and for flags, and otherwise the modules with changed
+// sections. A sample may speak of a reload, which is everything.
 func (s *site) started(tasks any, change map[string]any) {
 	everything := false
 	var runs []string

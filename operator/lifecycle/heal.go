@@ -24,8 +24,8 @@ const (
 
 func (o *Operator) newSurvey() *kube.Survey { return o.options.Monitor.NewSurvey(byHelm) }
 
-// heal looks for objects of charts that somebody has deleted, and for releases that are not deployed, and has their modules
-// run. It does not look while the main queue works: hooks delete and create objects there.
+// heal looks for deleted objects of charts, and for releases that are not deployed, and runs their modules. It does not look
+// while the main queue works: hooks delete and create objects there.
 func (o *Operator) heal(ctx context.Context) {
 	if o.options.Releases == nil {
 		return
@@ -76,7 +76,7 @@ func (o *Operator) healOnce(ctx context.Context) error {
 }
 
 // absent names the objects of a manifest that the cluster lacks. Those that hooks have deleted do not count while nobody runs
-// the module: only its run brings them back. The survey may be older than such a deletion, so the run looks for itself.
+// the module: only its run restores them. The survey may be older than such a deletion, so the run looks for itself.
 func (o *Operator) absent(ctx context.Context, u *unit, survey *kube.Survey, manifest string, running bool) (names []string, err error) {
 	refs, err := o.refs(u, manifest)
 	if err != nil {
@@ -146,8 +146,8 @@ func (o *Operator) noteDeleted(refs []kube.Ref) {
 	}
 }
 
-// keep notes what a module has in the cluster now. What its chart has brought back is not gone any more. A module under
-// maintenance was not rendered, and nobody looks for its objects.
+// keep records a module's current objects in the cluster. Objects that its chart has restored are no longer missing. A module
+// under maintenance was not rendered, and nobody checks its objects.
 func (o *Operator) keep(u *unit, done helm.Ensured) error {
 	refs, err := o.refs(u, done.Manifest)
 	if err != nil {

@@ -42,7 +42,7 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// withHelm gives a site real releases, and counts what the operator asks the API server.
+// withHelm gives a site real releases, and counts the operator's requests to the API server.
 func (s *site) withHelm() (c counter, client *release.Client) {
 	s.Helper()
 	c = counter{reads: &atomic.Int32{}, writes: &atomic.Int32{}}
@@ -75,7 +75,7 @@ func chartOf(name, more string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {x: {{ .Values.global.x | default \"\" | quote }}}\n" + more
 }
 
-// testHeal deletes objects of a chart: as a stranger, and as a hook.
+// testHeal deletes objects of a chart: as another client, and as a hook.
 func testHeal(s *site) {
 	s.withHelm()
 	s.healEvery = 300 * time.Millisecond
@@ -119,7 +119,7 @@ echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+
 
 const hundred = 100
 
-// more are the objects that a module has as a rule, beside its ConfigMap.
+// more are the usual objects of a module, in addition to its ConfigMap.
 func more(name string) string {
 	return strings.ReplaceAll(`---
 apiVersion: v1

@@ -49,7 +49,7 @@ type site struct {
 	env       []string
 }
 
-// releases notes in the trace what a module's chart is asked for. The tests of package helm/release show what charts do.
+// releases records the calls for a module's chart in the trace. The tests of package helm/release show what charts do.
 type releases struct {
 	mu    sync.Mutex
 	trace string
@@ -103,7 +103,7 @@ func (s *site) in(name string, test func(*site)) {
 	})
 }
 
-// alone runs a test that measures beside no other.
+// alone runs a test that measures exclusively.
 func (s *site) alone(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
 		one := &site{T: t, cluster: s.cluster, plane: s.plane, dir: t.TempDir(), log: &fixture.Buffer{}}

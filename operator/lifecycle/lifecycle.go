@@ -39,7 +39,7 @@ type Options struct {
 	ModulesDir     string // a path list
 	GlobalHooksDir string
 	DefaultOrder   int // of modules without a number
-	// Extenders are who may switch modules on and off, in order; nil are all. Strict requires values.yaml beside the modules.
+	// Extenders may switch modules on and off, in order; nil are all. Strict requires values.yaml beside the modules.
 	Extenders []module.Extender
 	Strict    bool
 	// Monitor is for the look for absent objects of charts; nil is Cluster.
@@ -51,9 +51,9 @@ type Options struct {
 	// HealEvery is the time between two looks for objects of charts that are absent; 0 is four and a half minutes. Up to a
 	// fifth of it is added by chance.
 	HealEvery time.Duration
-	// HooksChanged is called when hooks of modules have come or gone. It may be nil.
+	// HooksChanged is called when hooks of modules were added or removed. It may be nil.
 	HooksChanged func()
-	// IgnoreRelease names a release that is of no module: that of the operator itself.
+	// IgnoreRelease names a release that belongs to no module: the operator's own.
 	IgnoreRelease string
 	// DefinitionLabels are put on CustomResourceDefinitions of modules. Files below crds/ with these prefixes, which
 	// are separated by commas, are left out.
@@ -63,11 +63,11 @@ type Options struct {
 
 // Releases are the Helm releases of one namespace.
 type Releases interface {
-	// List returns what is known of each release without reading it.
+	// List returns the known state of each release without reading it.
 	List(ctx context.Context) (map[string]helm.Record, error)
 	// Prepare reads the files of a chart ahead of Ensure, and renders it. It returns nil if they cannot be read.
 	Prepare(ctx context.Context, wanted helm.Wanted) (files map[string][]byte)
-	// Ensure installs or upgrades a release if something asks for it, and else writes nothing.
+	// Ensure installs or upgrades a release if necessary, and otherwise writes nothing.
 	Ensure(ctx context.Context, wanted helm.Wanted) (helm.Ensured, error)
 	// Uninstall removes a release and its objects. A release that does not exist is removed.
 	Uninstall(ctx context.Context, name string) error
@@ -88,13 +88,13 @@ type Operator struct {
 	given     [sha256.Size]byte // the values that charts were last looked ahead with
 	stopAhead context.CancelFunc
 
-	configMu sync.Mutex // one look at the ConfigMap at a time
+	configMu sync.Mutex // one check of the ConfigMap at a time
 
 	mu    sync.Mutex // guards the fields below and the guarded fields of units
 	state state
 	// gone are objects that hooks have deleted: they do not count as absent until their chart is applied again.
 	gone map[kube.Ref]bool
-	// purged says that releases of modules that do not exist any more were looked for.
+	// purged means that releases of removed modules were looked for.
 	purged bool
 }
 
@@ -118,7 +118,7 @@ type unit struct {
 	scheduled bool           // its schedules tick
 	ready     bool           // it has run completely once
 	released  bool           // the last discovery found a release
-	known     *helm.Record   // what it found, until the release is touched
+	known     *helm.Record   // the result, until the release is touched
 	survey    *kube.Survey   // of the reload that runs it, until then
 	ahead     *ahead         // its chart, as above
 	manifest  string         // what its chart renders to; guarded by Operator.mu

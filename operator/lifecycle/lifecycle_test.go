@@ -54,7 +54,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("seed-synchronization", testSeedSynchronization)
 }
 
-// maps watches the ConfigMaps of a namespace, without the one of the administrators.
+// maps watches the ConfigMaps of a namespace, except the administrators'.
 func (s *site) maps(more string) string {
 	return fmt.Sprintf("{name: maps, kind: ConfigMap, namespace: {nameSelector: {matchNames: [%s]}}, labelSelector: {matchLabels: {seen: 'yes'}}%s}", s.namespace, more)
 }
@@ -63,7 +63,7 @@ func (s *site) seen(name, data string) {
 	s.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: %s, labels: {seen: 'yes'}}\ndata: {x: '%s'}\n", s.namespace, name, data))
 }
 
-// printValues adds to the trace what a hook finds in a file of values.
+// printValues adds a hook's values file to the trace.
 func printValues(variable, filter string) string {
 	return fmt.Sprintf(`echo "  $(jq -c '%s' "$%s")" >> $TRACE`, filter, variable)
 }
@@ -125,7 +125,7 @@ func testPurge(s *site) {
 	}
 }
 
-// testFirstRunFails: what fails in the first run of a module begins again with onStartup, but not with what exists.
+// testFirstRunFails: a failed first run of a module begins again with onStartup, but without synchronization.
 func testFirstRunFails(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\n")
 	s.file("modules/a/templates/x.yaml", "")
@@ -160,7 +160,7 @@ func testDiscoveryFails(s *site) {
 	}
 }
 
-// testRestart changes global values while a module fails: the reload begins again at once.
+// testRestart changes global values while a module fails: the reload restarts at once.
 func testRestart(s *site) {
 	s.file("modules/values.yaml", "global: {fail: 'yes'}\naEnabled: true\nbEnabled: true\n")
 	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", `[[ $(jq -r .global.fail $VALUES_PATH) == no ]]`)
@@ -198,7 +198,7 @@ func (s *site) definition(kind string) string {
 		"s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
 }
 
-// testLateValues: a kind that comes after the modules have run is shown to hooks. What they make of it reaches the modules.
+// testLateValues: a kind that appears after the modules have run is shown to hooks. What they make of it reaches the modules.
 func testLateValues(s *site) {
 	const patch = `grep -q Synchronization $BINDING_CONTEXT_PATH || exit 0
 echo '{"op":"add","path":"/%s/found","value":1}' > $VALUES_JSON_PATCH_PATH`
@@ -246,7 +246,7 @@ func testQueuedEarly(s *site) {
 	s.traced("g.sh beforeAll", "g.sh beforeAll", "b/hooks/h.sh beforeHelm")
 }
 
-// testUnreadableConfig: an edit that could not be read at once is not lost, and is not a mistake of the administrator.
+// testUnreadableConfig: an edit that could not be read at once is not lost, and is not an administrator's mistake.
 func testUnreadableConfig(s *site) {
 	var refused atomic.Bool
 	s.operators = s.behind(func(w http.ResponseWriter, r *http.Request) bool {
@@ -286,7 +286,7 @@ echo '[{"op":"add","path":"/a/map/y","value":1},{"op":"add","path":"/a/z","value
 	s.traced("a/hooks/print.sh beforeHelm", `  {"other":1,"z":1}`, "a/hooks/h.sh beforeHelm")
 }
 
-// testFailingOff: a module that fails can be switched off, whichever of its runs is at the head of the queue.
+// testFailingOff: a failing module can be disabled, whichever of its runs is at the head of the queue.
 func testFailingOff(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
 	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1\nkubernetes: ["+s.maps("")+"]", `
@@ -351,7 +351,7 @@ jq -c 'any(.global.enabledModules[]; . == "a")' $VALUES_PATH > $MODULE_ENABLED_R
 	s.traced("a/hooks/h.sh onStartup", "a/hooks/h.sh maps:1", "helm upgrade a", "b/hooks/h.sh onStartup")
 }
 
-// testRelations: a module runs behind the one that it requires, and is off while that is off.
+// testRelations: a module runs after the one that it requires, and is disabled while that is.
 func testRelations(s *site) {
 	s.file("modules/values.yaml", "appEnabled: true\ndbEnabled: true\n")
 	for name, text := range map[string]string{"1-app": "{description: a, requires: [store, kubernetes]}", "2-db": "{description: d, provides: [store]}"} {

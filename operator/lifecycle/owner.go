@@ -19,7 +19,7 @@ const (
 	configPatchFile = "CONFIG_VALUES_JSON_PATCH_PATH"
 )
 
-// owner gives the hooks of one section their values, and takes their patches. The section is that of a module or of global
+// owner gives the hooks of one section their values, and applies their patches. The section is that of a module or of global
 // values.
 type owner struct {
 	operator *Operator
@@ -27,7 +27,7 @@ type owner struct {
 	unit     *unit // nil for global values
 	// changed is called when an event has led a hook to change values.
 	changed func()
-	// untold notes a change of a run that failed later, so that its repetition tells it.
+	// untold records a change of a run that failed later, so that its repetition reports it.
 	untold atomic.Bool
 }
 
@@ -67,8 +67,8 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 	return nil
 }
 
-// isEvent reports whether a run came of an event, whose changes of values have effects. Those of a start and of a synchronization
-// have none, since what needs the values runs after them anyway. A late synchronization comes after that, like an event.
+// isEvent reports whether an event caused a run, whose changes of values have effects. Those of a start and of a synchronization
+// have none, since what needs the values runs after them anyway. A late synchronization is after that, like an event.
 func isEvent(contexts []binding.Context) bool {
 	return slices.ContainsFunc(contexts, func(c binding.Context) bool {
 		return c.Type == binding.OnSchedule || c.Type == binding.OnKubernetes && (c.Moment != binding.Synchronization || c.Late)

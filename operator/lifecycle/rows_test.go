@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/operator/values"
 )
 
-// moduleRow is a sample of modules: what is on, what hooks do, and what values are.
+// moduleRow is a sample of modules: which are enabled, what hooks do, and the values.
 type moduleRow struct {
 	ID, Fixture string
 	Given       map[string]any
@@ -43,7 +43,7 @@ func testSampleRows(s *site) {
 	s.Logf("%d of %d rows of module_manager.yaml checked", len(file.Cases), len(file.Cases))
 }
 
-// fixture puts the folders of a row in place, and what it gives besides: the ConfigMap, flags, releases, and patches of values.
+// fixture creates the folders and other inputs of a row: the ConfigMap, flags, releases, and patches of values.
 func (s *site) fixture(c *moduleRow) {
 	s.Helper()
 	fixture := upstreamcases.Path(s, "operator/addon-operator/fixtures/"+c.Fixture)
@@ -89,7 +89,7 @@ func (s *site) fixture(c *moduleRow) {
 	s.executable()
 }
 
-// removed installs the modules of a row that is about their removal, and turns them off, unless the row says that itself.
+// removed installs the modules of a row about their removal, and disables them, unless the row does.
 func (s *site) removed(c *moduleRow) {
 	about := false
 	for key, want := range c.Expect {
@@ -231,7 +231,7 @@ func (s *site) expectValues(o *lifecycle.Operator, key string, want any) {
 	}
 }
 
-// expectOrder compares in which order the hooks of a binding ran. A binding that comes around more than once has it each time.
+// expectOrder compares in which order the hooks of a binding ran. A binding that occurs more than once has it each time.
 func (s *site) expectOrder(key string, want []string) {
 	binding := key[:strings.Index(strings.ToLower(key), "order")]
 	for i := range want {

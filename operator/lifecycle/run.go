@@ -88,7 +88,7 @@ func (o *Operator) run(ctx context.Context, q *queue.Queue, u *unit, activation 
 	return nil, nil
 }
 
-// watch begins to watch what the hooks of a module bind, and returns the runs that show them what exists.
+// watch begins to watch the bindings of a module's hooks, and returns the runs that show them the existing objects.
 func (o *Operator) watch(ctx context.Context, u *unit) (all []*queue.Task, err error) {
 	o.engine.Watch(u.hooks...)
 	u.watched = true
@@ -208,8 +208,8 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 	return nil
 }
 
-// purgeTask removes a release whose module does not exist any more. One that cannot be removed stays until the next start: a
-// release of somebody else, whose hooks fail, must not hold up modules.
+// purgeTask removes a release whose module no longer exists. One that cannot be removed stays until the next start: a foreign
+// release whose hooks fail must not block modules.
 func (o *Operator) purgeTask(name string) *queue.Task {
 	return &queue.Task{Name: "purge release " + name, Do: func(ctx context.Context, _ *queue.Queue, _ *queue.Task) error {
 		o.log.WarnContext(ctx, "a release of no module is removed", "release", name)

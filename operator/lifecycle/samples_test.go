@@ -26,7 +26,7 @@ func (s *site) sample(name string, into any) {
 	}
 }
 
-// testSampleSaves: what a hook saves goes to the section of its module.
+// testSampleSaves: saved values of a hook go to the section of its module.
 func testSampleSaves(s *site) {
 	var file struct {
 		Save []struct {

@@ -15,7 +15,7 @@ func (o *Operator) Standby(ctx context.Context) {
 	o.engine.Standby(ctx)
 	flags, config := o.store.hookFlags(), o.store.inForce()
 	units := slices.Clone(o.units)
-	slices.SortStableFunc(units, func(a, b *unit) int { // of two webhooks of one name, that of a module that is on
+	slices.SortStableFunc(units, func(a, b *unit) int { // of two webhooks with one name, that of an enabled module
 		onA, _ := o.store.found.Enabled(a.Module, flags, config)
 		onB, _ := o.store.found.Enabled(b.Module, flags, config)
 		switch {
@@ -38,7 +38,7 @@ func (o *Operator) Standby(ctx context.Context) {
 	go o.followConfig(ctx)
 }
 
-// prepare loads the hooks of a module if they have webhooks. A module that gives no configurations is the leader's problem.
+// prepare loads the hooks of a module if they have webhooks. A module without configurations is the leader's problem.
 func (o *Operator) prepare(ctx context.Context, u *unit, taken map[string]bool) {
 	folder, ok := u.folder()
 	if !ok {
@@ -61,7 +61,7 @@ func (o *Operator) prepare(ctx context.Context, u *unit, taken map[string]bool) 
 	u.prepared = hooks
 }
 
-// claim takes the names of a hook's webhooks. It says how many there are, and whether all were free.
+// claim reserves the names of a hook's webhooks. It returns how many there are, and whether all were free.
 func claim(taken map[string]bool, h *engine.Hook) (n int, free bool) {
 	free = true
 	for _, all := range [][]binding.Admission{h.Config.Validating, h.Config.Mutating} {

@@ -44,7 +44,7 @@ func (o *Operator) unit(name string) (*unit, error) {
 	return nil, fmt.Errorf("module %s: %w; 'operator module list' names all", name, ErrUnknown)
 }
 
-// key is that of a module in values, or of global values for "".
+// key is the key of a module in values, or of global values for "".
 func (o *Operator) key(module string) (string, error) {
 	if module == "" {
 		return values.GlobalKey, nil
@@ -56,7 +56,7 @@ func (o *Operator) key(module string) (string, error) {
 	return u.Key, nil
 }
 
-// Values are the values of a module, or the global ones for "": all that hooks see, or only what the ConfigMap says.
+// Values are the values of a module, or the global ones for "": all that hooks see, or only those of the ConfigMap.
 func (o *Operator) Values(module string, configured bool) (any, error) {
 	key, err := o.key(module)
 	if err != nil {
@@ -74,7 +74,7 @@ func (o *Operator) Values(module string, configured bool) (any, error) {
 	return sections[key], err
 }
 
-// Patches are what hooks have changed in the values of a module, or in global values for "".
+// Patches are the changes by hooks in the values of a module, or in global values for "".
 func (o *Operator) Patches(module string) ([]values.Operation, error) {
 	key, err := o.key(module)
 	if err != nil {
@@ -158,7 +158,7 @@ type Progress struct {
 	Waiting    bool `json:"CONVERGE_WAIT_TASK"`
 }
 
-// Status says how far reloads of all modules are.
+// Status is the progress of reloads of all modules.
 func (o *Operator) Status() Progress {
 	tasks := o.engine.Queues().Lengths()[binding.MainQueue]
 	o.mu.Lock()

@@ -20,7 +20,7 @@ import (
 type store struct {
 	found   *module.Found
 	modules map[string]*module.Module // by key
-	schemas map[string]*schema.Set    // by key; that of global values is among them
+	schemas map[string]*schema.Set    // by key; global values have one, too
 
 	mu      sync.Mutex
 	config  values.Config
@@ -53,7 +53,7 @@ func (s *store) use(c values.Config) {
 	s.config = c
 }
 
-// strangers are the keys of a configuration that are of no module.
+// strangers are the keys of a configuration that belong to no module.
 func (s *store) strangers(c values.Config) (keys []string) {
 	for key := range c.Modules {
 		if s.modules[key] == nil {
@@ -83,7 +83,7 @@ func (s *store) hookFlags() map[string]bool {
 	return maps.Clone(s.flags)
 }
 
-// section returns what a configuration has for a key.
+// section returns a configuration's value for a key.
 func section(c values.Config, key string) any {
 	if key == values.GlobalKey {
 		if c.Global == nil {
@@ -130,8 +130,8 @@ func (s *store) merged(key string) (any, error) {
 	return result[key], err
 }
 
-// checkConfig finds what is wrong with a configuration: in global values, and in those of modules that are switched on. before
-// is the one that it replaces, or nil at the start.
+// checkConfig finds mistakes in a configuration: in global values, and in those of enabled modules. before is the one that it
+// replaces, or nil at the start.
 func (s *store) checkConfig(c values.Config, before *values.Config) error {
 	flags := s.hookFlags()
 	errs := []error{s.checkSection(values.GlobalKey, c, before)}
@@ -151,8 +151,8 @@ func (s *store) checkSection(key string, c values.Config, before *values.Config)
 	return s.schemas[key].Check(schema.ConfigValues, key, s.configured(key, c), old)
 }
 
-// forHooks are the values that hooks of a module read, or global hooks where key is that of global values: those of the
-// ConfigMap, and all. enabled are the modules that count as switched on; nil are those of the last discovery.
+// forHooks are the values for hooks of a module, or for global hooks where key is that of global values: those of the
+// ConfigMap, and all. enabled are the modules that count as enabled; nil are those of the last discovery.
 func (s *store) forHooks(key string, enabled []string) (config, all []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *store) forHooks(key string, enabled []string) (config, all []byte, err 
 	return config, all, err
 }
 
-// forHelm are the values of a chart, checked: what the chart needs must be there by now.
+// forHelm are the checked values of a chart: everything that the chart needs must be set by now.
 func (s *store) forHelm(key string) (map[string]any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func (s *store) forHelm(key string) (map[string]any, error) {
 	return all, errors.Join(errs...)
 }
 
-// sum reports whether the values of a section have changed, and for global values the flags of hooks and of the ConfigMap, too.
+// sum reports whether the values of a section have changed, and for global values also the flags of hooks and of the ConfigMap.
 func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +272,7 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	return changed, nil
 }
 
-// splitFlags takes the operations on flags such as /ingressEnabled out of a patch. A flag that is taken back is nil.
+// splitFlags extracts the operations on flags such as /ingressEnabled from a patch. A withdrawn flag is nil.
 func splitFlags(operations []values.Operation) (rest []values.Operation, flags map[string]*bool, err error) {
 	flags = map[string]*bool{}
 	for _, o := range operations {

@@ -57,7 +57,7 @@ func (t *telemetry) ensured(module, activation string, upgraded bool, took time.
 	t.helmSteps.WithLabelValues(module, activation, operation).Observe(took.Seconds())
 }
 
-// converged notes that a reload of all modules is over.
+// converged records that a reload of all modules is over.
 func (t *telemetry) converged(activation string, took time.Duration) {
 	t.convergenceSeconds.WithLabelValues(activation).Add(took.Seconds())
 	t.convergenceTotals.WithLabelValues(activation).Inc()

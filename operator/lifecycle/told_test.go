@@ -2,7 +2,7 @@ package lifecycle_test
 
 import "strings"
 
-// testNoChart: what a chart needs is asked of modules with a chart only. The values of the other one would never have it.
+// testNoChart: required values of a chart are checked only for modules with a chart. The other one would never have the values.
 func testNoChart(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
 	for _, name := range []string{"a", "b"} {
@@ -23,8 +23,8 @@ func testNoChart(s *site) {
 	s.until("it has run", o.Ready)
 }
 
-// testTold: keys of the ConfigMap that are of no module are named with the nearest key, at the start and after an edit, and so is what enabled
-// scripts give as their reason (corrections 11 and 42).
+// testTold: unknown keys of the ConfigMap are reported with the nearest key, at the start and after an edit, and so are the reasons of
+// enabled scripts (corrections 11 and 42).
 func testTold(s *site) {
 	s.file("modules/values.yaml", "ingressEnabled: true\nstorageEnabled: true\n")
 	s.file("modules/1-ingress/enabled", "#!/bin/bash\necho 'no nodes' > $MODULE_ENABLED_REASON; echo false > $MODULE_ENABLED_RESULT\n")

@@ -52,8 +52,8 @@ func testEdits(s *site) {
 	s.traced("g.sh beforeAll", "a/hooks/h.sh beforeHelm", `  {"a":{"z":3},"global":{"x":2}}`)
 }
 
-// testOwnWrites: what a hook writes is in force at once, and its own write is not an edit. An event's hook that changes values has
-// its module run once; an administrator's edit at the same time is kept.
+// testOwnWrites: a hook's write is active at once, and does not count as an edit. An event's hook that changes values has its
+// module run once; an administrator's edit at the same time is kept.
 func testOwnWrites(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\n")
 	s.hook("modules/a/hooks/b.sh", "beforeHelm: 1", printValues("CONFIG_VALUES_PATH", ".a"))
@@ -104,7 +104,7 @@ func testWrongConfig(s *site) {
 	s.traced("a/hooks/h.sh beforeHelm", `  {"host":"x","port":80}`)
 }
 
-// testSchemas: a patch that makes values invalid is a failure of its hook, and the chart waits for what it requires.
+// testSchemas: a patch with invalid values fails its hook, and the chart waits for its required values.
 func testSchemas(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\n")
 	s.file("global/openapi/config-values.yaml", "type: object\nrequired: [project, clusterName]\nminProperties: 2\nproperties: {project: {type: string}, clusterName: {type: string}, clusterHostname: {type: string}, discovery: {type: object}}\n")
@@ -136,7 +136,7 @@ echo '[{"op":"add", "path":"/global/clusterHostname", "value":{}}]' > $CONFIG_VA
 }
 
 // testRules: rules in CEL hold at the start, in edits of the ConfigMap, for patches of hooks, and before Helm. Those about
-// changes compare with what is in force.
+// changes compare with the active configuration.
 func testRules(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\n")
 	s.file("modules/a/openapi/config-values.yaml", `

@@ -1,7 +1,7 @@
 // Package metric keeps the metrics that hooks report through $METRICS_PATH, and shows them to Prometheus (S-14).
 //
-// A hook writes a stream of operations. Operations with a group replace what the group had: a series that is not written
-// again disappears, and a counter that is written again goes on counting. Operations without a group never expire.
+// A hook writes a stream of operations. Operations with a group replace the group's series: one that is not written again
+// disappears, and a counter that is written again continues. Operations without a group never expire.
 package metric
 
 import (
@@ -40,7 +40,7 @@ type Operation struct {
 	SetValue *float64 `json:"set,omitempty"`
 }
 
-// form lets null stand for an absent key, and takes no notice of other keys, as shell-operator does.
+// form treats null as an absent key, and ignores other keys, as shell-operator does.
 var form = shape.Object(shape.Fields{
 	"name": shape.Text().OrNull(), "group": shape.Text().OrNull(), "action": shape.Text().OrNull(),
 	"value": shape.Number().OrNull(), "add": shape.Number().OrNull(), "set": shape.Number().OrNull(),
@@ -84,7 +84,7 @@ func parse(text json.RawMessage) (o Operation, errs []error) {
 	return o, o.complete()
 }
 
-// complete turns the short forms into actions, and finds what is wrong.
+// complete turns the short forms into actions, and finds mistakes.
 func (o *Operation) complete() (errs []error) {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
@@ -127,7 +127,7 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
-// checkSeries checks what names a series and its value: Prometheus would refuse the whole page for one bad name.
+// checkSeries checks what names a series and its value: Prometheus would refuse the whole page for one invalid name.
 func (o *Operation) checkSeries() (errs []error) {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Action == Expire && o.Group != "" {

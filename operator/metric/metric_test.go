@@ -61,9 +61,8 @@ func TestSamplesOfMetricOperations(t *testing.T) {
 	t.Logf("%d of %d rows of metric_operations.json checked", checked, len(file.Cases))
 }
 
-// withoutGroup turns a row of HEAD into one of the seed, which has no default group: it takes that group from the operations that
-// name none in the stream, and reports whether the row is still wrong. Only outside a group may a hook observe, and only in a group
-// expire.
+// withoutGroup turns a row of HEAD into one of the seed, which has no default group: it removes that group from operations without
+// one, and reports whether the row is still invalid. Only outside a group may a hook observe, and only in a group expire.
 func withoutGroup(t *testing.T, stream, group, mistakes string, operations []map[string]any) (wrong bool) {
 	t.Helper()
 	for line := range strings.Lines(mistakes) {
@@ -84,7 +83,7 @@ func withoutGroup(t *testing.T, stream, group, mistakes string, operations []map
 			return wrong
 		}
 		if own["group"] != nil && own["group"] != "" {
-			// In a group of its own the operation is as wrong for the seed.
+			// With a separate group the operation is also invalid for the seed.
 			wrong = wrong || own["action"] == "observe" && mistakes != ""
 			continue
 		}
@@ -140,7 +139,7 @@ func TestMistakesRefuseWholeStream(t *testing.T) {
 	}
 }
 
-// TestShellOperatorFormsAreAccepted: short forms beside an action, keys that are null, and other keys.
+// TestShellOperatorFormsAreAccepted: short forms beside an action, null keys, and other keys.
 func TestShellOperatorFormsAreAccepted(t *testing.T) {
 	for stream, want := range map[string]string{
 		`{"name":"m","action":"set","set":5}`:                                             `{"name":"m","action":"set","value":5,"labels":null,"set":5}`,

@@ -33,7 +33,7 @@ type series struct {
 	counts []uint64 // of buckets, each with the values up to its bound
 }
 
-// Apply takes over what a hook reported, with labels that name the hook. It takes all operations or none.
+// Apply stores the metrics that a hook reported, with labels that name the hook. It takes all operations or none.
 func (s *Store) Apply(operations []Operation, labels map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Store) write(o Operation, more map[string]string) *series {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, more)
-	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" }) // to Prometheus, that is not a label
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" }) // not a label for Prometheus
 	var key strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&key, "%s=%q,", name, labels[name])
@@ -137,7 +137,7 @@ func (s *Store) expire(group string, kept map[*series]bool) {
 	}
 }
 
-// Describe tells nothing: names come and go as hooks run.
+// Describe sends nothing: names change as hooks run.
 func (*Store) Describe(chan<- *prometheus.Desc) {}
 
 // Collect hands over all series.

@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/operator/values"
 )
 
-// Extender is who may switch modules on and off, by addon-operator's name.
+// Extender may switch modules on and off, by addon-operator's name.
 type Extender string
 
 // The extenders: values.yaml, global hooks, the ConfigMap, and the enabled script of the module.
@@ -72,8 +72,8 @@ func (f *Found) Flag(e Extender, m *Module, hooks map[string]bool, config values
 	return nil, ByDefault
 }
 
-// Enabled reports whether a module is switched on, before its enabled script is asked, and by whom. A later extender wins. A
-// module that nobody mentions is off.
+// Enabled reports whether a module is switched on, before its enabled script is asked, and by whom. A later extender wins.
+// An unmentioned module is disabled.
 func (f *Found) Enabled(m *Module, hooks map[string]bool, config values.Config) (on bool, by Source) {
 	on, by = false, ByDefault
 	for _, e := range f.Extenders {

@@ -1,7 +1,7 @@
-// Package module finds modules in folders, and tells which of them are switched on.
+// Package module finds modules in folders, and reports which are enabled.
 //
-// A module is a folder with hooks, a chart, schemas or values. Its name is that of the folder without the number before it,
-// which is its order. The package reads files; it runs nothing.
+// A module is a folder with hooks, a chart, schemas or values. Its name is the folder's without its leading number, which is
+// its order. The package reads files; it runs nothing.
 package module
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/operator/values"
 )
 
-// Module is one module as its folder has it.
+// Module is one module as found in its folder.
 type Module struct {
 	Name  string // such as ingress-nginx
 	Key   string // of its values, such as ingressNginx
@@ -42,18 +42,18 @@ type Module struct {
 
 // Found has the modules of the folders.
 type Found struct {
-	Modules []*Module // those that others require or come after first; otherwise by order, then by name
+	Modules []*Module // required modules first; otherwise by order, then by name
 	// Common are the sections of values.yaml beside the modules, by key. Flags are the flags there, by module key.
 	Common map[string]any
 	Flags  map[string]bool
-	// Extenders are who may switch modules on and off.
+	// Extenders may switch modules on and off.
 	Extenders []Extender
 }
 
 // Options of Find.
 type Options struct {
 	DefaultOrder int // of modules without a number
-	// Extenders are who may switch modules on and off; nil are all, in the order of ParseExtenders.
+	// Extenders may switch modules on and off; nil are all, in the order of ParseExtenders.
 	Extenders []Extender
 	Strict    bool         // values.yaml beside the modules must exist
 	Log       *slog.Logger // gets warnings; nil is silence
@@ -166,7 +166,7 @@ func (f *Found) addModule(path string, o Options) error {
 	return nil
 }
 
-// checkKeys refuses modules that cannot be told apart in values: two with one key.
+// checkKeys refuses two modules with the same key in values.
 func (f *Found) checkKeys() error {
 	var errs []error
 	paths := map[string]string{}

@@ -94,7 +94,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestRelations: modules come behind those that they require, which others may only provide.
+// TestRelations: modules come after those that they require, which others may only provide.
 func TestRelations(t *testing.T) {
 	addOn := func(text string) map[string]string { return map[string]string{"Manifest": "", "addon.yaml": text} }
 	files := map[string]string{"7-plain/addon.yaml": "nothing: of ours\n", "8-last/x": ""}
@@ -167,7 +167,7 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 	}
 }
 
-// TestModuleFileMayHaveChartDefaults: the operator takes the section and the flag of the module, and leaves the rest to Helm.
+// TestModuleFileMayHaveChartDefaults: the operator uses the section and the flag of the module, and leaves the rest to Helm.
 func TestModuleFileMayHaveChartDefaults(t *testing.T) {
 	const own = "replicaCount: 2\nimage: {tag: x}\ndebug: true\nglobal: text\nmetricsEnabled: \"yes\"\na: {x: 1}\naEnabled: true\n"
 	found, err := module.Find(tree(t, map[string]string{"1-a/values.yaml": own}), module.Options{DefaultOrder: module.DefaultOrder})

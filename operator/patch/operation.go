@@ -1,4 +1,4 @@
-// Package patch changes objects of a cluster as hooks ask for it through $KUBERNETES_PATCH_PATH (S-13).
+// Package patch changes objects of a cluster as hooks request through $KUBERNETES_PATCH_PATH (S-13).
 //
 // A hook writes a stream of operations. The whole stream is checked before anything is done. Then the operations are done in
 // their order; one that fails does not stop those after it. The package does not own the objects: it neither labels
@@ -38,7 +38,7 @@ type Operation struct {
 	broken             error  // of a filter that cannot be compiled; only its own operation fails
 	body               []byte // of a merge patch or a JSON patch
 	ignoreMissing      bool
-	// AfterFailure says that the operation is done even if its hook failed: it sets a status, and the hook asked for it.
+	// AfterFailure means that the operation is done even if its hook failed: it sets a status, and the hook requested that.
 	AfterFailure bool
 }
 
@@ -68,8 +68,8 @@ const (
 	patchJSON         = "JSONPatch"
 )
 
-// forms are the fields that each operation needs. Those of other operations are allowed and mean nothing, and null is an absent
-// field: hooks make operations with jq, also from objects that have no namespace.
+// forms are the fields that each operation needs. Those of other operations are allowed and ignored, and null is an absent
+// field: hooks build operations with jq, even from objects without a namespace.
 var forms = func() map[string]shape.Shape {
 	fields := shape.Fields{"object": shape.Any(), "mergePatch": shape.Any(), "jsonPatch": shape.Any()}
 	for _, text := range []string{"operation", "subresource", "apiVersion", "kind", "namespace", "name", "jqFilter"} {
@@ -192,7 +192,7 @@ func parse(document any) (*Operation, []error) {
 	return o, o.readBody(&f)
 }
 
-// readBody reads what the operation writes. Objects and patches may be text that holds YAML or JSON.
+// readBody reads the object that the operation writes. Objects and patches may be text that holds YAML or JSON.
 func (o *Operation) readBody(f *file) (errs []error) {
 	refuse := func(key string, err error) {
 		if err != nil {
@@ -276,7 +276,7 @@ func (o *Operation) readObject(from any) error {
 		return err
 	}
 	o.content = &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(data, &o.content.Object); err != nil { // whole numbers stay whole
+	if err := utiljson.Unmarshal(data, &o.content.Object); err != nil { // integers stay integers
 		return err
 	}
 	if _, ok := fields["metadata"].(map[string]any); !ok || o.content.GetKind() == "" || o.content.GetAPIVersion() == "" || o.content.GetName()+o.content.GetGenerateName() == "" {
@@ -287,7 +287,7 @@ func (o *Operation) readObject(from any) error {
 	return nil
 }
 
-// plain takes a value as it is, and reads a text as YAML or JSON.
+// plain returns a value, and parses a text as YAML or JSON.
 func plain(value any) (any, error) {
 	text, ok := value.(string)
 	if !ok {

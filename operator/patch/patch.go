@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// deleteTime is how long Delete waits until the object and what it owns are gone.
+	// deleteTime is how long Delete waits until the object and its dependents are gone.
 	deleteTime = 20 * time.Second
 	deletePoll = 200 * time.Millisecond
-	// busyTime is how long an operation is tried again while the API server is busy or away. After that, its hook runs again.
+	// busyTime is how long an operation is retried while the API server is busy or unreachable. After that, its hook runs again.
 	busyTime = 10 * time.Second
 )
 
-// Do does the operations in order. Its error joins those of the operations that failed.
+// Do does the operations in order. Its error joins those of the failed operations.
 func Do(ctx context.Context, cluster *kube.Cluster, operations []*Operation) error {
 	var errs []error
 	for _, o := range operations {
@@ -77,7 +77,7 @@ func (o *Operation) deletes() bool {
 	return o.kind == remove || o.kind == removeBackground || o.kind == removeOrphaning
 }
 
-// finalError hides from Retry an error that a second try cannot change, such as that of an object that exists.
+// finalError hides permanent errors from Retry, such as that of an existing object.
 type finalError struct{ error }
 
 // try does the operation once. A conflict is an error that is tried again.
@@ -103,7 +103,7 @@ func deletion(how metav1.DeletionPropagation) metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: &how}
 }
 
-// gone takes a missing object for success.
+// gone treats a missing object as success.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -111,7 +111,7 @@ func gone(err error) error {
 	return err
 }
 
-// subresources are what the operation writes to, if not the object itself.
+// subresources are the targets of the operation other than the object itself.
 func (o *Operation) subresources() []string {
 	if o.subresource == "" {
 		return nil
@@ -181,13 +181,13 @@ func object(result any) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// waitGone returns when the object is deleted, together with what it owns.
+// waitGone returns when the object is deleted, together with its dependents.
 func waitGone(ctx context.Context, objects dynamic.ResourceInterface, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
 	err := poll.Until(bounded, deletePoll, nil, func(ctx context.Context) (bool, error) {
 		live, err := objects.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() == nil { // somebody may have made another one of that name
+		if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() == nil { // another client may have recreated it under that name
 			return true, nil
 		}
 		return false, poll.NotYet(err)

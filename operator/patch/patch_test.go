@@ -53,7 +53,7 @@ func (s *site) run(stream string) error {
 	return patch.Do(s.Context(), s.cluster, operations)
 }
 
-// fresh leaves ConfigMap testcm with foo: bar, and no other.
+// fresh leaves only ConfigMap testcm with foo: bar.
 func (s *site) fresh() {
 	s.Helper()
 	list, err := s.maps.List(s.Context(), metav1.ListOptions{})

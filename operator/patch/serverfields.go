@@ -2,9 +2,9 @@ package patch
 
 import "slices"
 
-// serverFields are the fields of metadata that the API server alone sets. Hooks write whole objects back that they have read. With
-// these fields, the API server would refuse to create such an object, and would compare an update with a state that is over:
-// since the hook gets the same object again, it would fail for ever.
+// serverFields are the fields of metadata that only the API server sets. Hooks write back whole objects that they have read. With
+// these fields, the API server would refuse to create such an object, and would compare an update with an outdated state: since
+// the hook gets the same object again, it would fail forever.
 var serverFields = []string{
 	"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid",
 }
@@ -23,8 +23,8 @@ func withoutServerFields(fields map[string]any) {
 	}
 }
 
-// withoutServerFieldsInSteps drops these fields from the values of a JSON patch that are whole objects or whole metadata. A step for one of the
-// fields alone is meant, such as a test of resourceVersion.
+// withoutServerFieldsInSteps drops these fields from the values of a JSON patch that are whole objects or whole metadata. A step for only
+// one of the fields is intended, such as a test of resourceVersion.
 func withoutServerFieldsInSteps(patch any) {
 	steps, _ := patch.([]any)
 	for _, step := range steps {

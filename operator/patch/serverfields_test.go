@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// testWholeObjects writes objects back as a hook gets them in its binding context, with all that the API server has put into their metadata. The
-// cluster has newer states meanwhile, or another object of that name.
+// testWholeObjects writes objects back as a hook gets them in its binding context, with all that the API server has put into their
+// metadata. The cluster has newer states by then, or another object of that name.
 func testWholeObjects(s *site) {
 	for name, change := range map[string]func(){
 		"it is unchanged": func() {},
@@ -91,7 +91,7 @@ func testWholeObjects(s *site) {
 	testWholeDeployment(s)
 }
 
-// testWholeDeployment has a status and a generation, too.
+// testWholeDeployment also has a status and a generation.
 func testWholeDeployment(s *site) {
 	const name = "whole"
 	if err := s.run(`{operation: Create, object: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: ` + name + `}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: example.org/web}]}}}}}

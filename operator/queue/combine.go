@@ -40,7 +40,7 @@ func joins(t, next *Task) bool {
 	switch {
 	case first && second:
 		return t.JoinSynchronizations && next.JoinSynchronizations || group(t) != "" && group(t) == group(next)
-	case first: // of a group, it only says to look at snapshots, as what follows does
+	case first: // of a group, which only triggers reading snapshots, like the following one
 		return group(t) != ""
 	}
 	return !second
@@ -50,7 +50,7 @@ func synchronizes(t *Task) bool {
 	return slices.ContainsFunc(t.Contexts, func(c binding.Context) bool { return c.Moment == binding.Synchronization })
 }
 
-// group is the one group of all contexts of a task, or "".
+// group is the only group of all contexts of a task, or "".
 func group(t *Task) string {
 	for _, c := range t.Contexts {
 		if c.Group != t.Contexts[0].Group {
@@ -63,7 +63,7 @@ func group(t *Task) string {
 	return t.Contexts[0].Group
 }
 
-// collapse keeps the last of neighbours of one group, which all have the same to tell: look at the snapshots.
+// collapse keeps the last of adjacent contexts of one group, which all mean the same: read the snapshots.
 func collapse(contexts []binding.Context) (kept []binding.Context) {
 	for i, c := range contexts {
 		if last := i+1 == len(contexts); last || c.Group == "" || contexts[i+1].Group != c.Group {

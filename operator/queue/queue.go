@@ -1,5 +1,5 @@
 // Package queue runs tasks in named queues: each queue has one worker, which runs one task after the other in the order in
-// which they came. A task that fails stays at the head of its queue and is tried again after a pause, so what follows it
+// which they were added. A task that fails stays at the head of its queue and is tried again after a pause, so what follows it
 // finds its work done (S-11). Runs of one hook that follow each other become one run (S-12).
 //
 // The package starts no hooks; a task brings what it does.
@@ -20,7 +20,7 @@ import (
 
 // Task is one entry of a queue.
 type Task struct {
-	// Name says what the task does, for people. Hook is the hook that it runs, or "".
+	// Name describes the task, for people. Hook is the hook that it runs, or "".
 	Name, Hook string
 	// Contexts are the hook's binding contexts. Queue.Combine joins those of consecutive runs.
 	Contexts []binding.Context
@@ -49,7 +49,7 @@ type Task struct {
 // Failures is how often the task has failed so far.
 func (t *Task) Failures() int { return t.failures }
 
-// Added is when the task came into its queue.
+// Added is when the task was queued.
 func (t *Task) Added() time.Time { return t.added }
 
 // Set is all queues of an operator. Its zero value is ready for use.
@@ -94,7 +94,7 @@ func Delay(failed int) time.Duration {
 	return min(longestDelay, firstDelay+time.Second<<(failed-1)+rand.N(time.Second))
 }
 
-// Run works until ctx ends, and returns when no task runs any more. Tasks may be added before and meanwhile.
+// Run works until ctx ends, and returns when no task runs any longer. Tasks may be added before and during it.
 func (s *Set) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = ctx
@@ -217,7 +217,7 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 }
 
 // yield moves the head behind the other tasks, if it asks for that. What a task makes way for is in the main queue. Elsewhere two
-// that fail would make way for each other for ever, without a pause.
+// failing tasks would yield to each other forever, without a pause.
 func (q *Queue) yield(t *Task) bool {
 	if q.Name != binding.MainQueue || t.Yields == nil || !t.Yields() {
 		return false
@@ -240,7 +240,7 @@ func (q *Queue) head() *Task {
 	return q.tasks[0]
 }
 
-// measure tells how long an action took that began at a time.
+// measure records how long an action took since its start.
 func (q *Queue) measure(action string, begin time.Time) {
 	if q.set.Measure != nil {
 		q.set.Measure(q.Name, action, time.Since(begin))
@@ -255,7 +255,7 @@ func (q *Queue) drop() {
 	q.tasks = q.tasks[1:]
 }
 
-// Lengths tells how many tasks each queue has.
+// Lengths returns how many tasks each queue has.
 func (s *Set) Lengths() map[string]int {
 	s.mu.Lock()
 	queues := maps.Clone(s.queues)

@@ -129,7 +129,7 @@ func TestFailingTaskMayYield(t *testing.T) {
 	})
 }
 
-// TestTasksOfOtherQueuesDoNotYield: what ends them waits in the main queue. Two that fail would run in turn without a pause.
+// TestTasksOfOtherQueuesDoNotYield: what ends them waits in the main queue. Two failing ones would run in turn without a pause.
 func TestTasksOfOtherQueuesDoNotYield(t *testing.T) {
 	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
 	bubble(t, set, func(d *diary) {
@@ -245,7 +245,7 @@ func combine(t *testing.T, entries []*queue.Task) (contexts []binding.Context, t
 	return contexts, taken, left
 }
 
-// combineRow is a sample of a queue. A task that is not a run may say so beside the type of its context.
+// combineRow is a sample of a queue. A task that is not a run may say so with the type of its context.
 type combineRow struct {
 	Name  string
 	Queue []struct {
@@ -270,7 +270,7 @@ func TestSamplesOfCombining(t *testing.T) {
 	t.Logf("%d of %d rows of combine.yaml checked", len(file.Cases), len(file.Cases))
 }
 
-// check compares counts and the types that the hook reads. No count of contexts says that nothing is combined.
+// check compares counts and the types that the hook reads. A missing count of contexts means that nothing is combined.
 func (c *combineRow) check(t *testing.T) {
 	t.Helper()
 	var tasks []*queue.Task

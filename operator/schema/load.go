@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	// fileSize bounds each file, mostNodes what a schema grows to when its references are filled in.
+	// fileSize bounds each file, mostNodes the size of a schema after its references are filled in.
 	fileSize  = 4 << 20
 	mostNodes = 50_000
 )
@@ -125,7 +125,7 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 	return c, nil
 }
 
-// read returns a file as plain data, with what x-extend adds to it.
+// read returns a file as plain data, with the additions of x-extend.
 func (l *loader) read(file string) (map[string]any, error) {
 	if known, ok := l.files[file]; ok {
 		return known, nil
@@ -170,7 +170,7 @@ func (l *loader) read(file string) (map[string]any, error) {
 	return plain, nil
 }
 
-// checkWords finds types that do not exist and patterns that are none. The validator would take every value for valid, or fail with each.
+// checkWords finds unknown types and invalid patterns. The validator would take every value for valid, or fail with each.
 func checkWords(schema map[string]any, path string) error {
 	var errs []error
 	words, ok := schema["type"].([]any)
@@ -201,7 +201,7 @@ func checkWords(schema map[string]any, path string) error {
 	return errors.Join(errs...)
 }
 
-// merge adds to a schema what the schema that it extends has. Its own entries win.
+// merge adds the content of an extended schema to a schema. Its own entries win.
 func merge(own, base map[string]any) {
 	for _, key := range []string{"definitions", "properties", "patternProperties"} {
 		added, _ := base[key].(map[string]any)
@@ -250,7 +250,7 @@ func (l *loader) resolve(file string, node any, within []string) (any, error) {
 		return l.follow(file, ref, within)
 	}
 	out := copied(schema).(map[string]any) // a copy has the type of its source
-	delete(out, "definitions")             // what is used of them is filled in where it is used
+	delete(out, "definitions")             // their used parts are filled in where they are used
 	var errs []error
 	put := func(set func(any), part any) {
 		resolved, err := l.resolve(file, part, within)

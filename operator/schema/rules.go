@@ -15,7 +15,7 @@ import (
 const (
 	// rulesKey is the extension of addon-operator with rules in CEL.
 	rulesKey = "x-deckhouse-validations"
-	// self is the value that a rule is about, oldSelf what it was before.
+	// self is the value that a rule checks, oldSelf the previous one.
 	self, oldSelf = "self", "oldSelf"
 	// mostWork bounds a run of a rule, in CEL's units of cost.
 	mostWork = 1_000_000
@@ -36,13 +36,13 @@ type rule struct {
 	program cel.Program
 	text    string
 	message string
-	changes bool // it compares with what was before
+	changes bool // it compares with the previous value
 }
 
 // ruleReader compiles the rules of one file.
 type ruleReader struct{ env *cel.Env }
 
-// read compiles the rules of a schema and of its parts. path is its place in the file.
+// read compiles the rules of a schema and of its parts. path is its path in the file.
 func (r *ruleReader) read(schema map[string]any, path string) (*rules, error) {
 	out := &rules{}
 	var errs []error
@@ -144,7 +144,7 @@ func (r *ruleReader) compile(text, message string) (one rule, err error) {
 	return one, err
 }
 
-// check finds the rules that values break. before is what they were, or nil: rules about changes have nothing to say then.
+// check finds the rules that values break. before has the previous values, or is nil: rules about changes are then skipped.
 func (r *rules) check(place string, value, before any) (errs []error) {
 	if r == nil {
 		return nil
@@ -168,7 +168,7 @@ func (r *rules) check(place string, value, before any) (errs []error) {
 				errs = append(errs, part.check(place+"."+name, v[name], old[name])...)
 			}
 		}
-	case []any: // an item has no name by which to find what it was before
+	case []any: // an item has no name by which to find its previous value
 		for i := range v {
 			errs = append(errs, r.items.check(fmt.Sprintf("%s[%d]", place, i), v[i], nil)...)
 		}

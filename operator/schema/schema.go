@@ -15,8 +15,8 @@ import (
 // Stage is a moment at which values are checked, or filled with defaults.
 type Stage int
 
-// The stages: what administrators set, the same with what hooks add, and that once more before Helm, when everything that
-// the chart needs must be there.
+// The stages: the administrators' values, the same with those of hooks, and again before Helm, when everything that the chart
+// needs must be set.
 const (
 	ConfigValues Stage = iota
 	Values
@@ -27,8 +27,8 @@ func (s *Set) at(stage Stage) *compiled {
 	return []*compiled{s.config, s.values, s.helm}[stage]
 }
 
-// Check finds what is wrong with values, whose place in errors is key. before are the values that they replace, or nil: some
-// rules are about changes. Without a schema all values are valid.
+// Check finds mistakes in values, whose path in errors is key. before are the values that they replace, or nil: some rules are
+// about changes. Without a schema all values are valid.
 func (s *Set) Check(stage Stage, key string, values, before any) error {
 	c := s.at(stage)
 	if c == nil {
@@ -70,7 +70,7 @@ func (c *compiled) check(key string, plain, before any) (err error) {
 			errs = append(errs, e)
 		}
 	}
-	if len(errs) == 0 { // rules take the types of the schema for granted
+	if len(errs) == 0 { // rules assume the types of the schema
 		errs = c.rules.check(key, plain, before)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -90,13 +90,13 @@ func quiet(err error) error {
 	return err
 }
 
-// typeNames are what the validator quotes where a type does not fit.
+// typeNames are the validator's names in a type error.
 func typeNames() []string {
 	return []string{"null", "boolean", "integer", "number", "string", "array", "object"}
 }
 
-// Default fills in what values lack and the schema has a default for, also inside of objects and list items that are there.
-// An object without a default is not made, and null stays. values stays as it is.
+// Default sets missing values that have a default in the schema, including inside existing objects and list items. An object
+// without a default is not made, and null stays. values stays as it is.
 func (s *Set) Default(stage Stage, values map[string]any) map[string]any {
 	c := s.at(stage)
 	if c == nil {
@@ -185,7 +185,7 @@ func below(schema map[string]any, visit func(key string, part map[string]any)) {
 }
 
 // forbidUnknown forbids keys that an object does not name, where it names some or is the root, and does not say itself.
-// The parts of allOf are one object. The branches of anyOf and oneOf stay open: each names only what is special about it.
+// The parts of allOf are one object. The branches of anyOf and oneOf stay open: each names only its special part.
 func forbidUnknown(schema map[string]any, root bool) {
 	parts := whole(schema)
 	names, says := false, false
@@ -221,7 +221,7 @@ func forbidUnknownIn(part any) {
 	}
 }
 
-// whole returns a schema and the parts of its allOf, and theirs.
+// whole returns a schema and the parts of its allOf, recursively.
 func whole(schema map[string]any) []map[string]any {
 	parts := []map[string]any{schema}
 	all, _ := schema["allOf"].([]any)

@@ -80,7 +80,7 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 				t.Errorf("%s: %s is to be %v: %v", c["name"], stage.valid, valid, err)
 			}
 			for _, m := range offending.FindAllStringSubmatch(text(stage.errors), -1) {
-				// Upstream leaves out the place in a list.
+				// Upstream omits the index in a list.
 				if got := place.ReplaceAllString(fmt.Sprint(err), ""); !valid && !strings.Contains(got, m[1]) {
 					t.Errorf("%s: %v does not name %s", c["name"], err, m[1])
 				}
@@ -93,7 +93,7 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 	t.Logf("%d rows of openapi.json, %d checks", len(file.Cases), checked)
 }
 
-// TestSeedExamplesAreAccepted: the schemas of addon-operator's documentation and what it says of them.
+// TestSeedExamplesAreAccepted: the schemas and statements of addon-operator's documentation.
 func TestSeedExamplesAreAccepted(t *testing.T) {
 	const config = "type: object\nadditionalProperties: false\nrequired: [project, clusterName]\nminProperties: 2\nproperties:\n  project: {type: string}\n  clusterName: {type: string}\n  clusterHostname: {type: string}\n  discovery: {type: object}\n"
 	set, err := load(t, map[string]string{"config-values.yaml": config, "values.yaml": `
@@ -141,8 +141,8 @@ properties:
 	}
 }
 
-// TestUnknownKeysAreFoundAcrossAllOf: a branch of oneOf or anyOf names only what is special about it, and the parts of allOf are
-// one object.
+// TestUnknownKeysAreFoundAcrossAllOf: a branch of oneOf or anyOf names only its special part, and the parts of allOf are one
+// object.
 func TestUnknownKeysAreFoundAcrossAllOf(t *testing.T) {
 	set, err := load(t, map[string]string{"values.yaml": `
 type: object
@@ -162,7 +162,7 @@ properties:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ values, want string }{ // want is in the error; "" is valid
+	for _, c := range []struct{ values, want string }{ // want is part of the error; "" is valid
 		{`{"tls": {"mode": "A", "host": "x"}}`, ""},
 		{`{"tls": {"mode": "B", "host": "x", "cert": "c"}}`, ""},
 		{`{"tls": {"mode": "B", "host": "x"}}`, "v.tls"},

@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/operator/schema"
 )
 
-// TestExtendWithoutItsFileIsAccepted: a module without values for administrators has no config-values.yaml, or one with nothing but comments. Upstream
-// takes the schema as it is then.
+// TestExtendWithoutItsFileIsAccepted: a module without values for administrators has no config-values.yaml, or one with nothing but
+// comments. Upstream uses the schema in its state at that time.
 func TestExtendWithoutItsFileIsAccepted(t *testing.T) {
 	const values = "x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {b: {type: integer}}\n"
 	for name, files := range map[string]map[string]string{

@@ -1,8 +1,8 @@
 // Package shape checks what hooks write, already decoded from JSON or YAML, against the form that it must have.
 //
 // A Shape is the small part of a JSON schema that such documents need. Every key that a shape does not name is a mistake,
-// because a mistyped key would otherwise change nothing and tell nobody. Check finds all mistakes of a document and names
-// each by its path, such as kubernetes[0].labelSelector. The package decodes nothing and fills in no defaults.
+// because a mistyped key would otherwise silently change nothing. Check finds all mistakes of a document and names each by its
+// path, such as kubernetes[0].labelSelector. The package decodes nothing and fills in no defaults.
 package shape
 
 import (
@@ -77,7 +77,7 @@ func (s Shape) OrNull() Shape {
 	return s
 }
 
-// Mistake is one place where a document does not have its shape.
+// Mistake is one position where a document does not match its shape.
 type Mistake struct {
 	Path string // such as kubernetes[0].kind; "" is the whole document
 	Text string
@@ -90,7 +90,8 @@ func (m Mistake) Error() string {
 	return m.Path + ": " + m.Text
 }
 
-// Check compares a value, as encoding/json decodes it with or without UseNumber, with its shape. path is where the value lies in its document, or "".
+// Check compares a value, as encoding/json decodes it with or without UseNumber, with its shape. path is the path of the value in
+// its document, or "".
 func (s Shape) Check(value any, path string) []error {
 	if value == nil && s.nothing || s.kind == "any" {
 		return nil

@@ -21,15 +21,15 @@ type Config struct {
 
 // ModuleConfig is the section of one module. Its zero value sets nothing.
 type ModuleConfig struct {
-	Values  any   // a map or a list, nil if there is no section
-	Enabled *bool // nil if there is no flag
-	// Unmanaged says that the module's objects are left alone: maintenance NoResourceReconciliation (A-36).
+	Values  any   // a map or a list, nil without a section
+	Enabled *bool // nil without a flag
+	// Unmanaged means that the module's objects are left alone: maintenance NoResourceReconciliation (A-36).
 	Unmanaged bool
 }
 
 var camelCase = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9]*$`)
 
-// ReadConfig reads the data of a ConfigMap (A-12). Its error names every key that is wrong.
+// ReadConfig reads the data of a ConfigMap (A-12). Its error names every invalid key.
 func ReadConfig(data map[string]string) (Config, error) {
 	c := Config{Modules: map[string]ModuleConfig{}}
 	var errs []error
@@ -77,7 +77,7 @@ func (c *Config) change(key string, set func(*ModuleConfig) error) error {
 	return err
 }
 
-// setValues takes a section. A bare boolean is the flag: the documentation of addon-operator disables a module so.
+// setValues sets a section. A bare boolean is the flag: the documentation of addon-operator disables a module so.
 func (m *ModuleConfig) setValues(value any) error {
 	switch v := value.(type) {
 	case nil:

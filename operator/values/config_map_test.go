@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/operator/values"
 )
 
-// configured is what a row says about a ConfigMap that was read. Error is there if it cannot be.
+// configured is the expectation of a row for a ConfigMap that was read. Error is there if it cannot be.
 type configured struct {
 	Modules any
 	Global  json.RawMessage
@@ -226,7 +226,7 @@ func (e *edits) apply(data map[string]string) map[string]string {
 	return after
 }
 
-// TestFormsOfSamplesOfConfigMaps has an edit in each form, from and to what is valid and what is not.
+// TestFormsOfSamplesOfConfigMaps has an edit in each form, from and to valid and invalid ones.
 func TestFormsOfSamplesOfConfigMaps(t *testing.T) {
 	for _, text := range []string{
 		"{before: {global: 'a: 1'}, patch: {add: {module2: 'p: 1'}}, expect: {event: changed, modules: [module-2], global: {a: 1}}}",

@@ -56,8 +56,8 @@ func ParsePatch(stream []byte) (all []Operation, err error) {
 	}
 }
 
-// CheckPatch refuses what a hook may not change. A hook of a module may change what lies below the key of the module, and a
-// global hook what lies below global, and flags such as ingressNginxEnabled.
+// CheckPatch refuses changes that a hook may not make. A hook of a module may change values below the key of the module, and a
+// global hook those below global, and flags such as ingressNginxEnabled.
 func CheckPatch(operations []Operation, key string) error {
 	var errs []error
 	for _, o := range operations {
@@ -79,8 +79,8 @@ func CheckPatch(operations []Operation, key string) error {
 	return errors.Join(errs...)
 }
 
-// Apply applies operations to values, which stay as they are. A fresh patch is strict: its hook fails if it removes what is
-// not there. A patch that was kept from earlier runs is not, because values below it change.
+// Apply applies operations to values, which stay as they are. A new patch is strict: its hook fails if it removes a missing
+// value. A patch that was kept from earlier runs is not, because values below it change.
 func Apply(values map[string]any, operations []Operation, strict bool) (result map[string]any, changed bool, err error) {
 	if len(operations) == 0 {
 		result, err = throughJSON(values)
@@ -110,8 +110,8 @@ func Apply(values map[string]any, operations []Operation, strict bool) (result m
 	return result, !reflect.DeepEqual(before, result), err
 }
 
-// ApplyKept applies operations that were kept from earlier runs. One that has lost its place does nothing: an edit may have removed
-// the map or the list that it adds to.
+// ApplyKept applies operations that were kept from earlier runs. An outdated one is ignored: an edit may have removed the map or
+// the list that it adds to.
 func ApplyKept(values map[string]any, operations []Operation) (map[string]any, error) {
 	result, _, err := Apply(values, operations, false)
 	if err == nil {
@@ -128,9 +128,9 @@ func ApplyKept(values map[string]any, operations []Operation) (map[string]any, e
 	return result, nil
 }
 
-// Compact adds new operations to those that are kept, and drops what they replace: the last operation for a path wins, and
-// one that adds or removes a value drops those below it. Each append to a list, a path that ends in /-, is kept. The result
-// is sorted by path.
+// Compact adds new operations to the stored ones, and drops those that they replace: the last operation for a path wins, and
+// one that adds or removes a value drops those below it. Each append to a list, a path that ends in /-, is kept. The result is
+// sorted by path.
 func Compact(kept, fresh []Operation) []Operation {
 	out := []Operation{}
 	for _, o := range slices.Concat(kept, fresh) {

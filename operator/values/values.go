@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// GlobalKey is the key of the values that all modules see. EnabledSuffix ends the key of the flag that switches a module on,
+// GlobalKey is the key of the values that all modules see. EnabledSuffix ends the key of the flag that enables a module,
 // MaintenanceSuffix that of its maintenance.
 const (
 	GlobalKey         = "global"
@@ -26,8 +26,8 @@ const (
 // Key is the key of a module in values: the name in camel case, such as ingressNginx for ingress-nginx.
 func Key(module string) string { return helm.ModuleKey(module) }
 
-// NameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not come
-// back; a caller who knows the modules compares their keys.
+// NameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not
+// round-trip; a caller who knows the modules compares their keys.
 func NameOf(key string) string {
 	var out strings.Builder
 	for i, r := range key {
@@ -59,7 +59,7 @@ func Merge(layers ...map[string]any) map[string]any {
 	return out
 }
 
-// Sections are the values that a module, or a global hook, sees: those of the keys, in a map of their own.
+// Sections are the values that a module, or a global hook, sees: those of the keys, in a separate map.
 func Sections(all map[string]any, keys ...string) map[string]any {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key string, _ any) bool {

@@ -90,7 +90,7 @@ func TestSamplesOfPatchStreams(t *testing.T) {
 	}
 }
 
-// TestNullPatchChangesNothing: jq writes that, and addon-operator takes it.
+// TestNullPatchChangesNothing: jq writes that, and addon-operator accepts it.
 func TestNullPatchChangesNothing(t *testing.T) {
 	got, err := values.ParsePatch([]byte(`null {"op":"remove","path":"/m/a"} null`))
 	if err != nil || len(got) != 1 || got[0].Path != "/m/a" {
@@ -192,11 +192,11 @@ func TestSamplesOfModuleConfigs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if data[key] = string(text); strings.HasSuffix(key, values.EnabledSuffix) {
-				data[key] = fmt.Sprint(value) // a flag is text in the ConfigMap, whether a row has it as text or not
+				data[key] = fmt.Sprint(value) // a flag is text in the ConfigMap, even if a row has a boolean
 			}
 		}
 		config, err := values.ReadConfig(data)
-		// Upstream refuses a bare boolean as a section; its documentation has it as the flag, which counts.
+		// Upstream refuses a bare boolean as a section; its documentation describes it as the flag, which counts.
 		if section, ok := c.Values[values.Key(c.Module)]; ok && (section == "false" || section == "true" || section == true || section == false) {
 			flag := fmt.Sprint(section) == "true"
 			c.Error, c.Enabled = "", &flag

@@ -22,8 +22,8 @@ import (
 // objectCount is how many objects are watched, each of about 2 KiB.
 const objectCount = 10_000
 
-// BenchmarkMemory shows what watched objects cost: rss/JSON is the growth of the process for each byte of their JSON, and
-// B/object what one more object costs.
+// BenchmarkMemory shows the cost of watched objects: rss/JSON is the growth of the process for each byte of their JSON, and
+// B/object that for one more object.
 func BenchmarkMemory(b *testing.B) {
 	cluster, err := kube.Connect(controlplane.ForTest(b), nil)
 	if err != nil {

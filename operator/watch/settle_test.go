@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSyncedNeedsTriedAndPresentObjects: who waits for the try must not take a list that has come for one that has not.
+// TestSyncedNeedsTriedAndPresentObjects: a waiter for the try must not mistake an arrived list for a missing one.
 func TestSyncedNeedsTriedAndPresentObjects(t *testing.T) {
 	list := key{kind: "configmap"}
 	for range 20_000 {

@@ -25,12 +25,12 @@ import (
 const (
 	// lateKind is the pause between two looks for a kind that the cluster does not serve yet.
 	lateKind = 5 * time.Second
-	// failures of a list after which the log tells of them, and after which a start no longer waits for it. The first one may be
-	// that of a server that does not stream lists.
+	// failures of a list after which they are logged, and after which a start no longer waits for it. The first one may come from
+	// a server that does not stream lists.
 	failures = 2
 )
 
-// key says what a source lists.
+// key identifies the list of a source.
 type key struct{ apiVersion, kind, namespace, labels, fields string }
 
 func (k key) String() string {
@@ -56,10 +56,10 @@ type source struct {
 	mu      sync.Mutex
 	full    bool // items have their JSON
 	started bool
-	ended   bool // nobody needs it any more
-	here    bool // the first list has come
+	ended   bool // nobody needs it any longer
+	here    bool // the first list has arrived
 	failed  int  // tries since the last watch that began
-	refused int  // those of them that do not pass by themselves, such as for want of a right
+	refused int  // the permanent ones, such as a missing right
 	kind    string
 	views   []view
 	subs    []seat
@@ -70,10 +70,10 @@ type source struct {
 type seat struct {
 	sub     *Subscription
 	view    int
-	initial bool // what the first list has is not an event for it
+	initial bool // the content of the first list is not an event for it
 }
 
-// join lets a subscription share the source, unless what it needs was not kept.
+// join lets a subscription share the source, unless something that it needs was not kept.
 func (o *source) join(s *Subscription, initial bool) bool {
 	o.mu.Lock()
 	at, known := o.viewOf(s)
@@ -85,7 +85,7 @@ func (o *source) join(s *Subscription, initial bool) bool {
 	if !known {
 		at = len(o.views)
 		o.views = append(o.views, view{s.binding.Filter})
-		for _, i := range o.items { // there are some only where they are kept whole
+		for _, i := range o.items { // they exist only where objects are kept whole
 			i.results = append(slices.Clip(i.results), o.watcher.result(o, s.binding.Filter, i.full))
 		}
 	}
@@ -123,7 +123,7 @@ func (o *source) detach(s *Subscription) {
 
 // run lists and watches until ctx ends.
 func (o *source) run(ctx context.Context) {
-	// What the reflector would log, fail tells.
+	// fail reports what the reflector would log.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	objects, kind := o.find(ctx)
 	if objects == nil {
@@ -170,7 +170,7 @@ func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, k
 		}
 		o.fail(ctx, err)
 		if meta.IsNoMatchError(err) || kube.Awaits(err) {
-			o.fail(ctx, err) // a kind that comes later may take hours: nothing waits for it
+			o.fail(ctx, err) // a kind that is installed later may take hours: nothing waits for it
 		}
 		return false, poll.NotYet(err)
 	})
@@ -180,8 +180,8 @@ func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, k
 	return objects, kind
 }
 
-// fail counts a failure to list or watch, and logs the first of several. A start waits while the server is away: a hook that
-// sees no objects then would take them for deleted.
+// fail counts a failure to list or watch, and logs the first of several. A start waits while the server is unreachable: a hook
+// that sees no objects then would consider them deleted.
 func (o *source) fail(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return

@@ -45,7 +45,7 @@ func (i *item) GetObjectMeta() metav1.Object {
 
 var seed = maphash.MakeSeed()
 
-// Transformer makes items of objects as they come, so that a long list never exists as a whole.
+// Transformer converts objects to items as they arrive, so that a long list never exists as a whole.
 func (o *source) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		u, ok := obj.(*unstructured.Unstructured)
@@ -60,7 +60,7 @@ func (o *source) Transformer() cache.TransformFunc {
 		i := &item{name: name{u.GetNamespace(), u.GetName()}, sum: maphash.Bytes(seed, whole)}
 		o.mu.Lock()
 		views, full, subs := slices.Clone(o.views), o.full, slices.Clone(o.subs)
-		o.started = true // a binding that needs more comes too late
+		o.started = true // a binding that needs more is too late
 		o.mu.Unlock()
 		if full {
 			i.full = slices.Clip(whole)
@@ -79,7 +79,7 @@ func (o *source) Transformer() cache.TransformFunc {
 	}
 }
 
-// handled tells how long an event took that came at a time. o.mu is held.
+// handled records how long an event took since its arrival. o.mu is held.
 func (o *source) handled(came time.Time) {
 	took := time.Since(came)
 	for _, t := range o.subs {
@@ -119,7 +119,7 @@ func (o *source) object(i *item, view int, s *Subscription) binding.Object {
 	return out
 }
 
-// itemOf transforms what the reflector hands over. Views that came since are filled.
+// itemOf transforms the reflector's objects. New views are filled.
 func (o *source) itemOf(obj any) (*item, error) {
 	made, err := o.Transformer()(obj)
 	if err != nil {
@@ -156,7 +156,7 @@ func (o *source) Add(obj any) error {
 // Update is Add: the store knows itself whether an object is new.
 func (o *source) Update(obj any) error { return o.Add(obj) }
 
-// Delete drops an object. Its last state is what the event shows.
+// Delete drops an object. The event shows its last state.
 func (o *source) Delete(obj any) error {
 	came := time.Now()
 	i, err := o.itemOf(obj)
@@ -229,7 +229,7 @@ func (o *source) put(i *item) {
 	}
 }
 
-// tell pushes an event to all whom it concerns. The first list is not an event for those who take it as a whole.
+// tell pushes an event to all affected views. The first list is not an event for those who read it as a whole.
 func (o *source) tell(event binding.Event, i *item) {
 	for _, t := range o.subs {
 		if o.here || !t.initial {

@@ -37,10 +37,10 @@ type Subscription struct {
 	// No method of a source is called with mu held: sources call push with their own lock held.
 	mu       sync.Mutex
 	sources  map[key]*source
-	missing  map[key]bool // lists of the start that are not here yet
+	missing  map[key]bool // missing lists of the start
 	untried  map[key]bool
 	released bool
-	idle     bool // nobody will ask for what is held
+	idle     bool // nobody will ask for the held objects
 	stopped  bool
 	held     []held
 	end      context.CancelFunc
@@ -50,10 +50,10 @@ type Subscription struct {
 	begun      bool          // all lists of the start are known
 }
 
-// Tried is closed when every list of the start has come or has failed.
+// Tried is closed when every list of the start has arrived or failed.
 func (s *Subscription) Tried() <-chan struct{} { return s.tried }
 
-// Synced is closed when every list of the start has come.
+// Synced is closed when every list of the start has arrived.
 func (s *Subscription) Synced() <-chan struct{} { return s.synced }
 
 // Ended is closed when the subscription was stopped.
@@ -69,7 +69,7 @@ func (s *Subscription) Idle(idle bool) {
 	}
 }
 
-// Release lets events through: first those that came since the lists, then each as it comes.
+// Release lets events through: first those since the lists, then each as it arrives.
 func (s *Subscription) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Subscription) Release() {
 // Objects returns what exists now, sorted by namespace and name (S-9).
 func (s *Subscription) Objects() []binding.Object { return s.objects(false) }
 
-// Show is Objects for the synchronization of a hook. Events that wait for Release and led to what it returns are dropped: the hook
+// Show is Objects for the synchronization of a hook. Events that wait for Release and are part of its result are dropped: the hook
 // would get them after it, with older states.
 func (s *Subscription) Show() []binding.Object { return s.objects(true) }
 
@@ -146,7 +146,7 @@ func (s *Subscription) keys(namespace string) (all []key) {
 	return all
 }
 
-// add watches a namespace. The objects of one that comes after the start are events.
+// add watches a namespace. The objects of a list that starts later are events.
 func (s *Subscription) add(namespace string, initial bool) {
 	keys := s.keys(namespace)
 	s.mu.Lock()
@@ -186,7 +186,7 @@ func (s *Subscription) remove(namespace string) {
 	s.settle()
 }
 
-// followNamespaces watches the namespaces that the binding selects by their labels, as they come and go.
+// followNamespaces watches the namespaces that the binding selects by label, as they are created and deleted.
 func (s *Subscription) followNamespaces(changed <-chan struct{}) {
 	select {
 	case <-s.namespaces.Tried():
@@ -249,7 +249,7 @@ func (s *Subscription) begin() {
 	s.settle()
 }
 
-// settle closes the channels whose time has come.
+// settle closes the channels that are due.
 func (s *Subscription) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +257,7 @@ func (s *Subscription) settle() {
 		return
 	}
 	if len(s.missing) == 0 {
-		once(s.synced) // before tried: who has waited for that looks whether this is closed
+		once(s.synced) // before tried: waiters for that check whether this is closed
 	}
 	if len(s.untried) == 0 {
 		once(s.tried)
@@ -273,7 +273,7 @@ func once(c chan struct{}) {
 	}
 }
 
-// shown drops the events of a source that wait for Release. The lock of the source is held, so no event comes meanwhile.
+// shown drops the events of a source that wait for Release. The lock of the source is held, so no event arrives in the meantime.
 func (s *Subscription) shown(from *source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

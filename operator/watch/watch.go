@@ -1,9 +1,9 @@
-// Package watch keeps the objects of kubernetes bindings: it lists and watches what bindings select, runs their jq filters,
-// and tells what changes.
+// Package watch keeps the objects of kubernetes bindings: it lists and watches the selected objects, runs their jq filters, and
+// reports changes.
 //
-// Bindings that select the same objects share one list and one watch. An object is kept as its JSON, not as a tree of maps,
-// and only if a binding needs it whole; otherwise its filter results alone are kept. A kind that the cluster does not serve
-// yet delays the bindings on it and no others.
+// Bindings that select the same objects share one list and one watch. An object is kept as its JSON, not as a tree of maps, and
+// only if a binding needs it whole; otherwise only its filter results are kept. A kind that the cluster does not serve yet
+// delays the bindings on it and no others.
 package watch
 
 import (
@@ -33,11 +33,11 @@ func New(ctx context.Context, cluster *kube.Cluster, log *slog.Logger) *Watcher 
 	return &Watcher{ctx: ctx, cluster: cluster, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 }
 
-// Wait returns when no watch runs any more, after the end of the context of New.
+// Wait returns when no watch runs any longer, after the end of the context of New.
 func (w *Watcher) Wait() { w.running.Wait() }
 
-// Subscribe begins to watch what a binding selects. on gets the events that the binding asks for, in order and one at a
-// time, from the call of Release on. It must not block.
+// Subscribe begins to watch the objects of a binding. on gets the events that the binding asks for, in order and one at a time,
+// after the call of Release. It must not block.
 func (w *Watcher) Subscribe(b binding.Kubernetes, on func(Change)) *Subscription {
 	return w.SubscribeMeasured(b, on, nil)
 }
@@ -84,7 +84,7 @@ func (w *Watcher) SubscribeMeasured(b binding.Kubernetes, on func(Change), meter
 	return s
 }
 
-// attach gives a subscription the source of a key: one that runs, if it can serve the subscription, or else a new one.
+// attach gives a subscription the source of a key: a running one, if it can serve the subscription, or else a new one.
 func (w *Watcher) attach(k key, s *Subscription, initial bool) *source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *Watcher) attach(k key, s *Subscription, initial bool) *source {
 	return o
 }
 
-// drop forgets a source that nobody needs.
+// drop removes an unused source.
 func (w *Watcher) drop(o *source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -28,7 +28,7 @@ type site struct {
 	cluster *kube.Cluster
 	direct  *kube.Cluster // around the line
 	cut     *atomic.Bool
-	starts  *atomic.Bool // the server says that it is not ready yet
+	starts  *atomic.Bool // the server reports that it is not ready yet
 	mu      *sync.Mutex
 	lists   map[string]int // by resource
 }
@@ -194,7 +194,7 @@ func TestWatch(t *testing.T) {
 	s.in("a subscription that was stopped leaves nothing behind", testStopped)
 }
 
-// testOutageAtStart: a hook that saw no objects because the server is away would take them for deleted.
+// testOutageAtStart: a hook that saw no objects because the server is unreachable would consider them deleted.
 func testOutageAtStart(s *site) {
 	s.apply(namespace("away", "") + "---\n" + configMap("away", "a", ""))
 	var log fixture.Buffer
@@ -232,7 +232,7 @@ func testIdle(s *site) {
 	s.hears(&h, "Added b")
 }
 
-// testShow: events before it are in what it returns, and those after it come.
+// testShow: earlier events are in its result, and later ones are delivered.
 func testShow(s *site) {
 	s.apply(namespace("show", "shown: 'yes'") + "---\n" + configMap("show", "a", "x: '1'"))
 	var h heard

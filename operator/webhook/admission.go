@@ -20,7 +20,7 @@ import (
 const (
 	// admissionPath begins the path of an admission webhook. Its name is the rest.
 	admissionPath = "/hooks/"
-	// admissionSize bounds an AdmissionReview: an object, the one before, and room for the rest. The API server takes objects
+	// admissionSize bounds an AdmissionReview: an object, the old one, and some space for the rest. The API server takes objects
 	// of 3 MiB.
 	admissionSize = 16 << 20
 )
@@ -33,7 +33,7 @@ type admission struct {
 	binding *binding.Admission
 }
 
-// verdict is what a hook writes into $ADMISSION_RESPONSE_PATH.
+// verdict is a hook's response in $ADMISSION_RESPONSE_PATH.
 type verdict struct {
 	Allowed  bool     `json:"allowed"`
 	Message  string   `json:"message"`
@@ -53,12 +53,12 @@ func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	if r == nil {
 		return
 	}
-	// The API server waits for so long, and then does what the failure policy says. The hook ends then, too.
+	// The API server waits that long, and then applies the failure policy. The hook is stopped then, too.
 	limit := time.Duration(a.binding.Timeout) * time.Second
 	ctx, cancel := context.WithTimeoutCause(req.Context(), limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
 	response := s.judge(ctx, a, r)
-	if ctx.Err() != nil { // The API server may still wait. Without an answer it does what the failure policy says.
+	if ctx.Err() != nil { // The API server may still wait. Without a response it applies the failure policy.
 		http.Error(w, "the hook did not answer in time", http.StatusGatewayTimeout)
 		return
 	}

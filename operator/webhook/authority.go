@@ -43,7 +43,7 @@ type authority struct {
 // lasts reports whether there is an authority, with more than its last year left.
 func (a *authority) lasts() bool { return a != nil && time.Until(a.pair.Leaf.NotAfter) > lastYear }
 
-// authority reads the authority of an endpoint from its Secret. If there is none, it writes the one that was known, or makes one.
+// authority reads the authority of an endpoint from its Secret. If there is none, it writes the known one, or creates one.
 func (e *endpoint) authority(ctx context.Context, known *authority) (*authority, error) {
 	ref := kube.Ref{Version: "v1", Kind: "Secret", Namespace: e.server.options.Namespace, Name: e.Service + authoritySuffix}
 	a, err := e.readOrMake(ctx, ref, known)
@@ -121,7 +121,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert, key, pair}, err
 }
 
-// data is that of the authority's Secret.
+// data is the data of the authority's Secret.
 func (a *authority) data() map[string]any {
 	return map[string]any{
 		authorityCert: base64.StdEncoding.EncodeToString(a.pem), authorityID: base64.StdEncoding.EncodeToString(a.key),
@@ -149,7 +149,7 @@ func certificateOf(name string, life time.Duration) *x509.Certificate {
 	return &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(life)}
 }
 
-// sign makes a key and a certificate for it, by a CA or, if that is nil, by itself.
+// sign creates a key and a certificate for it, signed by a CA or, if that is nil, by itself.
 func sign(template *x509.Certificate, by *tls.Certificate) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -21,8 +21,8 @@ type certificate struct {
 	leader *http.Client // trusts the CA
 }
 
-// source returns a function that reads the certificate as it is now. It looks at the Secret of our authority every keepTime: another
-// replica, or somebody, may have replaced or deleted it.
+// source returns a function that reads the certificate as it is now. It checks the Secret of our authority every keepTime: another
+// replica, or a person, may have replaced or deleted it.
 func (e *endpoint) source(ctx context.Context) (func() (*certificate, error), error) {
 	if e.CertFile != "" {
 		return e.fromFiles, nil

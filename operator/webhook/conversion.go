@@ -44,14 +44,14 @@ type conversionResponse struct {
 	Result  metav1.Status     `json:"result"`
 }
 
-// converted is what a hook writes into $CONVERSION_RESPONSE_PATH.
+// converted is a hook's response in $CONVERSION_RESPONSE_PATH.
 type converted struct {
 	Objects []json.RawMessage `json:"convertedObjects"`
 	Failed  string            `json:"failedMessage"`
 }
 
-// failedHook is why a hook failed. It is for the log only: it quotes what the hook printed, and whoever reads an object would see
-// that.
+// failedHook is why a hook failed. It is only for the log: it quotes the hook's output, which every reader of an object would
+// see.
 type failedHook struct{ error }
 
 func (f *failedHook) Unwrap() error { return f.error }
@@ -116,7 +116,7 @@ func walk(ctx context.Context, steps []*conversion, request conversionRequest) (
 	return nil, fmt.Errorf("conversion to %s has a cycle", request.Desired)
 }
 
-// convert runs the hook of a step for the objects at some places.
+// convert runs the hook of a step for the objects at some indexes.
 func (c *conversion) convert(ctx context.Context, objects []json.RawMessage, at []int, request conversionRequest) error {
 	request.Objects = nil
 	for _, i := range at {
@@ -176,8 +176,8 @@ func versionsOf(objects []json.RawMessage) ([]string, error) {
 	return versions, nil
 }
 
-// path finds the fewest steps from a version to another, both with their group, or nil. Steps may be spelled without the
-// group; of two steps that do the same, the one with the group is taken.
+// path finds the fewest steps from a version to another, both with their group, or nil. Steps may be spelled without the group;
+// of two equal steps, the one with the group is used.
 func path(steps []*conversion, from, to string) []*conversion {
 	group, _, _ := strings.Cut(to, "/")
 	full := func(version string) string {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lookTime is the pause between two looks at the files of the certificates.
+	// lookTime is the pause between two checks of the certificate files.
 	lookTime = time.Second
 	// settleTime is how long the API server may take to trust a CA that is new in the objects. Until then the previous
 	// certificate is shown.
@@ -41,7 +41,7 @@ type answer func(w http.ResponseWriter, req *http.Request, body []byte)
 // object is an object of the cluster that leads the API server to an endpoint.
 type object struct {
 	ref kube.Ref
-	// set writes what is ours into the object, which is nil if there is none, and says what to do with it.
+	// set writes our fields into the object, which is nil if it does not exist, and returns what to do with it.
 	set func(live *unstructured.Unstructured) (*unstructured.Unstructured, action)
 	// webhooks are the admission webhooks in the object, in their order. with makes the object that has only some of them.
 	webhooks []*admission
@@ -63,14 +63,14 @@ type endpoint struct {
 
 	needed  atomic.Bool // hooks have webhooks of this endpoint
 	opening sync.Mutex  // held by open
-	trying  atomic.Bool // openLater is at work
+	trying  atomic.Bool // openLater is running
 
 	mu       sync.Mutex
 	listener net.Listener
 	shown    atomic.Pointer[certificate]
 	known    map[kube.Ref]string // the generations that we have written
 	told     map[string]bool     // errors that were logged already
-	failed   map[kube.Ref]error  // what the API server refuses; held by mu
+	failed   map[kube.Ref]error  // errors of the API server; held by mu
 }
 
 // newEndpoint makes an endpoint for reviews of up to size bytes.
@@ -147,7 +147,7 @@ func (e *endpoint) openLater() {
 	})
 }
 
-// limited is the handler for as many reviews at once as there are slots.
+// limited is a handler with as many concurrent reviews as there are slots.
 func (e *endpoint) limited() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})

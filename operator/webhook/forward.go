@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// reachTime is how long a connection to the leader may take to begin, and silence how long a leader that was not reached
-	// is left alone.
+	// reachTime is the timeout for a connection to the leader, and silence how long an unreachable leader is not tried again.
 	reachTime = time.Second
 	silence   = 5 * time.Second
 	// leaderIdle is how long a connection to the leader is kept without a review.
@@ -26,7 +25,7 @@ const (
 	forwardedHeader = "Sealift-Standby"
 )
 
-// leaderFirst has the leader answer, if there is one besides us: its hooks see values that are in its memory alone. If it does
+// leaderFirst forwards to the leader, if it is another operator: its hooks see values that only it has in memory. If it does
 // not answer in two thirds of the time that the API server waits, next does.
 func (e *endpoint) leaderFirst(next answer) answer {
 	if e.server.options.Leader == nil {
@@ -84,8 +83,8 @@ func (e *endpoint) askLeader(req *http.Request, address string, body []byte) ([]
 	return io.ReadAll(io.LimitReader(resp.Body, conversionSize))
 }
 
-// leaderClient reaches the other operators, which have certificates for the same Service by the same CA. It shows its own to a
-// leader that asks for one, though that names only the CAs of API servers.
+// leaderClient reaches the other operators, which have certificates for the same Service by the same CA. It presents its own to
+// a leader that asks for one, though that names only the CAs of API servers.
 func (e *endpoint) leaderClient(pair *tls.Certificate, authority *x509.CertPool) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: reachTime}).DialContext,
@@ -95,8 +94,8 @@ func (e *endpoint) leaderClient(pair *tls.Certificate, authority *x509.CertPool)
 	}}
 }
 
-// replicaOr lets in clients by one of the CAs of clients, and other replicas: who has the key of a certificate for our Service
-// could as well answer in our place. Other certificates by the authority do not count, which may be that of a whole company.
+// replicaOr admits clients by one of the CAs of clients, and other replicas: the owner of a key for our Service could as well
+// answer in our place. Other certificates by the authority do not count, since it may be that of a whole company.
 func (e *endpoint) replicaOr(clients, authority *x509.CertPool) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		between := x509.NewCertPool()

@@ -20,7 +20,7 @@ import (
 // checkTime bounds how long Check asks the API server.
 const checkTime = 20 * time.Second
 
-// refusalsError holds what the API server refuses, by hook and key.
+// refusalsError holds the API server's refusals, by hook and key.
 type refusalsError struct{ error }
 
 func (e *refusalsError) Unwrap() error { return e.error }
@@ -28,8 +28,8 @@ func (e *refusalsError) Unwrap() error { return e.error }
 // refuses reports whether a retry would get the same answer of the API server.
 func refuses(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// Check asks the API server in dry runs whether it takes the admission webhooks of these hooks. The error names hook and key of
-// each that it refuses. What it cannot be asked now counts as taken; Err tells it when it is written.
+// Check asks the API server in dry runs whether it accepts the admission webhooks of these hooks. The error names hook and key
+// of each that it refuses. If it cannot be asked now, they count as accepted; Err reports a refusal when it is written.
 func (s *Server) Check(ctx context.Context, hooks []Hook) error {
 	r, err := route(hooks)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) Check(ctx context.Context, hooks []Hook) error {
 	return errors.Join(all...)
 }
 
-// dryRun creates an object under a name that nobody has, and changes nothing.
+// dryRun creates an object under an unused name, and changes nothing.
 func (s *Server) dryRun(ctx context.Context, o object) error {
 	objects, err := s.options.Cluster.Objects(ctx, o.ref)
 	if err != nil {
@@ -67,10 +67,10 @@ func (s *Server) dryRun(ctx context.Context, o object) error {
 	return err
 }
 
-// inWebhook is the field of a cause that lies in a webhook.
+// inWebhook matches the field of a cause inside a webhook.
 var inWebhook = regexp.MustCompile(`^webhooks\[(\d+)\]\.?(.*)$`)
 
-// split reads a refusal of the API server. It returns the webhooks that are not named in it, and for each cause that lies in a
+// split reads a refusal of the API server. It returns the webhooks that are not named in it, and for each cause inside a
 // webhook an error that names its hook and the key of its configuration.
 func (o object) split(err error) (good []*admission, refusals []error) {
 	var status apierrors.APIStatus
@@ -127,7 +127,7 @@ func (e *endpoint) writeGood(ctx context.Context, o object) error {
 	}
 }
 
-// fail remembers what the API server refuses of an object. What it may take later is nothing to remember.
+// fail records why the API server refuses an object. What it may take later is nothing to remember.
 func (e *endpoint) fail(ref kube.Ref, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,7 +139,7 @@ func (e *endpoint) fail(ref kube.Ref, err error) {
 	}
 }
 
-// forget drops the refusals of objects that no hook needs any more.
+// forget drops the refusals of objects that no hook needs any longer.
 func (e *endpoint) forget(others []object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 func reviewVersions() []string { return []string{"v1", "v1beta1"} }
 
 var (
-	// errAwaited is the error of an object that somebody else creates, and that does not exist yet.
+	// errAwaited is the error of a missing object that another component creates.
 	errAwaited = errors.New("it does not exist yet")
 	// errUnchanged is the error of an object that is as we have left it.
 	errUnchanged = errors.New("it is up to date")
@@ -39,7 +39,7 @@ type action int
 
 const (
 	leave action = iota
-	await        // somebody else makes it
+	await        // another component creates it
 	put
 	remove
 )
@@ -57,14 +57,14 @@ func plain(value map[string]any) map[string]any {
 	return out
 }
 
-// write makes the objects right, and reports whether all are, except for what the API server refuses.
+// write corrects the objects, and reports whether all are correct, except for what the API server refuses.
 func (e *endpoint) write(ctx context.Context, ca []byte) bool {
 	all, objects := true, e.objects(ca)
 	e.forget(objects)
 	for _, o := range objects {
 		err := e.writeGood(ctx, o)
 		if errors.Is(err, errUnchanged) {
-			continue // what was refused of it, is
+			continue // the refused part is
 		}
 		e.fail(o.ref, err)
 		var refusals *refusalsError
@@ -92,7 +92,7 @@ func (e *endpoint) sweep(ctx context.Context) {
 		return
 	}
 	if e.Address() != "" {
-		return // hooks have come that have webhooks
+		return // hooks with webhooks were added
 	}
 	for _, o := range e.objects(nil) {
 		if err := e.writeOne(ctx, o); err != nil {
@@ -139,12 +139,12 @@ func (e *endpoint) writeOne(ctx context.Context, o object) error {
 	return err
 }
 
-// generation tells the states of an object apart. Its status does not count.
+// generation identifies the states of an object. Its status does not count.
 func generation(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %d", o.GetUID(), o.GetGeneration())
 }
 
-// admissionObjects are the two configurations. One that has no webhooks any more is deleted if it is ours.
+// admissionObjects are the two configurations. One without webhooks is deleted if it is ours.
 func (s *Server) admissionObjects(ca []byte) []object {
 	admissions := s.routes.Load().admissions
 	var validating, mutating []*admission

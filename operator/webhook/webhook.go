@@ -1,9 +1,9 @@
-// Package webhook lets hooks answer the API server: a hook allows, refuses or changes what is written (S-15), or converts
-// custom resources between versions (S-16).
+// Package webhook lets hooks answer the API server: a hook allows, refuses or changes a write (S-15), or converts custom
+// resources between versions (S-16).
 //
 // A Server has up to two HTTPS servers, one for admission and one for conversion. It writes the objects that make the API
-// server call them, and keeps these right when certificates change or when somebody else changes the objects. It runs no
-// hooks itself: a Hook brings a function for that. The package knows neither modules nor queues.
+// server call them, and repairs them when certificates or the objects change. It runs no hooks itself: a Hook brings a function
+// for that. The package knows neither modules nor queues.
 package webhook
 
 import (
@@ -25,8 +25,8 @@ import (
 type Hook struct {
 	Name   string
 	Config *binding.Config
-	// Run runs the hook for one review and returns what the hook wrote: $ADMISSION_RESPONSE_PATH, or
-	// $CONVERSION_RESPONSE_PATH for a conversion. It is called by many goroutines. When ctx ends, the hook must end.
+	// Run runs the hook for one review and returns its response: $ADMISSION_RESPONSE_PATH, or $CONVERSION_RESPONSE_PATH for a
+	// conversion. It is called by many goroutines. When ctx ends, the hook must end.
 	Run func(ctx context.Context, c binding.Context) (answer []byte, err error)
 }
 
@@ -44,7 +44,7 @@ type Options struct {
 	FailurePolicy admissionregistration.FailurePolicyType
 	// Leads reports whether this operator writes the objects that lead the API server here. Nil means that it always does.
 	Leads func() bool
-	// Leader returns the address of the operator that answers in place of this one, or "". Nil means that there is none.
+	// Leader returns the address of the operator that answers instead of this one, or "". Nil means none.
 	Leader func(context.Context) string
 }
 
@@ -90,7 +90,7 @@ func New(ctx context.Context, o Options) *Server {
 // Set serves the webhooks of these hooks and of no others. It opens the endpoints that they need. The objects in the cluster
 // follow soon, and are tried again until they are right. Set may be called again with other hooks.
 //
-// After an error the other webhooks are served: of two of one name the first, and those of an endpoint that does open. The other
+// After an error the other webhooks are served: of two with one name the first, and those of an endpoint that opens. The other
 // endpoint is tried again until the context of New ends.
 func (s *Server) Set(hooks []Hook) error {
 	r, err := route(hooks)
@@ -123,7 +123,7 @@ func (s *Server) Set(hooks []Hook) error {
 // leads reports whether the objects are ours to write.
 func (s *Server) leads() bool { return s.options.Leads == nil || s.options.Leads() }
 
-// Wait returns after the end of the context of New, when nothing is served any more.
+// Wait returns after the end of the context of New, when nothing is served any longer.
 func (s *Server) Wait() { s.running.Wait() }
 
 // route finds who answers what. Two webhooks of one name are an error: they would have the same path.

@@ -36,12 +36,12 @@ func TestPathIsShortest(t *testing.T) {
 		steps = append(steps, &conversion{step: s})
 	}
 	for _, row := range []struct{ from, to, want string }{
-		{"g/v1alpha1", "g/v1", "g/v1alpha1>v1beta1 g/v1beta1>v1"}, // of two that do the same, the one with a group
+		{"g/v1alpha1", "g/v1", "g/v1alpha1>v1beta1 g/v1beta1>v1"}, // of two equal ones, the one with a group
 		{"g/v1alpha2", "g/v1", "v1alpha2>g/v1beta1 g/v1beta1>v1"},
 		{"g/v1", "g/v1beta1", "v1>v1beta1"},
-		{"g/v1", "g/v1alpha1", ""}, // v1 is not a beginning of v11, and not that of another group
+		{"g/v1", "g/v1alpha1", ""}, // v1 is not a prefix of v11, and not that of another group
 		{"g/v1", "g/v1", ""},       // there is nothing to do
-		{"g/v1beta1", "g/v2", ""},  // nobody makes it
+		{"g/v1beta1", "g/v2", ""},  // nobody creates it
 		{"h/v1alpha1", "g/v1", ""}, // objects of another group
 		{"g/v11", "g/v1beta1", "v11>v1alpha1 g/v1alpha1>v1beta1"},
 	} {
@@ -173,7 +173,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
 
 // TestDuplicateWebhookNamesAreRefused, which keeps neither the first of them nor others from being served. An endpoint that cannot be
-// opened, here for want of a certificate, opens later.
+// opened, here without a certificate, opens later.
 func TestDuplicateWebhookNamesAreRefused(t *testing.T) {
 	config := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "a.b.c"}}}}
 	other := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "x.b.c"}}}}
@@ -286,7 +286,7 @@ func TestClientNeedsCertificateOfClientCA(t *testing.T) {
 	}
 }
 
-// TestStandbyReachesLeaderWithClientCA: a review that a standby passes on is answered by the leader, also with a client CA.
+// TestStandbyReachesLeaderWithClientCA: the leader answers a review that a standby forwards, even with a client CA.
 func TestStandbyReachesLeaderWithClientCA(t *testing.T) {
 	a, err := newAuthority("svc")
 	if err != nil {
@@ -320,7 +320,7 @@ func TestStandbyReachesLeaderWithClientCA(t *testing.T) {
 }
 
 // TestUnsentBodiesHoldNoSlot opens more requests than there are slots. They announce reviews of the greatest size, and send
-// nothing. Reviews beside them are answered.
+// nothing. Concurrent reviews are answered.
 func TestUnsentBodiesHoldNoSlot(t *testing.T) {
 	server := httptest.NewServer(New(t.Context(), Options{}).conversion.limited())
 	t.Cleanup(server.Close)
@@ -352,7 +352,7 @@ func TestUnsentBodiesHoldNoSlot(t *testing.T) {
 	}
 }
 
-// TestUnreadableCertificateIsNamed reads a set of files with one missing or wrong.
+// TestUnreadableCertificateIsNamed reads a set of files with one missing or invalid.
 func TestUnreadableCertificateIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	e := New(t.Context(), Options{Admission: Endpoint{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt")}}).admission
@@ -369,7 +369,7 @@ func TestUnreadableCertificateIsNamed(t *testing.T) {
 	}
 }
 
-// TestEndpointBoundsConnections opens connections from one address, and asks for /healthz from another.
+// TestEndpointBoundsConnections opens connections from one address, and requests /healthz from another.
 func TestEndpointBoundsConnections(t *testing.T) {
 	dir := fixture.CA(t)
 	pair := fixture.ClientCertificate(t, dir, "webhooks")

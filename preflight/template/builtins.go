@@ -12,8 +12,7 @@ import (
 // shortCircuits are the functions that do not evaluate all of their arguments, and the truth that ends each of them.
 var shortCircuits = map[string]any{"and": false, "or": true}
 
-// builtins are the functions of text/template, but for call, which calls functions that are values, and slice, which
-// Sprig has.
+// builtins are the functions of text/template, except call, which calls functions that are values, and slice, which Sprig has.
 func builtins() map[string]any {
 	return map[string]any{
 		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
@@ -118,7 +117,7 @@ func ordered(a, b any, holds func(order int) bool) (bool, error) {
 	return err == nil && holds(order), err
 }
 
-// compare orders two numbers or two texts. A whole number and one with a fraction cannot be compared, as in Go.
+// compare orders two numbers or two texts. An integer and a float cannot be compared, as in Go.
 func compare(a, b any) (int, error) {
 	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
 	switch {

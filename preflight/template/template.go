@@ -17,10 +17,10 @@ import (
 	"text/template/parse"
 )
 
-// Options say what a template may use. The zero value has the delimiters {{ and }}, and the built-in functions alone.
+// Options configure a template. The zero value has the delimiters {{ and }}, and only the built-in functions.
 type Options struct {
 	Left string // opens an action; }} closes it
-	// Functions are used beside the built-in ones. Each returns one value, or a value and an error.
+	// Functions are added to the built-in ones. Each returns one value, or a value and an error.
 	Functions map[string]any
 	// Print replaces each value that an action prints; nil prints the values as they are.
 	Print func(value any) any
@@ -49,7 +49,7 @@ type run struct {
 	options   Options
 	builtins  map[string]any
 	trees     map[string]*parse.Tree
-	tree      *parse.Tree // the one that is executed
+	tree      *parse.Tree // the executed one
 	variables []variable  // the last one of a name counts
 	depth     int         // of templates that call one another
 }
@@ -71,7 +71,7 @@ func (r *run) template(tree *parse.Tree, dot any) error {
 	return err
 }
 
-// The ways out of a loop that are no failures.
+// The ways out of a loop other than failures.
 var (
 	errBreak    = errors.New("break outside of a range")
 	errContinue = errors.New("continue outside of a range")
@@ -84,7 +84,7 @@ func (r *run) walk(dot any, node parse.Node) error {
 		_, err := r.w.Write(node.Text)
 		return err
 	case *parse.ListNode:
-		if node == nil { // there is no else
+		if node == nil { // there is no else branch
 			return nil
 		}
 		for _, n := range node.Nodes {
@@ -188,7 +188,7 @@ func (r *run) loop(dot any, n *parse.BranchNode) error {
 	return nil
 }
 
-// each calls round for every element of a list, map or number, until it says that there are to be no more.
+// each calls round for every element of a list, map or number, until it returns false.
 func each(over any, variables int, round func(key, element any) (bool, error)) error {
 	v := reflect.ValueOf(over)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/preflight/template"
 )
 
-// data is what specifications see, and some kinds of value that YAML may bring.
+// data is the data of specifications, and some kinds of value from YAML.
 func data() map[string]any {
 	return map[string]any{
 		"IsUpgrade": true, "IsJoin": false, "PrimaryHosts": []string{"10.0.0.1", "10.0.0.2"}, "None": []string(nil),
@@ -26,7 +26,7 @@ func data() map[string]any {
 	}
 }
 
-// functions are those of Sprig that depend on nothing but their arguments.
+// functions are those of Sprig that depend only on their arguments.
 func functions() map[string]any {
 	all := sprig.TxtFuncMap()
 	few := map[string]any{}
@@ -112,7 +112,7 @@ func TestErrorsNamePosition(t *testing.T) {
 	}
 }
 
-// TestPrintSeesEveryPrintedValue has values that only steer a template beside those that it prints.
+// TestPrintSeesEveryPrintedValue has values that only control a template beside printed ones.
 func TestPrintSeesEveryPrintedValue(t *testing.T) {
 	var out strings.Builder
 	var printed []any

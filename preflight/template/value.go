@@ -45,7 +45,7 @@ func (r *run) command(dot any, cmd *parse.CommandNode, before []any) (any, error
 	return r.operand(dot, first)
 }
 
-// ofNothing says that a node stands for a field of no value, which is no value whatever follows it.
+// ofNothing means that a node is a field of a missing value, and thus missing itself.
 func (r *run) ofNothing(dot any, node parse.Node) (bool, error) {
 	switch n := node.(type) {
 	case *parse.FieldNode:
@@ -104,7 +104,7 @@ func number(n *parse.NumberNode) (any, error) {
 	return nil, fmt.Errorf("%s overflows int", n.Text)
 }
 
-// fields follows names into maps. A name that a map lacks has no value, and no value has no fields.
+// fields follows names into maps. A name that a map lacks has no value, and a missing value has no fields.
 func fields(value any, names []string) (any, error) {
 	for at, name := range names {
 		v := reflect.ValueOf(value)
@@ -121,7 +121,7 @@ func fields(value any, names []string) (any, error) {
 	return value, nil
 }
 
-// element returns what a map has under a key, or the zero value of its elements.
+// element returns a map's value for a key, or the zero value of its elements.
 func element(m, key reflect.Value) any {
 	if found := m.MapIndex(key); found.IsValid() {
 		return found.Interface()
@@ -203,7 +203,7 @@ func guarded(f reflect.Value, in []reflect.Value) (result any, err error) {
 	return out[0].Interface(), nil
 }
 
-// argument evaluates an argument for a parameter. A constant takes the type of the parameter.
+// argument evaluates an argument for a parameter. A constant gets the type of the parameter.
 func (r *run) argument(dot any, parameter reflect.Type, node parse.Node) (reflect.Value, error) {
 	isConstant, fits := true, false
 	value := reflect.New(parameter).Elem()

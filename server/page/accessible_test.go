@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/browser"
 )
 
-// barriers looks at a page as it is shown, and names what keeps people from it: text with less contrast than 4.5 (WCAG 2.1
-// §1.4.3), fields and buttons without a name, tables without heads, a skipped level of headings, a page without a language or a title.
+// barriers checks a rendered page for accessibility: text with less contrast than 4.5 (WCAG 2.1 §1.4.3), fields and buttons without a
+// name, tables without heads, a skipped level of headings, a page without a language or a title.
 const barriers = `(() => {
   const found = [];
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

@@ -65,7 +65,7 @@ func TestBrowserComposesInstaller(t *testing.T) {
 	}
 }
 
-// scriptsOff is what a careful reader sets.
+// scriptsOff is the setting of a careful reader.
 func scriptsOff() chromedp.Action { return emulation.SetScriptExecutionDisabled(true) }
 
 // TestPagesWorkWithoutScript composes with scripts switched off.

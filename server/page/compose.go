@@ -18,7 +18,7 @@ type composed struct {
 	Result  result
 }
 
-// result is what the chosen add-ons give.
+// result is the result for the chosen add-ons.
 type result struct {
 	Empty    bool // no add-on is chosen yet
 	Wrong    []string
@@ -30,8 +30,8 @@ type result struct {
 	ID, Script, Bundle string
 }
 
-// compose shows the form. The choices are in the query, so that people can share a link. For a request of the page's script
-// it answers with the result alone.
+// compose shows the form. The choices are in the query, so that people can share a link. A request of the page's script gets
+// only the result.
 func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.read(r, r.URL.Query())
 	if err != nil {

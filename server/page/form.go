@@ -44,7 +44,7 @@ type field struct {
 	Enum   []string
 	Value  string // the sent value
 	Unset  string // the option's default
-	Wrong  string // what is wrong with the value
+	Wrong  string // the mistake in the value
 	parsed any
 }
 

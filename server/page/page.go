@@ -48,7 +48,7 @@ type Package struct {
 
 // Plan describes the bundle of an Installer.
 type Plan struct {
-	Installer *spec.Installer // with versions in place of patterns
+	Installer *spec.Installer // with versions instead of patterns
 	Size      int64           // of the bundle, bytes
 }
 
@@ -66,7 +66,7 @@ type asset struct {
 	data []byte
 }
 
-// files are the templates and what they refer to.
+// files are the templates and the files that they refer to.
 //
 //go:embed assets
 var files embed.FS

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// folder is a Source of packages in a folder. It plans as a server does as far as pages can tell.
+// folder is a Source of packages in a folder. It plans like a server as far as pages can tell.
 type folder struct {
 	dir   string
 	index release.Index
@@ -248,7 +248,7 @@ func TestSizesAreDecimal(t *testing.T) {
 	}
 }
 
-// FuzzForm sends any form: the answer is a page, and what stands in it does not escape its place.
+// FuzzForm sends any form: the response is a page, and its content is escaped.
 func FuzzForm(f *testing.F) {
 	f.Add("1.36.3", "kurl: {proxyAddress: x}", "7", "[a]")
 	f.Add("latest", "a: &x [*x]", "<b>", "}")

@@ -1,5 +1,5 @@
-// Package record reads and writes the file that says what a cluster runs. 'sealift status --record' writes it behind the air gap.
-// 'sealift bundle --upgrade-from' reads it where bundles are made, and leaves out what the cluster has.
+// Package record reads and writes the file that describes what a cluster runs. 'sealift status --record' writes it behind the air
+// gap. 'sealift bundle --upgrade-from' reads it where bundles are made, and omits content that the cluster has.
 //
 // The file has no secrets: package status removes them from the Installer. docs/upgrade.md describes the format.
 package record
@@ -25,7 +25,7 @@ const Format = "sealift.dev/record/v1"
 // maxSize bounds a record: 5,000 nodes take about 1 MB.
 const maxSize = 8 << 20
 
-// Record says what a cluster runs. All fields are required unless they say otherwise.
+// Record describes what a cluster runs. All fields are required unless they say otherwise.
 type Record struct {
 	Format  string    `json:"format"`
 	Time    time.Time `json:"time"`    // at which it was made
@@ -54,7 +54,7 @@ type AddOn struct {
 	Version string `json:"version"`
 }
 
-// Node is what one node has.
+// Node is the content of one node.
 type Node struct {
 	Name         string   `json:"name"`
 	Roles        []string `json:"roles"`

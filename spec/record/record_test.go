@@ -71,7 +71,7 @@ func TestInvalidRecordIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that whatever is read can be written, and is the same when it is read again.
+// FuzzParse checks that every parsed record can be written, and round-trips.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(text(f)))
 	f.Add([]byte(`{"format":"sealift.dev/record/v1","nodes":[null]}`))

@@ -41,13 +41,13 @@ func TestIndexIsWrittenOncePerPublish(t *testing.T) {
 	c := &counting{Store: open(t, t.TempDir())}
 	start := time.Now()
 	publish(t, release.In(c, ""), many(300)...)
-	extra := int(time.Since(start) / (30 * time.Second)) // on the way
+	extra := int(time.Since(start) / (30 * time.Second)) // in transit
 	if c.swaps > 1+extra || c.lists > 3+2*extra {
 		t.Errorf("300 packages took %d writings of the index and %d lists of the store", c.swaps, c.lists)
 	}
 }
 
-// publishTo names the variable that tells a child where to publish until it is killed.
+// publishTo names the variable with the target of a child that publishes until it is killed.
 const publishTo = "RELEASE_TEST_STORE"
 
 func TestPublishUntilKilled(t *testing.T) {
@@ -68,7 +68,7 @@ func TestKilledPublishIsResumedAtAnyMoment(t *testing.T) {
 				ctx, kill := context.WithTimeout(t.Context(), time.Duration(50+60*moment)*time.Millisecond)
 				child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPublishUntilKilled$")
 				child.Env = append(os.Environ(), publishTo+"="+location)
-				_ = child.Run() // says that it was killed
+				_ = child.Run() // reports that it was killed
 				kill()
 			}
 			packages := many(manyKilled)

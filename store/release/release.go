@@ -33,7 +33,7 @@ type Index struct {
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Key     string `json:"key"` // beside the index
+	Key     string `json:"key"` // in addition to the index
 	SHA256  string `json:"sha256"`
 	Size    int64  `json:"size"`  // bytes
 	Digest  string `json:"index"` // sha256 of the package's own index, its identity
@@ -92,7 +92,7 @@ func (r Release) indexKey() string { return r.prefix + store.ListingName }
 
 func (r Release) recordKey(key string) string { return r.prefix + path.Join(recordsDir, key+".json") }
 
-// read returns the index and its version in the store. The version is empty if there is no index.
+// read returns the index and its version in the store. The version is empty without an index.
 func (r Release) read(ctx context.Context) (index Index, version string, err error) {
 	data, version, err := r.readDocument(ctx, r.indexKey())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +118,7 @@ func parseIndex(data []byte) (Index, error) {
 	return index, nil
 }
 
-// readDocument reads a small value. If the value is replaced meanwhile, it reads it again.
+// readDocument reads a small value. If the value is replaced in the meantime, it reads it again.
 func (r Release) readDocument(ctx context.Context, key string) (data []byte, version string, err error) {
 	for range maxRounds {
 		if data, version, err = r.readOnce(ctx, key); !errors.Is(err, store.ErrChanged) {

@@ -47,7 +47,7 @@ func publish(t *testing.T, r release.Release, candidates ...release.Candidate) [
 	return fates
 }
 
-// listed returns what the index tells: the keys with the digests of the packages' indexes.
+// listed returns the content of the index: the keys with the digests of the packages' indexes.
 func listed(t *testing.T, r release.Release) map[string]string {
 	t.Helper()
 	index, err := r.Index(t.Context())
@@ -191,7 +191,7 @@ func TestCopiedStoreIsPublishedTo(t *testing.T) {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(to, "b-1.tar.gz"), []byte("bX"), 0o644); err != nil { // damaged on the way
+	if err := os.WriteFile(filepath.Join(to, "b-1.tar.gz"), []byte("bX"), 0o644); err != nil { // damaged in transit
 		t.Fatal(err)
 	}
 	r := release.In(open(t, to), "")

@@ -144,8 +144,8 @@ const (
 	daemons  = "systemctl show --property=Id,MainPID,ExecMainStartTimestamp kubelet containerd"
 )
 
-// TestKurlClusterIsAdopted has a control plane and a worker in kURL's shape. They are adopted, once killed on the way, and no pod
-// restarts; then upgraded by one minor version; then a host joins; then the worker is reset.
+// TestKurlClusterIsAdopted has a control plane and a worker in kURL's shape. They are adopted, with one kill on the way, and no
+// pod restarts; then they are upgraded by one minor version, a host joins, and the worker is reset.
 func TestKurlClusterIsAdopted(t *testing.T) {
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh && tar xzf cluster.tar.gz bin/sealift")
@@ -213,5 +213,5 @@ func TestKurlClusterIsAdopted(t *testing.T) {
 	first.runs("v1.36.3", 2)
 }
 
-// versionsOf is what a plan must not change on a host.
+// versionsOf are the files that a plan must not change on a host.
 const versionsOf = "find /etc /usr/local /var/lib/kurl /opt -xdev -type f -printf '%p %s %T@\\n' 2>/dev/null | sort; ls -d /var/lib/sealift /var/log/sealift 2>&1 || :"

@@ -1,5 +1,5 @@
-// Package airgap_test takes the whole road, as a user does: packages from the catalogue's Manifests, one bundle, a host
-// without a route out, a cluster. It uses the sealift binary and the lab, and no other code of the project.
+// Package airgap_test follows the whole way of a user: packages from the catalogue's Manifests, one bundle, a host without a
+// route out, a cluster. It uses the sealift binary and the lab, and no other code of the project.
 package airgap_test
 
 import (
@@ -44,7 +44,7 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	t.Run("reset", func(t *testing.T) { reset(node{n.Host, t}, before) })
 }
 
-// lostImage loads what is missing on a node, and nothing else.
+// lostImage reloads only a missing image on a node.
 func lostImage(n node) {
 	n.must("ctr --namespace k8s.io images rm --sync registry.k8s.io/metrics-server/metrics-server:v0.9.0")
 	const load = "sealift images load /media/usb/cluster.tar.gz"
@@ -62,7 +62,7 @@ func secondRun(n node) {
 	}
 }
 
-// refusals looks at what must stop an install before it changes anything.
+// refusals checks what must stop an install before it changes anything.
 func refusals(n node) {
 	before := n.must("dpkg-query -W; find /etc /usr/local /opt -xdev | sort")
 	n.refuses("systemd-run --quiet --unit=squatter systemd-socket-activate -l 6443 /bin/true; sleep 1; "+install, 3, "port 6443 is in use")
@@ -82,7 +82,7 @@ func flipped(bundle string) string {
 	return "was=$(od -An -tu1 -j200000000 -N1 " + bundle + `) && printf "\\$(printf %o $((was ^ 255)))" | dd of=` + bundle + " bs=1 seek=200000000 conv=notrunc status=none"
 }
 
-// options looks for what the demo's Installer says of the kubelet.
+// options checks the kubelet settings of the demo's Installer.
 func options(n node) {
 	config := n.must(kubectl + "get --raw /api/v1/nodes/" + n.Name() + "/proxy/configz")
 	for _, want := range []string{`"maxPods":60,`, `"containerLogMaxSize":"5Mi"`, `"systemReserved":{"memory":"100Mi"}`} {
@@ -92,7 +92,7 @@ func options(n node) {
 	}
 }
 
-// cluster looks at what the install made.
+// cluster checks the installed cluster.
 func cluster(n node) {
 	if got := n.must(kubectl + "get nodes --no-headers"); !strings.Contains(got, " Ready ") {
 		n.t.Errorf("nodes: %s", got)
@@ -126,7 +126,7 @@ func (n node) runsApp() {
 	n.must(kubectl + "wait --for=condition=Complete job/reader --timeout=180s")
 }
 
-// pulled wants every image to have been there before.
+// pulled checks that every image was already present.
 func (n node) pulled() {
 	var events struct {
 		Items []struct{ Reason, Message string }

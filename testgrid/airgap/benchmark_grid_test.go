@@ -12,12 +12,12 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// compared is what 'sealift preflight cis' reports.
+// compared is the output of 'sealift preflight cis'.
 type compared struct {
 	Results []struct{ ID, Title, Status, Found, Reason string }
 }
 
-// notMet gives the numbers of the checks that are not met, and logs the whole report in short.
+// notMet returns the numbers of the failed checks, and logs a summary of the report.
 func (n node) notMet() (ids []string) {
 	n.t.Helper()
 	out, code := n.run("sealift preflight cis -o json 2>/dev/null")
@@ -61,7 +61,7 @@ func TestClusterPassesBenchmark(t *testing.T) {
 	if left := worker.notMet(); len(left) > 0 {
 		t.Errorf("not met on a worker: %v", left)
 	}
-	// the API server verifies kubelets now, and writes what it is asked for
+	// the API server verifies kubelets now, and writes audit logs
 	n.must(kubectl + "--namespace kube-system logs --tail=1 --selector=k8s-app=kube-proxy --prefix")
 	n.must("grep -q '\"verb\":\"create\"' /var/log/apiserver/k8s-audit.log && ! grep -q '\"resource\":\"leases\"' /var/log/apiserver/k8s-audit.log")
 	n.must("sealift status")

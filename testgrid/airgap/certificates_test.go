@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// certificate is what 'sealift certs' says of a file.
+// certificate is the output of 'sealift certs' for a file.
 type certificate struct {
 	File, Kind, Subject, Problem string
 	End                          *time.Time

@@ -28,7 +28,7 @@ func TestChannelUpdatesAddOns(t *testing.T) {
 }
 
 // adopted prints the objects of the add-ons that a channel adopts, with the UIDs and restarts that would show a recreation. It
-// prints the pods of flannel alone, because a new version of metrics-server makes new pods.
+// prints only the pods of flannel, because a new version of metrics-server recreates its pods.
 const adopted = `export KUBECONFIG=/etc/kubernetes/admin.conf
 {
 	kubectl get namespaces/kube-flannel clusterroles/flannel clusterrolebindings/flannel apiservices/v1beta1.metrics.k8s.io -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{"\n"}{end}'
@@ -51,7 +51,7 @@ cat >addons.yaml <<-'END'
 END
 `
 
-// channelKeeps gives flannel and metrics-server to a channel and back to the installer, and kills every command on the way until
+// channelKeeps hands flannel and metrics-server to a channel and back to the installer, and kills every command on the way until
 // ten of them have died.
 func channelKeeps(n node) {
 	const channel = "export KUBECONFIG=/etc/kubernetes/admin.conf; cd /var/tmp/channel; "
@@ -116,7 +116,7 @@ func channelKeeps(n node) {
 	n.must("sealift status && rm -r /var/tmp/channel")
 }
 
-// says wants a script to succeed and to say something.
+// says runs a script that must succeed, and checks its output.
 func (n node) says(script string, want ...string) {
 	n.t.Helper()
 	out := n.must(script)

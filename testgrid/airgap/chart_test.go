@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
-// helloHooks is the whole install.sh of an add-on that is a chart.
+// helloHooks is the whole install.sh of a chart add-on.
 const helloHooks = `# shellcheck shell=bash
 hello() { sealift_apply hello "$DIR/addons/hello/$HELLO_VERSION/charts/hello"; }
 `
@@ -26,7 +26,7 @@ func helloImages() []string {
 	return []string{"docker.io/library/busybox:1.35.0", "registry.k8s.io/metrics-server/metrics-server:v0.9.0", "registry.k8s.io/pause:3.10.2"}
 }
 
-// hello is a chart whose pod has those three: one that asks for its version first, one that serves, and one that waits.
+// hello is a chart whose pod has those three: one that prints its version first, one that serves, and one that waits.
 func hello(t *testing.T) []byte {
 	t.Helper()
 	images := helloImages()

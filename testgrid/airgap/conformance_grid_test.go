@@ -22,7 +22,7 @@ const conformanceFocus = `\[sig-node\] (ConfigMap|Secrets|Downward API|Pods|Vari
 	`|\[sig-api-machinery\] (ResourceQuota|Garbage|Watchers|Namespaces|Discovery|server version)`
 
 // TestDemoClusterIsConformant runs conformance tests of Kubernetes on the demo's cluster, on a host without a route out. The
-// images of the tests come as a package.
+// images of the tests are in a package.
 func TestDemoClusterIsConformant(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")

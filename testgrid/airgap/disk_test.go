@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// outOfDisk gives a host file systems of their own for what an install writes, and lets each of them be full at some time.
+// outOfDisk gives a host separate file systems for the install's folders, and fills each of them at some time.
 func outOfDisk(n node) {
 	const state = "/var/lib/sealift/state"
 	disks := map[string]string{"/var/lib/sealift": "1g", state: "256m", "/var/lib/containerd": "6g", "/var/lib/etcd": "6g"}
@@ -24,7 +24,7 @@ func outOfDisk(n node) {
 		if n.finished(row.step) { // before the disk was full, the last time
 			continue
 		}
-		// a disk that is made as small as what is on it is full at once; what is freed meanwhile is taken, too
+		// a disk shrunk to its content is full at once; freed space is used up, too
 		fill := fmt.Sprintf(`seen=$(cat %[1]s/journal.jsonl 2>/dev/null | wc -l)
 (
 	until tail -n +$((seen + 1)) %[1]s/journal.jsonl | grep -q '"step":"%[2]s".*"outcome":"started"'; do sleep 0.02; done

@@ -35,7 +35,7 @@ func (n node) authorities() (all []tls.Certificate) {
 	return all
 }
 
-// ended makes the first certificate of a PEM one that ended an hour ago. Everything else stays, also what follows it.
+// ended makes the first certificate of a PEM one that ended an hour ago. Everything else is kept, including what follows it.
 func (n node) ended(authorities []tls.Certificate, text []byte) []byte {
 	n.t.Helper()
 	block, rest := pem.Decode(text)
@@ -99,12 +99,12 @@ func (n node) shown(address string) (shown *x509.Certificate, err error) {
 		return nil
 	}}
 	if err := tls.Client(conn, config).HandshakeContext(n.t.Context()); shown == nil {
-		return nil, err // a server that wants a certificate of its client ends the handshake after it has shown its own
+		return nil, err // a server that requires a client certificate ends the handshake after it has shown its own
 	}
 	return shown, nil
 }
 
-// servesVerified wants the kubelet of a host to show a certificate that the cluster's CA signed for its address.
+// servesVerified checks that the kubelet of a host presents a certificate that the cluster's CA signed for its address.
 func (n node) servesVerified(ca *x509.Certificate, address string) {
 	n.t.Helper()
 	roots := x509.NewCertPool()

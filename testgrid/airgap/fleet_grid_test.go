@@ -22,7 +22,7 @@ const (
 	laterImage = "registry.k8s.io/kube-proxy:v1.35.4"
 )
 
-// fleetProgram is what runs hubs and agents. It lies on the second USB disk.
+// fleetProgram is the program of hubs and agents. It is on the second USB disk.
 const fleetProgram = "/media/usb2/sealift-controller fleet "
 
 // fleetAddOn is an add-on with a template. The canary is rome.
@@ -129,7 +129,7 @@ func (n node) within(seconds int, script string) {
 	}
 }
 
-// service runs a part of a fleet as a service that is there again after a boot.
+// service runs a part of a fleet as a service that survives a boot.
 func (n node) service(name, args string) {
 	n.t.Helper()
 	n.write("/etc/systemd/system/"+name+".service", "[Unit]\nAfter=containerd.service\n[Service]\nExecStart="+fleetProgram+args+" --kubeconfig /etc/kubernetes/admin.conf\nRestart=always\nRestartSec=2\n[Install]\nWantedBy=multi-user.target\n")
@@ -154,7 +154,7 @@ func (n node) has(version string) string {
 }
 
 // TestFleetWorksWithoutRoute has a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
-// template, whose image has its digest there, and one with a chart come to the canary first. One host has no power in the middle of a
+// template, whose image has its digest there, and one with a chart reach the canary first. One host has no power in the middle of a
 // change.
 func TestFleetWorksWithoutRoute(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestEveryReleaseOnEverySystem installs what the other test does not.
+// TestEveryReleaseOnEverySystem installs the releases that the other test does not.
 func TestEveryReleaseOnEverySystem(t *testing.T) {
 	for _, row := range []struct{ kubernetes, system string }{{"1.35.4", "debian-12"}, {"1.35.4", "debian-13"}, {"1.36.3", "debian-13"}} {
 		t.Run(row.kubernetes+" on "+row.system, func(t *testing.T) {

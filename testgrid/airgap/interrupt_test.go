@@ -7,22 +7,22 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// fromUSB is install, without a process before the one that has the installer as its child.
+// fromUSB is install, without a process between it and the installer.
 const fromUSB = "cd /media/usb && exec bash -s airgap <install.sh"
 
-// interruption is what befalls an install, or a reset: when, and what.
+// interruption is an event during an install or a reset: when, and what.
 type interruption struct {
 	command string        // becomes sealift, or a shell whose child it is
 	step    string        // "" for any
-	record  string        // of the step, for which is waited: started, finished, or noted: what it changed is on the disk, and it is not finished
+	record  string        // event of the step to wait for: started, finished, or noted: its changes are on disk, and it is not finished
 	file    string        // for which is waited then, "" for none
 	after   time.Duration // for which is waited then
-	signal  string        // to sealift alone; nothing waits for an end after STOP
-	instead string        // is run in place of a signal
-	group   bool          // what sealift started is killed, too, as the end of a service does
+	signal  string        // only to sealift; nothing waits for an end after STOP
+	instead string        // is run instead of a signal
+	group   bool          // sealift's children are killed, too, as when a service ends
 }
 
-// interrupt runs the command, interrupts it, and returns what it said and its exit code when it has ended.
+// interrupt runs the command, interrupts it, and returns its output and its exit code when it has ended.
 func (n node) interrupt(i interruption) (output string, code int) {
 	n.t.Helper()
 	output, code = n.run(scenario.Interruption{Command: i.command, Step: i.step, Record: i.record, File: i.file, After: i.after, Signal: i.signal, Instead: i.instead, Group: i.group}.Script())

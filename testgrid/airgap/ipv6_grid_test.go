@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestIPv6OnlyCluster makes a cluster of two hosts that have IPv6 addresses alone, and no route out. Pods on both nodes reach a
-// Service, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
+// TestIPv6OnlyCluster makes a cluster of two hosts with only IPv6 addresses, and no route out. Pods on both nodes reach a
+// Service, even after the hosts were rebooted. At the end the worker is reset to its original state.
 func TestIPv6OnlyCluster(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, IPv6: true}), t}
@@ -55,8 +55,8 @@ func TestIPv6OnlyCluster(t *testing.T) {
 	first.must("sealift reset --yes 2>&1")
 }
 
-// TestDualStackCluster makes a cluster of two hosts that have an address of each kind, and no route out. Pods on both nodes reach a
-// Service at each of its two addresses, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
+// TestDualStackCluster makes a cluster of two hosts with an address of each family, and no route out. Pods on both nodes reach a
+// Service at each of its two addresses, even after the hosts were rebooted. At the end the worker is reset to its original state.
 func TestDualStackCluster(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, DualStack: true}), t}

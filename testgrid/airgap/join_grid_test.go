@@ -13,8 +13,8 @@ import (
 )
 
 // TestClusterSurvivesLostControlPlane makes a cluster of three control planes and two workers. One host has the bundle, each other
-// one has a command. The test takes the host with the bundle off the network and out of the cluster, lets another take its place,
-// and lets a control plane leave and come back.
+// one has a command. The test disconnects the host with the bundle and removes it from the cluster, lets another replace it, and
+// lets a control plane leave and rejoin.
 func TestClusterSurvivesLostControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
@@ -76,9 +76,9 @@ func TestKilledControlPlaneJoinResumes(t *testing.T) {
 	second.pulled()
 }
 
-// killedJoin kills the join of a control plane at moments that are bad ones: when the host has its route to the cluster's services
-// and is no node yet, when the API server is about to start, when etcd
-// has been told of a member that is not there yet, and when that member is there, and counts for the majority or soon will.
+// killedJoin kills the join of a control plane at critical moments: when the host has its route to the cluster's services but is
+// not a node yet, when the API server is about to start, when etcd knows a member that has not started yet, and when that member
+// has started, and counts for the majority or soon will.
 func killedJoin(n node, command string) {
 	n.t.Helper()
 	for i, moment := range []string{
@@ -100,11 +100,11 @@ func killedJoin(n node, command string) {
 	}
 }
 
-// controlPlane is what makes the command for one more.
+// controlPlane runs the command for one more.
 const controlPlane = "--control-plane"
 
-// TestJoinSurvivesLostNetwork takes a host off the network while it fetches images, and while kubeadm talks to the cluster. Each
-// time the join ends by itself, and the same command goes on.
+// TestJoinSurvivesLostNetwork disconnects a host while it fetches images, and while kubeadm talks to the cluster. Each time the
+// join ends on its own, and the same command resumes.
 func TestJoinSurvivesLostNetwork(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
@@ -126,7 +126,7 @@ func TestJoinSurvivesLostNetwork(t *testing.T) {
 	first.pulled()
 }
 
-// hasMembers wants etcd to have so many members, all of them voters that have started.
+// hasMembers checks that etcd has so many members, all of them started voters.
 func (n node) hasMembers(want int) {
 	n.t.Helper()
 	out := n.must(kubectl + "--namespace kube-system exec etcd-" + n.Name() + " -- etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt" +
@@ -136,7 +136,7 @@ func (n node) hasMembers(want int) {
 	}
 }
 
-// hasNodes wants the cluster to have so many nodes, all Ready.
+// hasNodes checks that the cluster has so many nodes, all Ready.
 func (n node) hasNodes(want int) {
 	n.t.Helper()
 	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")
@@ -145,7 +145,7 @@ func (n node) hasNodes(want int) {
 	}
 }
 
-// keepsNoSecrets wants what came with the command in nothing that a join leaves: logs, journal, configuration, units.
+// keepsNoSecrets checks that the secrets of the command are in no file that a join leaves: logs, journal, configuration, units.
 func (n node) keepsNoSecrets(command string) {
 	n.t.Helper()
 	secrets := strings.Fields(strings.Trim(regexp.MustCompile(`'[a-z0-9]{6}\.[a-z0-9 ]+'`).FindString(command), "'"))

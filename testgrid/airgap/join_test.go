@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// joinCommand is what a control plane prints for a host that is to join.
+// joinCommand is the command that a control plane prints for a joining host.
 func (n node) joinCommand(flags string) string {
 	n.t.Helper()
 	return strings.TrimSpace(n.must("sealift token create " + flags))
@@ -66,7 +66,7 @@ func workerCommand(t *testing.T, out string) string {
 	return ""
 }
 
-// workerLeaves resets a worker while its control plane works, does what the reset says, and lets the host join again.
+// workerLeaves resets a worker while its control plane works, follows the reset's instructions, and lets the host join again.
 func workerLeaves(first, worker node, bare []string) {
 	out := worker.must("sealift reset --yes 2>&1")
 	if diff := scenario.Differences(bare, worker.state(), append(scenario.Kept(), " transient", "running systemd-timedated.service")...); len(diff) > 0 {
@@ -88,7 +88,7 @@ func workerLeaves(first, worker node, bare []string) {
 // quoted makes one word of a command for the shell.
 func quoted(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
 
-// publicKey makes the public key of somebody who has signed nothing.
+// publicKey creates the public key of somebody who has signed nothing.
 func publicKey(t *testing.T) string {
 	t.Helper()
 	key, err := signature.Generate()
@@ -102,7 +102,7 @@ func publicKey(t *testing.T) string {
 	return string(public.Marshal())
 }
 
-// joinRefusals looks at what must stop a join before it changes anything.
+// joinRefusals checks what must stop a join before it changes anything.
 func joinRefusals(first, worker node) {
 	command := first.joinCommand("")
 	token := joinToken(command)

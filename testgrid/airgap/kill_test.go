@@ -45,8 +45,8 @@ func TestInterruptedInstallMatchesUninterrupted(t *testing.T) {
 	cluster(n)
 }
 
-// TestHalfInstalledHostIsReset kills an install in several phases, and takes back what there is of it, with a reset that is killed,
-// too. In the end an install is as good as on a new host.
+// TestHalfInstalledHostIsReset kills an install in several phases, and resets it each time, with a reset that is also killed. In
+// the end an install is as good as on a new host.
 func TestHalfInstalledHostIsReset(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
@@ -93,8 +93,8 @@ func (n node) isBare(bare []string) {
 	}
 }
 
-// killedAtEveryStep kills an install when each of its steps has begun, again when it has done its work and has not yet said so,
-// and once more when it has.
+// killedAtEveryStep kills an install when each of its steps has begun, again when it has done its work but not yet recorded
+// that, and again when it has.
 func killedAtEveryStep(n node) {
 	var plan struct{ Steps []struct{ ID string } }
 	if err := json.Unmarshal([]byte(n.must("cd /media/usb && cat install.sh | bash -s airgap --plan --output=json 2>/dev/null")), &plan); err != nil {
@@ -106,7 +106,7 @@ func killedAtEveryStep(n node) {
 	kills := map[string]int{}
 	for i, step := range plan.Steps {
 		for _, record := range []string{"started", "noted", "finished"} {
-			if n.finished(step.ID) { // beside another, or before the kill that was meant to come before that
+			if n.finished(step.ID) { // concurrent with another, or before the kill that was meant to precede it
 				continue
 			}
 			n.interrupt(interruption{command: fromUSB, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// flannelForms are what the pre-init hooks of kURL's flannel ask the host, by the first version with that form. A version without text
-// is kURL's own. All of them copy their patch of kubeadm and set POD_CIDR from an option that may be absent.
+// flannelForms are the requests of the pre-init hooks of kURL's flannel to the host, by the first version with that form. A version
+// without text is kURL's own. All of them copy their patch of kubeadm and set POD_CIDR from an option that may be absent.
 var flannelForms = []struct{ version, ask string }{
 	{"0.20.0", `! ls /etc/cni/net.d/*weave* >/dev/null 2>&1 || bail "weave is there"
     ` + flannelAsksAPI},
@@ -62,8 +62,8 @@ END_OF_HOOK`)
 	return to
 }
 
-// TestEveryKurlFlannelMakesCluster installs a cluster with each form of kURL's pre-init hooks of flannel. The host with the second
-// form has a kubectl of its own already, which has no cluster to ask. The first form finds no interface on a host without a default route.
+// TestEveryKurlFlannelMakesCluster installs a cluster with each form of kURL's pre-init hooks of flannel. The host with the second form
+// already has its own kubectl, without a cluster. The first form finds no interface on a host without a default route.
 func TestEveryKurlFlannelMakesCluster(t *testing.T) {
 	short.Skip(t, "a host of the lab")
 	var r road

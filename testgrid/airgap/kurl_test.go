@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// kurlInstaller is of kURL's form. Only Kubernetes comes from the catalogue that ships.
+// kurlInstaller is of kURL's form. Only Kubernetes comes from the shipped catalogue.
 const kurlInstaller = `apiVersion: cluster.kurl.sh/v1beta1
 kind: Installer
 metadata: {name: 1a2b3c4}
@@ -140,7 +140,7 @@ func (n node) allPodsReady() {
 	}
 }
 
-// standIns logs which pods run a program other than the one that their image promises, and why.
+// standIns logs which pods run a program other than their image's, and why.
 func (n node) standIns() {
 	n.t.Helper()
 	reasons := map[string]string{}

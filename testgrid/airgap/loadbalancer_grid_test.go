@@ -18,15 +18,15 @@ func (n node) passes(unit, address string, to node) {
 	n.must("systemd-run --quiet --unit=" + unit + " --socket-property=ListenStream=" + address + ":6443 --socket-property=FreeBind=yes /usr/lib/systemd/systemd-socket-proxyd " + to.Address().String() + ":6443")
 }
 
-// endpoints says how the files of a node name the API.
+// endpoints returns how the files of a node name the API.
 func (n node) endpoints() string {
 	n.t.Helper()
 	return n.must("grep -hoE 'https://[0-9.:]+' /etc/kubernetes/*.conf | sort -u; grep -s loadBalancerAddress /var/lib/sealift/state/installer.yaml || true")
 }
 
-// TestLoadBalancerAddressIsChanged moves a cluster of two control planes and two workers from one load balancer to another. One
-// worker is off meanwhile. The change fails on a node, is killed, and goes on from the other control plane; the old load balancer ends
-// before the worker comes back.
+// TestLoadBalancerAddressIsChanged moves a cluster of two control planes and two workers from one load balancer to another. One worker
+// is off in the meantime. The change fails on a node, is killed, and resumes from the other control plane; the old load balancer ends
+// before the worker returns.
 func TestLoadBalancerAddressIsChanged(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	front := node{lab.Host(t, host.Spec{}), t}
@@ -83,7 +83,7 @@ func TestLoadBalancerAddressIsChanged(t *testing.T) {
 	first.must(kubectl + "wait --for=condition=Ready node/" + worker.Name() + " --timeout=120s")
 	worker.must("rm " + dropIn + "; systemctl daemon-reload")
 
-	// killed, and the other control plane goes on
+	// killed, and the other control plane resumes
 	out, _ = first.interrupt(interruption{command: "exec " + command + " --yes 2>&1", step: "load-balancer/switch", record: "started", signal: "KILL"})
 	t.Logf("killed:\n%s", out)
 	out = second.must("time " + command + " --yes 2>&1")

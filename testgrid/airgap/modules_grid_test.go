@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
-// townFiles are a module that others require. It has a definition, too.
+// townFiles are a module that others require. It also has a definition.
 var townFiles = map[string]string{
 	"Manifest": "", "install.sh": "# shellcheck shell=bash\n", "values.yaml": "town: {name: Bremen}\n",
 	"addon.yaml":         "description: A town\nrequires: [kubernetes]\n",
@@ -62,7 +62,7 @@ func (r road) serveOperator(t *testing.T) {
 	r.mirror(t, "ghcr.io/sealift", "http://"+address+"/sealift")
 }
 
-// lint runs the linter on an add-on, which has other findings, too: it is made for this test alone.
+// lint runs the linter on an add-on, which has other findings, too: it is made only for this test.
 func (r road) lint(t *testing.T, addOn string, flags ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), r.sealift, append([]string{"addon", "lint", addOn}, flags...)...)
@@ -116,7 +116,7 @@ func modulesRoad(t *testing.T) (r road, newer string) {
 	return r, newer
 }
 
-// eventually repeats a script until it prints what is wanted.
+// eventually repeats a script until it prints the expected text.
 func (n node) eventually(script, want string) {
 	n.t.Helper()
 	n.must("for i in $(seq 240); do [ \"$(" + script + ")\" = " + quoted(want) + " ] && exit; sleep 0.5; done; echo \"$(" + script + ")\"; " +
@@ -126,7 +126,7 @@ func (n node) eventually(script, want string) {
 const (
 	inOperator = kubectl + "--namespace addon-operator "
 	modules    = inOperator + "exec deployment/operator -- addon-operator module list"
-	// greets prints what the Deployment of the module says.
+	// greets prints the greeting of the module's Deployment.
 	greets = inOperator + `get --raw /api/v1/namespaces/addon-operator/pods/$(` + inOperator +
 		`get pods --selector app=greeter --sort-by=.metadata.creationTimestamp -o jsonpath='{.items[-1:].metadata.name}'):8080/proxy/ 2>&1`
 )

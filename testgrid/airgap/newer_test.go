@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// The folders below a second USB disk, each with a bundle whose containerd is another than that of the road.
+// The folders below a second USB disk, each with a bundle whose containerd differs from the first one.
 const (
 	newerRuntime   = "newer"   // has a higher version
 	rebuiltRuntime = "rebuilt" // has the same version and other files
@@ -51,8 +51,8 @@ func installFrom(folder string) string {
 	return strings.Replace(install, "/media/usb", "/media/usb2/"+folder, 1)
 }
 
-// runtimeKeepsRunning gives a node of a cluster a bundle with a newer container runtime, which is refused, and one whose runtime was
-// built again: what carries the pods stays as it is.
+// runtimeKeepsRunning gives a node of a cluster a bundle with a newer container runtime, which is refused, and one with a rebuilt
+// runtime: the pods' runtime is not replaced.
 func runtimeKeepsRunning(n node) {
 	const untouched = "dpkg-query -W; find /etc /usr/local /opt /var/lib/sealift -xdev -type f -printf '%p %s %T@\\n' | sort"
 	const runs = "systemctl show --property=MainPID,ActiveEnterTimestampMonotonic containerd kubelet; " + kubectl + "get pods -A -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}' | sort"

@@ -12,9 +12,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// TestHostsInstallThemselvesFromServer has a host with a bucket and a server before it, and two hosts that have nothing but
-// the addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
-// that the page shows.
+// TestHostsInstallThemselvesFromServer has a host with a bucket and a server before it, and two hosts that have nothing but the
+// addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
+// shown there.
 func TestHostsInstallThemselvesFromServer(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
@@ -80,7 +80,8 @@ func (n node) sentOnce(to string, before int64, url string) {
 // dir is the folder with all that the road led through.
 func (r road) dir() string { return filepath.Dir(r.packages) }
 
-// programs puts the packages of programs that a host has before Sealift comes, with all that they need, into a folder of the road.
+// programs puts the packages of programs that a host has before Sealift is installed, with their dependencies, into a folder of the
+// disk.
 func (r road) programs(t *testing.T, system string, names ...string) {
 	t.Helper()
 	addOn := filepath.Join(r.debs(), "addons", "programs", "1")

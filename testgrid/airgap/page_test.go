@@ -12,13 +12,13 @@ import (
 	"github.com/sealift/sealift/internal/testing/browser"
 )
 
-// composed lets a browser compose a cluster of add-ons on the page of a server that runs on the host, and gives the command that
-// the page shows in the end. The browser runs on this machine and takes the host as its proxy.
+// composed lets a browser compose a cluster of add-ons on the page of a server on the host, and returns the command that the
+// page finally shows. The browser runs on this machine and uses the host as its proxy.
 func (n node) composed(base string, addOns []string) string {
 	n.t.Helper()
 	forward := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: &http.Transport{DialContext: n.Dial}}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if "http://"+r.URL.Host != base { // what a browser asks its maker
+		if "http://"+r.URL.Host != base { // requests of a browser to its vendor
 			http.Error(w, "there is no way there", http.StatusForbidden)
 			return
 		}

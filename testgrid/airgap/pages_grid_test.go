@@ -17,8 +17,8 @@ import (
 // changing are words of a page that are others on each day: dates, days, sizes and tokens.
 var changing = regexp.MustCompile(`\d{4}-\d\d-\d\d|\b\d{3,4}\b|\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 
-// follow runs what a page shows, in its order. prepare does what the page tells in words before a command, and says where the command
-// runs and with which words.
+// follow runs the commands of a page, in order. prepare does what the page describes before a command, and returns where the command
+// runs and with which arguments.
 func follow(t *testing.T, page string, prepare func(command string) (node, string)) {
 	t.Helper()
 	for _, step := range docexamples.Steps(t, filepath.Join(repository, "docs", page)) {
@@ -60,7 +60,7 @@ func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
 }
 
 // TestSnapshotsPageIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
-// takes its place.
+// replaces it.
 func TestSnapshotsPageIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
@@ -121,7 +121,7 @@ func (n node) handsSnapshot(to node) {
 	to.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/usr/local/bin/sealift; chmod +x /usr/local/bin/sealift")
 }
 
-// TestAddressesPageIsFollowed gives the only node of a cluster another address beside the old one.
+// TestAddressesPageIsFollowed gives the only node of a cluster another address in addition to the old one.
 func TestAddressesPageIsFollowed(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

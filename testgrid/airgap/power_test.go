@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// TestInstallSurvivesPowerLoss takes the power from a host again and again while it installs: what no program synced to the
-// disk is gone, and the host boots with the rest.
+// TestInstallSurvivesPowerLoss cuts the power of a host repeatedly while it installs: unsynced data is lost, and the host boots
+// with the rest.
 func TestInstallSurvivesPowerLoss(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	d := isolation.NewDisk(t, 24<<30)
@@ -56,7 +56,7 @@ func TestInstallSurvivesPowerLoss(t *testing.T) {
 	n.isBare(bare)
 }
 
-// losesPower takes the power from the host at a moment of a command.
+// losesPower cuts the power of the host at a moment of a command.
 func (n node) losesPower(d *isolation.Disk, i interruption) {
 	n.t.Helper()
 	i.signal = "STOP"

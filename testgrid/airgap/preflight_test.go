@@ -9,10 +9,10 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// answer is what sealift preflight prints of one check.
+// answer is the output of sealift preflight for one check.
 type answer struct{ Check, Status, Message, Hint string }
 
-// answers runs a script in the host that prints a report, and wants its exit code.
+// answers runs a script in the host that prints a report, and checks its exit code.
 func (n node) answers(script string, code int) []answer {
 	n.t.Helper()
 	out, got := n.run(script)
@@ -40,7 +40,7 @@ func wants(t *testing.T, answers []answer, check, status, message, hint string) 
 const (
 	unpackSealift = "mkdir -p /tmp/tool && tar xzf /media/usb/cluster.tar.gz --occurrence=1 -C /tmp/tool bin/sealift"
 	look          = "/tmp/tool/bin/sealift preflight --bundle /media/usb/cluster.tar.gz -o json 2>/dev/null"
-	// everything that an install might touch, and the state of the host that is no file
+	// everything that an install might touch, and the state of the host outside of files
 	inventory = "dpkg-query -W; find / -xdev -not -path '/proc/*' -not -path '/run/*' -not -path '/tmp/*' -not -path '/var/log/*' -printf '%p %m %s %l\n' | sort; " +
 		"systemctl list-unit-files --no-legend; ip link; cat /proc/mounts | sort"
 )
@@ -83,7 +83,7 @@ func TestPreflightNamesFaultAndRemedy(t *testing.T) {
 // swapFile is where the host has a file system of the machine's, on which swap may be.
 const swapFile = "/var/lib/containerd/swap"
 
-// swapOn switches swap on for a moment. It is the machine's, not the host's alone; no test depends on its being off.
+// swapOn switches swap on for a moment. It is the machine's, not only the host's; no test depends on it being off.
 func swapOn(n node) {
 	n.must("dd if=/dev/zero of=" + swapFile + " bs=1M count=16 status=none && chmod 600 " + swapFile + " && mkswap -q " + swapFile + " && swapon " + swapFile)
 }

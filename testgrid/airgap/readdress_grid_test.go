@@ -17,7 +17,7 @@ func (n node) another(number int) string {
 	return fmt.Sprintf("10.90.%d.%d", 200+number, n.Address().As4()[3])
 }
 
-// gets gives the host an address beside those that it has.
+// gets gives the host an additional address.
 func (n node) gets(address string) {
 	n.t.Helper()
 	n.must("echo 1 >/proc/sys/net/ipv4/conf/host0/promote_secondaries; ip address add " + address + "/16 dev host0")
@@ -42,7 +42,7 @@ func (n node) readdressed(address string) time.Duration {
 	return took
 }
 
-// knows wants the cluster to know a node by one address, and the node to work.
+// knows checks that the cluster knows a node by one address, and that the node works.
 func (n node) knows(of node, address string) {
 	n.t.Helper()
 	const fields = `{.status.addresses[?(@.type=="InternalIP")].address}`
@@ -60,8 +60,8 @@ func (n node) names(address string) string {
 	return n.must("grep -lwF " + address + " -r /etc/kubernetes/manifests /etc/kubernetes/*.conf /var/lib/kubelet/kubeadm-flags.env /etc/hosts /var/lib/sealift/state/api-servers || true")
 }
 
-// TestOnlyNodeChangesAddress gives a single node other addresses: one that it has beside the old one, one with which it has
-// booted, and one at which nothing works. A change is killed in each of its steps.
+// TestOnlyNodeChangesAddress gives a single node other addresses: one that it has in addition to the old one, one with which it
+// has booted, and an unusable one. A change is killed in each of its steps.
 func TestOnlyNodeChangesAddress(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
@@ -100,7 +100,7 @@ func TestOnlyNodeChangesAddress(t *testing.T) {
 	if err := n.Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n.must("for i in $(seq 20); do ! " + kubectl + "get --raw /readyz --request-timeout=2s || exit 1; sleep 1; done") // it does not come back by itself
+	n.must("for i in $(seq 20); do ! " + kubectl + "get --raw /readyz --request-timeout=2s || exit 1; sleep 1; done") // it does not recover on its own
 	n.readdressed(moved)
 	n.knows(n, moved)
 	if got := n.manyObjects(); got != objects {
@@ -116,7 +116,7 @@ func TestOnlyNodeChangesAddress(t *testing.T) {
 	n.pulled()
 }
 
-// announced tells the node which address it boots with next. Nobody runs a command then.
+// announced announces the next boot's address to the node. Nobody runs a command then.
 func announced(n node, was string) (address string) {
 	n.t.Helper()
 	address = n.another(5)
@@ -133,7 +133,7 @@ func announced(n node, was string) (address string) {
 	return address
 }
 
-// wrongAddresses wants wrong addresses to be refused before the first change.
+// wrongAddresses checks that wrong addresses are refused before the first change.
 func wrongAddresses(n node) {
 	n.t.Helper()
 	n.refuses("sealift node readdress host-9 --yes", 2, "no IP address")
@@ -148,7 +148,7 @@ func wrongAddresses(n node) {
 	}
 }
 
-// doesNotWork gives the host an address at which no program can listen: the kernel does not count it as its own.
+// doesNotWork gives the host an address at which no program can listen: the kernel does not treat it as its own.
 func doesNotWork(n node, works string) {
 	n.t.Helper()
 	address := n.another(3)
@@ -167,7 +167,7 @@ func doesNotWork(n node, works string) {
 	}
 }
 
-// killedReaddress kills one change of address at ten moments. Its last two steps end within milliseconds, so a kill there comes too
+// killedReaddress kills one change of address at ten moments. Its last two steps end within milliseconds, so a kill there is too
 // late.
 func killedReaddress(n node, was string) {
 	n.t.Helper()

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// state gives the lines of looks, and the firewall's rules as this machine's own program reads them out of the host.
+// state returns the lines of looks, and the firewall's rules as this machine's own program reads them out of the host.
 func (n node) state() []string {
 	n.t.Helper()
 	lines := strings.Split(strings.TrimSpace(n.must(scenario.Looks)), "\n")
@@ -29,7 +29,7 @@ func (n node) state() []string {
 // takeBack is a reset with a program that outlives it.
 const takeBack = "exec /var/tmp/sealift reset --yes"
 
-// reset takes the install back, once killed on the way, with two things that someone else changed: they are named and kept.
+// reset reverts the install, with one kill on the way, with two foreign changes: they are named and kept.
 func reset(n node, before []string) {
 	n.refuses("sealift reset", 2, "--yes")
 	n.must("sealift reset --plan >/dev/null; sealift status; systemctl stop kubelet")

@@ -47,7 +47,7 @@ func (n node) kills(program string) {
 	n.must("for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" != " + program + " ] || kill -KILL ${p#/proc/}; done")
 }
 
-// beginsEmpty removes etcd's data, and wants etcd to begin without any, as kubeadm's manifest lets it.
+// beginsEmpty removes etcd's data, and checks that etcd begins without any, as kubeadm's manifest lets it.
 func (n node) beginsEmpty() {
 	n.t.Helper()
 	n.must("rm -rf /var/lib/etcd")
@@ -55,7 +55,7 @@ func (n node) beginsEmpty() {
 	n.must("for i in $(seq 120); do " + kubectl + "get namespace many 2>&1 | grep -q NotFound && exit 0; sleep 1; done; exit 1")
 }
 
-// hasAll wants a restored control plane to have the objects of the snapshot, and its pods to run.
+// hasAll checks that a restored control plane has the objects of the snapshot, and that its pods run.
 func (n node) hasAll(objects string) {
 	n.t.Helper()
 	if got := n.manyObjects(); got != objects {
@@ -68,7 +68,7 @@ func (n node) hasAll(objects string) {
 	n.must("sealift status")
 }
 
-// TestLostEtcdIsRestored removes etcd's data, and then the keys, too. It kills the command at ten moments.
+// TestLostEtcdIsRestored removes etcd's data, and then also the keys. It kills the command at ten moments.
 func TestLostEtcdIsRestored(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
@@ -173,8 +173,8 @@ func (n node) movesTo(to node, objects string) {
 	to.pulled()
 }
 
-// TestLastControlPlaneContinues takes the majority from clusters of two and of three control planes, and lets the last one go on with
-// its own data. Others join it then.
+// TestLastControlPlaneContinues removes the majority from clusters of two and of three control planes, and lets the last one continue
+// with its own data. Others join it then.
 func TestLastControlPlaneContinues(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	last := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

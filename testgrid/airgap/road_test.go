@@ -64,7 +64,7 @@ type road struct {
 	usb      string
 }
 
-// build goes from Manifests to the bundle, for one release of Kubernetes on one system. Tests share what it makes.
+// build goes from Manifests to the bundle, for one release of Kubernetes on one system. Tests share its output.
 func build(t *testing.T, kubernetes, system string) road {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
@@ -177,7 +177,7 @@ func compile(t *testing.T, dir string, programs ...string) {
 	}
 }
 
-// run runs sealift on the building machine and returns what it printed.
+// run runs sealift on the building machine and returns its output.
 func (r road) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), r.sealift, args...)
@@ -220,7 +220,7 @@ func (n node) must(script string) string {
 	return out
 }
 
-// refuses wants a script to fail with a code and a reason.
+// refuses runs a script that must fail with a code and a reason.
 func (n node) refuses(script string, code int, reason string) {
 	n.t.Helper()
 	if out, got := n.run(script); got != code || !strings.Contains(out, reason) {

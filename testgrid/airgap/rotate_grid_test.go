@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// writer creates a ConfigMap with a number every second, and notes each number that the API server has taken. A request that fails is
-// made again, as clients do.
+// writer creates a numbered ConfigMap every second, and records each number that the API server has accepted. A failed request is
+// retried, as clients do.
 const writer = `n=0
 while ! test -e /tmp/stop; do
   n=$((n + 1))
@@ -27,7 +27,7 @@ done
 `
 
 // TestCAsAreRotatedDuringWrites replaces all CAs and the service-account key of a cluster of three nodes. A client writes every
-// second meanwhile. Both parts of the rotation are killed and resumed.
+// second in the meantime. Both parts of the rotation are killed and resumed.
 func TestCAsAreRotatedDuringWrites(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

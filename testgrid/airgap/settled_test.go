@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// looksOfNode is what an install makes on a host besides what looks has: what it keeps, and the images.
+// looksOfNode lists what an install creates on a host besides what looks has: its state, and the images.
 const looksOfNode = scenario.Looks + `
 find /var/lib/sealift/addons /var/lib/sealift/kustomize -type f -exec sha256sum {} + | sed 's/^/kept /'
 ctr -n k8s.io images list -q | grep -v '^sha256:' | sed 's/^/image /'
@@ -39,7 +39,7 @@ func (n node) settled() []string {
 	return lines
 }
 
-// kinds are those whose objects have names that nobody makes up.
+// kinds are those whose objects have fixed names.
 const kinds = "namespaces,deployments.apps,daemonsets.apps,services,configmaps,secrets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings," +
 	"storageclasses,apiservices,priorityclasses,customresourcedefinitions,nodes"
 
@@ -59,7 +59,7 @@ func (n node) objects() (found []string) {
 		for _, volatile := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"} {
 			delete(metadata, volatile)
 		}
-		// what controllers and clocks write, and what the agent of a node tells of its disk
+		// writes of controllers and clocks, and the agent's report on a node's disk
 		maps.DeleteFunc(field(metadata, "annotations"), func(key string, _ any) bool { return !strings.Contains(key, "sealift") || key == "sealift.dev/agent" })
 		delete(object, "status")
 		spec := field(object, "spec")
@@ -81,7 +81,7 @@ func (n node) objects() (found []string) {
 	return found
 }
 
-// field is a map below an object, which may not be there.
+// field is an optional map below an object.
 func field(object map[string]any, name string) map[string]any {
 	m, _ := object[name].(map[string]any)
 	return m

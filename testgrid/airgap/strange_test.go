@@ -8,8 +8,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// strange gives a host what administrators and other programs have left on real ones, without leftovers that an install refuses: a bridge
-// as uplink beside the network of a storage, a hostname in capitals, a /tmp that runs no programs, and files that switch forwarding off.
+// strange gives a host peculiarities of real ones, without leftovers that an install refuses: a bridge as uplink beside the network of a
+// storage, a hostname in capitals, a /tmp that runs no programs, and files that switch forwarding off.
 const strange = `set -e
 hostname STRANGE-1 && echo STRANGE-1 >/etc/hostname
 address=$(ip -4 -oneline address show dev host0 | awk '{ print $4; exit }')
@@ -46,7 +46,7 @@ echo 'version = ' >/etc/containerd/conf.d/registry.toml
 printf '[Service]\nExecStart=/usr/local/bin/k3s server\n' >/etc/systemd/system/k3s.service
 ip link add cilium_host type veth peer name cilium_net`
 
-// guarded loads the rules of an nftables.service that lets nobody in but by ssh.
+// guarded loads the rules of an nftables.service that only admits ssh.
 const guarded = `dpkg -i /media/usb2/*.deb >/dev/null 2>&1 && cat >/etc/nftables.conf <<'EOF' && nft -f /etc/nftables.conf
 table inet filter {
 	chain input {
@@ -65,9 +65,9 @@ EOF`
 const unchanged = "{ " + inventory + "; } | grep -v -e /systemd-private- -e '^/tmp 1777 '"
 
 // TestUnusualHostBecomesNode has the peculiarities of real hosts, all at once: a short PATH (replicatedhq/kURL#2951, k3s-io/k3s#10175), an
-// uplink that is called br-ex beside a second network (k0sproject/k0s#4775), umask 077, a /tmp without programs, a hostname in capitals,
-// dead proxies, an nftables policy of drop, leftovers of two distributions (flannel-io/flannel#1437), and files that switch forwarding off (replicatedhq/kURL#2174).
-// What cannot stay is named before the first change, with the way out, which the test goes.
+// uplink called br-ex beside a second network (k0sproject/k0s#4775), umask 077, a /tmp without programs, a hostname in capitals, dead
+// proxies, an nftables policy of drop, leftovers of two distributions (flannel-io/flannel#1437), and files that switch forwarding off
+// (replicatedhq/kURL#2174). What cannot stay is named before the first change, with the way out, which the test goes.
 func TestUnusualHostBecomesNode(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")

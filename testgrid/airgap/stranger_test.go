@@ -9,14 +9,14 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// stranger is a host with peculiarities that preflight answers before the first change.
+// stranger is a host with peculiarities that preflight reports before the first change.
 type stranger struct {
 	name    string
 	setup   string // makes the peculiarities, in the namespaces of apart
 	words   string // of the install
 	answers []answer
 	code    int    // of the install that says refusal
-	refusal string // of the install, where it ends before it looks at the host
+	refusal string // of the install, if it ends before it checks the host
 }
 
 // fails returns the messages with which an install must refuse the host.
@@ -29,7 +29,7 @@ func (s stranger) fails() (messages []string) {
 	return messages
 }
 
-// uplink gives a network namespace an interface with a default route, as hosts have it.
+// uplink gives a network namespace an interface with a default route, like a host's.
 const uplink = `ip link set lo up
 ip link add eth0 type veth peer name far0
 ip address add 10.90.0.77/16 dev eth0
@@ -38,12 +38,12 @@ ip link set far0 up
 ip route add default via 10.90.0.1
 `
 
-// apart runs a script in namespaces of its own for mounts, names and networks, after it has made the peculiarities. They end with it.
+// apart runs a script in separate mount, UTS and network namespaces, after it has created the peculiarities. They end with it.
 func (s stranger) apart(script string) string {
 	return "exec unshare --mount --uts --net --propagation private bash -c " + quoted("set -e\n"+uplink+s.setup+"\nset +e\n("+script+"\n); code=$?; kill $(jobs -p) 2>/dev/null; exit $code")
 }
 
-// says puts a text in the place of a file that programs read.
+// says replaces a file that programs read with a text.
 func says(file, text string) string {
 	return "file=$(mktemp /run/says.XXXX) && printf '%b' " + quoted(text) + " >$file && mount --bind $file " + file + " && rm $file\n"
 }
@@ -59,7 +59,7 @@ func squats(address string) string {
 	return "systemd-socket-activate -l " + address + " /bin/true 2>/dev/null &\nfor i in $(seq 100); do ss -ltn | grep -qF '" + address + " ' && break; sleep 0.1; done\n"
 }
 
-// strangers are hosts as reports of users have them, with what preflight says of each.
+// strangers are hosts from users' reports, with preflight's report on each.
 func strangers() []stranger {
 	longest := strings.Repeat("n", 64)
 	return []stranger{
@@ -159,8 +159,8 @@ func strangers() []stranger {
 	}
 }
 
-// TestUnsupportedHostsAreRefusedBeforeFirstChange looks at each of the strangers, lets an install refuse what cannot work, and wants the host to be as
-// it was.
+// TestUnsupportedHostsAreRefusedBeforeFirstChange checks each of the strangers, lets an install refuse what cannot work, and checks that
+// the host is unchanged.
 func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
@@ -185,7 +185,7 @@ func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 	}
 }
 
-// refusesFor wants an install to refuse the host for all of the messages, with the exit code of a refusal.
+// refusesFor checks that an install refuses the host for all of the messages, with the exit code of a refusal.
 func (n node) refusesFor(s stranger, messages []string) {
 	n.t.Helper()
 	out, code := n.run(s.apart(install + " 2>&1"))
@@ -199,13 +199,13 @@ func (n node) refusesFor(s stranger, messages []string) {
 	}
 }
 
-// lines runs a script and returns what it prints, line by line.
+// lines runs a script and returns its output, line by line.
 func (n node) lines(script string) []string {
 	n.t.Helper()
 	return strings.Split(strings.TrimSpace(n.must(script)), "\n")
 }
 
-// answered looks at the host and wants the answers of a stranger.
+// answered checks the host and expects the answers of a stranger.
 func (n node) answered(s stranger) {
 	n.t.Helper()
 	code := 0

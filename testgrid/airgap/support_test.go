@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// supportBundle takes a support bundle on the host and wants files in it, and nobody's keys.
+// supportBundle takes a support bundle on the host and expects files in it, and no keys.
 func supportBundle(n node, files ...string) {
 	n.t.Helper()
 	const out = "/tmp/support.tar.gz"

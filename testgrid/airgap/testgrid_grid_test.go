@@ -20,7 +20,7 @@ func gridRoad(t *testing.T) road {
 	return r
 }
 
-// demoTests is the file of tests that a stranger is shown.
+// demoTests is the file of tests for newcomers.
 const demoTests = "testgrid/demo/tests.yaml"
 
 // TestGridRunsDemoTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.

@@ -76,8 +76,8 @@ lab enter "$SEALIFT_MACHINE" -- bash -c 'mkdir -pm 700 /root/.ssh /etc/ssh && ta
 	return fmt.Sprintf("{name: %s, address: 127.0.0.1, port: %s, key: ./key, hostKey: %q}", sshHost, port, strings.TrimSpace(string(public)))
 }
 
-// forward leads a port of this machine to one of a host, which may be booted again meanwhile. This machine has no address in the
-// network of the lab.
+// forward forwards a port of this machine to one of a host, which may be rebooted in the meantime. This machine has no address
+// in the network of the lab.
 func forward(t *testing.T, name string, port int) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ import (
 )
 
 // TestKilledGridResumes kills the program that runs a test at five moments, with SIGKILL, and starts it again. In the end the report
-// is that of a run that nobody disturbed, and this machine has nothing left of the hosts.
+// equals that of an undisturbed run, and this machine has nothing left of the hosts.
 func TestKilledGridResumes(t *testing.T) {
 	r := gridRoad(t)
 	state, err := scratch.NewIn("/var/tmp")

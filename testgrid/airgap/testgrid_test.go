@@ -19,13 +19,13 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// gridReport is what 'sealift testgrid run -o json' prints.
+// gridReport is the output of 'sealift testgrid run -o json'.
 type gridReport struct {
 	Counts report.Counts
 	Cells  []report.Cell
 }
 
-// grid runs a file of tests from the command line, and wants this exit code.
+// grid runs a file of tests from the command line, and expects this exit code.
 func (r road) grid(t *testing.T, code int, tests, hosts, out string, flags ...string) (list gridReport) {
 	t.Helper()
 	cmd := r.gridCommand(t.Context(), tests, hosts, out, flags...)

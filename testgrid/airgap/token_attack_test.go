@@ -48,7 +48,7 @@ func tokenGainsNothing(first, worker node, token string) {
 		t.Errorf("the token reads Secrets:\n%s", out)
 	}
 
-	// An administrator who approves by mistake gives the name, and no role.
+	// An administrator who approves by mistake supplies the name, and no role.
 	first.must(kubectl + "certificate approve stolen && for i in $(seq 100); do " + kubectl + "get csr stolen -o jsonpath={.status.certificate} | grep . && exit 0; sleep 0.2; done; exit 1")
 	encoded := strings.TrimSpace(first.must(kubectl + "get csr stolen -o jsonpath={.status.certificate}"))
 	chain, err := base64.StdEncoding.DecodeString(encoded)
@@ -68,7 +68,7 @@ func tokenGainsNothing(first, worker node, token string) {
 	}
 	first.must("journalctl -u sealift-node | grep 'audit: refused' | grep 'party=worker' | grep node=" + first.Name())
 
-	// The annotation may be written with that certificate. The agent wants a signature.
+	// The annotation may be written with that certificate. The agent requires a signature.
 	evil := strings.Repeat("0", 64)
 	forged := fmt.Sprintf(`{"upgrade":"forged","operation":"prepare","attempt":1,"index":"%s","sealift":"%s","server":"%s:6445","from":"1.36.3"}`, evil, evil, worker.Address())
 	for _, n := range []node{first, worker} {

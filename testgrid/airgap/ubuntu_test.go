@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// ubuntu is the target of hosts that call themselves Ubuntu 24.04. Their packages are Debian's, but for containerd.
+// ubuntu is the target of hosts that call themselves Ubuntu 24.04. Their packages are Debian's, except containerd.
 const ubuntu = "ubuntu-24.04"
 
 // osRelease makes a lab host call itself Ubuntu 24.04.
@@ -45,7 +45,7 @@ OOMScoreAdjust=-999
 WantedBy=multi-user.target
 `
 
-// containerdControl describes a package like Ubuntu's, which has runc in a package of its own.
+// containerdControl describes a package like Ubuntu's, which has runc in a separate package.
 const containerdControl = `Package: containerd
 Version: 2.2.6-0ubuntu1~24.04.1
 Architecture: amd64
@@ -101,7 +101,7 @@ gpg --batch --quiet --clearsign --output InRelease Release && gpg --export >../.
 `, ubuntu, keyring, keyring, server.URL, filepath.Join(dir, "keyring.gpg")))
 }
 
-// place writes a file, in folders that it makes.
+// place writes a file, and creates its folders.
 func place(t *testing.T, name string, data []byte) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
@@ -113,7 +113,7 @@ func place(t *testing.T, name string, data []byte) {
 	}
 }
 
-// component gives a file of the lab's.
+// component returns a file of the lab's.
 func component(t *testing.T, f upstream.FileOf) string {
 	t.Helper()
 	workshop := lab.Workshop(t)

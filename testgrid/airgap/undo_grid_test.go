@@ -11,14 +11,14 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// manyObjects makes 2,000 objects, and storedObjects tells what the cluster has.
+// manyObjects creates 2,000 objects, and storedObjects lists the cluster's objects.
 const (
 	manyObjects   = `for n in $(seq 2000); do printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept-%s}\ndata: {number: "%s"}\n' $n $n; done | ` + kubectl + "apply -f - >/dev/null"
 	storedObjects = kubectl + "get deployments,daemonsets,services,secrets,clusterroles,configmaps -A -o jsonpath='{range .items[*]}{.kind} {.metadata.namespace} {.metadata.name} {.metadata.uid} {.spec} {.rules} {.data}{\"\\n\"}{end}' | grep -v ' sealift-upgrade ' | sort | sha256sum"
 )
 
-// TestUpgradeIsUndone takes a control plane and a worker to the next minor version and back: 2,000 objects are those of before, what
-// came since is gone and was named, and the same upgrade works again. The first undo is killed.
+// TestUpgradeIsUndone takes a control plane and a worker to the next minor version and back: 2,000 objects are restored, newer ones
+// are gone and were named, and the same upgrade works again. The first undo is killed.
 func TestUpgradeIsUndone(t *testing.T) {
 	first, worker := outdated(t, host.Spec{}, host.Spec{})
 	first.refuses("sealift upgrade undo --yes 2>&1", 1, "keeps nothing to go back to")
@@ -66,8 +66,8 @@ func TestAddOnOfThreeControlPlanesIsUndone(t *testing.T) {
 	undoneOnThree(t, usb, []string{controlPlane, controlPlane}, "v1.36.3")
 }
 
-// undoneOnThree installs from the first disk, lets others join, upgrades from the second disk, and undoes that: 2,000 objects are those
-// of before. While a control plane is away, the undo is refused before anything changes. Then it is killed, and goes on.
+// undoneOnThree installs from the first disk, lets others join, upgrades from the second disk, and undoes that: 2,000 objects are
+// restored. While a control plane is unreachable, the undo is refused before anything changes. Then it is killed, and resumes.
 func undoneOnThree(t *testing.T, usb, joins []string, version string) {
 	t.Helper()
 	first := node{lab.Host(t, host.Spec{USB: usb}), t}

@@ -131,7 +131,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	others[0].must("sealift status")
 }
 
-// fromRecord makes a bundle for a cluster of minors, without what the cluster has, on a disk of its control plane.
+// fromRecord makes a bundle for a cluster of minors, without the cluster's content, on a disk of its control plane.
 func (r road) fromRecord(t *testing.T, first node, disk string) {
 	t.Helper()
 	record := filepath.Join(t.TempDir(), "RECORD.json")
@@ -152,7 +152,7 @@ func (r road) fromRecord(t *testing.T, first node, disk string) {
 	}
 }
 
-// runs wants so many nodes, all Ready with a version of Kubernetes.
+// runs checks that there are so many nodes, all Ready with a version of Kubernetes.
 func (n node) runs(version string, nodes int) {
 	n.t.Helper()
 	if got := n.must(kubectl + "get nodes --no-headers"); strings.Count(got, version) != nodes || strings.Count(got, " Ready ") != nodes {
@@ -163,8 +163,8 @@ func (n node) runs(version string, nodes int) {
 // maxGap is the goal for the time without an answer when the only API server is replaced.
 const maxGap = 3 * time.Second
 
-// TestUpgradeOfOneNode takes a cluster of one node over two minor versions with a bundle that leaves out what the cluster has: its
-// API is never away for long, and pods that need not restart do not.
+// TestUpgradeOfOneNode upgrades a cluster of one node over two minor versions with a bundle without the cluster's content: its API
+// is never unreachable for long, and pods restart only if necessary.
 func TestUpgradeOfOneNode(t *testing.T) {
 	older, _ := minors(t)
 	disk := t.TempDir()
@@ -176,7 +176,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	const pods = kubectl + "get pods --selector app=asked -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}' | sort"
 	before := n.must(pods)
 	services := n.must(kubectl + "get services asked kubernetes -o jsonpath={.items[*].spec.clusterIP}")
-	n.must("systemd-run --quiet --unit=sealift-second-apiserver sleep infinity") // in place of what a killed upgrade leaves
+	n.must("systemd-run --quiet --unit=sealift-second-apiserver sleep infinity") // instead of leftovers of a killed upgrade
 	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + services)
 	t.Log(n.must(upgrade + " yes 2>&1"))
 	// Requests may fail twice in a row while etcd restarts.
@@ -191,8 +191,8 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	n.pulled()
 }
 
-// TestBlockedUpgradeIsStopped has a budget that lets no pod leave, a full disk, and a node without power: each is refused
-// before the first change or ends the run with what to do, the cluster serves meanwhile, and the same command finishes after the
+// TestBlockedUpgradeIsStopped has a budget that blocks every eviction, a full disk, and a node without power: each is refused
+// before the first change or ends the run with a remedy, the cluster keeps serving, and the same command finishes after the
 // repair.
 func TestBlockedUpgradeIsStopped(t *testing.T) {
 	first, worker := outdated(t, host.Spec{}, host.Spec{})
@@ -300,8 +300,8 @@ func TestDaemonSetRollsOutWhereImagesExist(t *testing.T) {
 	}
 }
 
-// TestKilledUpgradeResumes kills the command that leads an upgrade, and the agent of a worker, at random moments. It takes the power of
-// the control plane that leads, and of the worker in its own upgrade: the same command finishes.
+// TestKilledUpgradeResumes kills the command that leads an upgrade, and the agent of a worker, at random moments. It cuts the power of
+// the leading control plane, and of the worker in its own upgrade: the same command finishes.
 func TestKilledUpgradeResumes(t *testing.T) {
 	disks := []*isolation.Disk{isolation.NewDisk(t, 24<<30), isolation.NewDisk(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})

@@ -59,8 +59,8 @@ func (n node) asked(t *testing.T, names ...string) (failures string, longest tim
 	return failures, longest
 }
 
-// TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
-// next with one command on the control plane.
+// TestClusterOfTwoNodesIsUpgraded upgrades a control plane and a worker without a route out by one minor version, with one
+// command on the control plane.
 func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	t.Parallel()
 	first, worker := outdated(t, host.Spec{}, host.Spec{})
@@ -108,5 +108,5 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	}
 }
 
-// versions is what a plan must not change.
+// versions are the files that a plan must not change.
 const versions = kubectl + "get nodes,pods -A -o jsonpath='{range .items[*]}{.metadata.name} {.metadata.uid} {.status.nodeInfo.kubeletVersion}{\"\\n\"}{end}'; find /var/lib/sealift /etc/kubernetes -type f -printf '%p %s %T@\\n' | sort"

@@ -87,7 +87,7 @@ func TestSnapshotVolumesAreRestored(t *testing.T) {
 		t.Errorf("the hooks ran as %s", hooks)
 	}
 
-	// the volume alone
+	// only the volume
 	n.must(kubectl + "scale deployment/ledger --replicas 0 && " + kubectl + "wait --for delete pod --selector app=ledger --timeout 120s")
 	stays := n.must(restoreSnapshot + " --volumes --yes")
 	if !strings.Contains(stays, "stays as it is") {

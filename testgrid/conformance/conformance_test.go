@@ -46,7 +46,7 @@ func ran(t *testing.T, o conformance.Options) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// verdicts gives the verdict and the reason of each test.
+// verdicts returns the verdict and the reason of each test.
 func verdicts(cells []report.Cell) map[string]string {
 	all := map[string]string{}
 	for _, c := range cells {

@@ -1,8 +1,8 @@
 // Package conformance runs Kubernetes' own conformance tests against a cluster, and writes the report of the test grid.
 //
-// Each test runs in a process of its own. So a test that crashes or hangs takes no other with it, each result is on the disk as
-// soon as its test has ended, and a run that was killed goes on where it was. Nothing is fetched: the images of the tests have to
-// be on the nodes, or in a registry that the nodes reach.
+// Each test runs in a separate process. So a test that crashes or hangs affects no other, each result is on disk as soon as its
+// test has ended, and a killed run resumes where it was. Nothing is fetched: the images of the tests have to be on the nodes, or
+// in a registry that the nodes reach.
 package conformance
 
 import (
@@ -26,16 +26,16 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// Quick selects the one test of sonobuoy's quick mode, which kURL runs: a pod starts and goes away.
+// Quick selects the one test of sonobuoy's quick mode, which kURL runs: a pod is started and deleted.
 const Quick = "Pods should be submitted and removed"
 
-// Cluster is what is tested.
+// Cluster is the tested cluster.
 type Cluster struct {
-	ID      string // differs from that of any other cluster
+	ID      string // differs for every cluster
 	Version string // of its API server, such as v1.36.3
 }
 
-// Options say what to run.
+// Options select what to run.
 type Options struct {
 	Suite    Suite
 	Cluster  Cluster
@@ -61,7 +61,7 @@ const DefaultTimeout = 30 * time.Minute
 // reportInterval is the least time between two reports while tests run.
 const reportInterval = 5 * time.Second
 
-// logName is the file with what e2e.test said of a test.
+// logName is the file with e2e.test's output for a test.
 const logName = "e2e.log"
 
 type runner struct {
@@ -70,7 +70,7 @@ type runner struct {
 	version string // of the tests
 	all     int    // conformance tests of that release
 
-	// aside are results of earlier runs that this one was not asked for. The report shows them, too.
+	// aside are results of earlier runs that this one was not asked for. The report also shows them.
 	aside []report.Result
 
 	mu       sync.Mutex
@@ -92,8 +92,8 @@ func (o Options) Choose(all []string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// Run runs the tests and returns the results of all of them, also of those that an earlier run into the same folder has finished.
-// The error is about the run, not about tests that fail.
+// Run runs the tests and returns all results, including those of an earlier run into the same folder. The error is about the run,
+// not about tests that fail.
 func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	o.Timeout, o.Parallel = cmp.Or(o.Timeout, DefaultTimeout), max(1, o.Parallel)
 	r := &runner{Options: o, folder: report.Folder{Path: o.Out}, at: map[string]int{}}
@@ -137,13 +137,13 @@ func minor(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// digest is over all that decides whether a test has to run again.
+// digest covers everything that decides whether a test has to run again.
 func (r *runner) digest(name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.Cluster.ID, r.Cluster.Version, r.version, r.Suite.Repositories, strings.Join(r.Suite.Arguments, " "), name}, "\n")))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// begin takes over the results of earlier runs, and writes a report in which the other tests wait. It returns their names.
+// begin reads the results of earlier runs, and writes a report in which the other tests wait. It returns their names.
 func (r *runner) begin(all, chosen []string) (todo []string, err error) {
 	for _, name := range all {
 		planned := report.Result{Test: testID(name), Name: name, System: r.system(), Attempt: 1, Verdict: report.Waiting, Digest: r.digest(name)}
@@ -183,7 +183,7 @@ func (r *runner) stands(v report.Verdict) bool {
 	return r.Again != AgainAll && (r.Again != AgainFailed || v != report.Failed)
 }
 
-// tests runs the tests that may run side by side, then the others one after another.
+// tests runs the parallel tests, then the others in sequence.
 func (r *runner) tests(ctx context.Context, todo []string) error {
 	var group errgroup.Group
 	group.SetLimit(r.Parallel)
@@ -241,7 +241,7 @@ func (r *runner) one(ctx context.Context, name string) error {
 	return errors.Join(r.folder.Save(result), r.add(result))
 }
 
-// verdict judges a test. One that did not begin has failed: nobody knows what it would have found.
+// verdict judges a test. One that did not begin has failed: its result is unknown.
 func (o outcome) verdict() (v report.Verdict, reason string) {
 	switch {
 	case o.test != nil && o.test.failed():
@@ -275,7 +275,7 @@ func (r *runner) write(last bool) error {
 	return errors.Join(r.folder.SaveSummary(r.summary(results)), r.folder.Write(results))
 }
 
-// summary says how many of the release's tests have run.
+// summary returns how many of the release's tests have run.
 func (r *runner) summary(results []report.Result) string {
 	ran, waiting := 0, 0
 	for _, result := range results {

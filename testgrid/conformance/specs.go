@@ -29,7 +29,7 @@ type spec struct {
 	}
 }
 
-// name is the full name of a test, which --focus and --skip look at.
+// name is the full name of a test, which --focus and --skip match.
 func (s spec) name() string {
 	texts := s.ContainerHierarchyTexts
 	if s.LeafNodeText != "" {
@@ -38,10 +38,10 @@ func (s spec) name() string {
 	return strings.Join(texts, " ")
 }
 
-// isTest tells a test from what runs before and after all tests.
+// isTest distinguishes a test from setup and cleanup.
 func (s spec) isTest() bool { return s.LeafNodeType == "It" }
 
-// failed reports whether a test or a part of the suite did not do what it should.
+// failed reports whether a test or a part of the suite failed.
 func (s spec) failed() bool {
 	switch s.State {
 	case "failed", "panicked", "aborted", "interrupted", "timedout":
@@ -50,7 +50,7 @@ func (s spec) failed() bool {
 	return false
 }
 
-// reason is the message of a failure or of a skip, with its place in the source.
+// reason is the message of a failure or of a skip, with its position in the source.
 func (s spec) reason() string {
 	text := strings.TrimSpace(s.Failure.Message)
 	if text == "" {
@@ -62,8 +62,8 @@ func (s spec) reason() string {
 	return text
 }
 
-// readReport calls each for everything in a JSON report of Ginkgo. Such a report has thousands of tests, also those that did not
-// run. No more than one of them is in memory.
+// readReport calls each for everything in a JSON report of Ginkgo. Such a report has thousands of tests, including those that
+// did not run. No more than one of them is in memory.
 func readReport(in io.Reader, each func(spec)) error {
 	d := json.NewDecoder(in)
 	if err := expect(d, '['); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// oneReport is what Ginkgo writes of one test, shortened.
+// oneReport is Ginkgo's report of one test, shortened.
 const oneReport = `[{"SuitePath": "/tmp", "PreRunStats": {"TotalSpecs": 1}, "SpecReports": [
 {"ContainerHierarchyTexts": ["[sig-node]", "Pods"], "LeafNodeType": "It", "LeafNodeText": "run [Conformance]", "State": "failed", "RunTime": 5,
 "Failure": {"Message": "no", "Location": {"FileName": "a.go", "LineNumber": 3}}},

@@ -13,7 +13,7 @@ import (
 // standInVersion is the release that the stand-in says it belongs to.
 const standInVersion = "v1.36.3"
 
-// The tests of the stand-in. What a test's name says is what it does.
+// The tests of the stand-in. A test does what its name says.
 const (
 	passes   = "[sig-node] Pods should be submitted and removed [NodeConformance] [Conformance]"
 	fails    = "[sig-network] Services (with a.b*) should fail [Conformance]"

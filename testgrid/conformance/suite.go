@@ -29,13 +29,13 @@ type Suite struct {
 	Repositories string
 }
 
-// grace is how long e2e.test may clean up after its time is over or it was told to end.
+// grace is how long e2e.test may clean up after its timeout or a stop.
 const grace = 2 * time.Minute
 
-// listTimeout is the most time for a list, which takes a few seconds.
+// listTimeout is the timeout for a list, which takes a few seconds.
 const listTimeout = 5 * time.Minute
 
-// command makes a process of e2e.test. If ctx ends, it is told to clean up, and killed if it does not end.
+// command makes a process of e2e.test. If ctx ends, it is asked to clean up, and killed if it does not end.
 func (s Suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -76,7 +76,7 @@ func (s Suite) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// Images lists the images that pods of tests run, also of tests that are no conformance tests.
+// Images lists the images that pods of tests run, including those of tests outside conformance.
 func (s Suite) Images(ctx context.Context) ([]string, error) {
 	out, err := s.output(ctx, "--list-images")
 	if err != nil {
@@ -110,10 +110,10 @@ func (s Suite) Tests(ctx context.Context) (names []string, err error) {
 // outcome is how a test ended.
 type outcome struct {
 	test  *spec // nil if it did not begin
-	suite error // what went wrong around the test
+	suite error // failures around the test
 }
 
-// run runs one test in a process of its own.
+// run runs one test in a separate process.
 func (s Suite) run(ctx context.Context, name string, most time.Duration, log io.Writer) (o outcome, err error) {
 	ctx, stop := context.WithTimeout(ctx, most+grace)
 	defer stop()
@@ -169,7 +169,7 @@ func readFile(path string, each func(spec)) error {
 	return nil
 }
 
-// inScratch calls do with a folder that goes away.
+// inScratch calls do with a temporary folder.
 func inScratch(do func(dir string) error) error {
 	dir, err := scratch.New()
 	if err != nil {

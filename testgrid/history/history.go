@@ -1,5 +1,5 @@
-// Package history keeps the results of tests in a store: a folder, or a bucket. Another machine takes over results that have the
-// same input, and a run is compared with earlier ones.
+// Package history keeps the results of tests in a store: a folder, or a bucket. Another machine reuses results with the same
+// input, and a run is compared with earlier ones.
 //
 //	tests/DIGEST/ATTEMPT.tar.gz   the folder of one attempt: its result, its logs, its support bundles
 //	runs/TIME-DIGEST.json         how all tests of one run ended
@@ -141,7 +141,7 @@ func (h History) Load(ctx context.Context, digest string, attempt int, dir strin
 	return r, nil
 }
 
-// unpack writes the files of an archive into a folder. A file with another place is an error.
+// unpack writes the files of an archive into a folder. A file at another path is an error.
 func unpack(from io.Reader, dir string) error {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
@@ -232,7 +232,7 @@ func (h History) run(ctx context.Context, key string) (run Run, err error) {
 	return run, json.Unmarshal(data.Bytes(), &run)
 }
 
-// Past is what a report needs to know of earlier runs.
+// Past is the data of earlier runs for a report.
 func Past(runs []Run) report.Past {
 	past := report.Past{}
 	for _, run := range runs {

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// budget is what tests use of one computer at the same time.
+// budget is what concurrent tests use of one computer.
 type budget struct {
 	mu      sync.Mutex
 	cpu     int
 	memory  int64
 	working int           // tests that have a share
-	changed chan struct{} // closed and replaced when a share comes back
+	changed chan struct{} // closed and replaced when a share is returned
 }
 
 func newBudget(cpu int, memory int64) *budget {
@@ -41,7 +41,7 @@ func (b *budget) take(ctx context.Context, w Request) (*share, error) {
 	}
 }
 
-// share is what one test uses. Each of its machines may give it back; the first one counts.
+// share is what one test uses. Each of its machines may return it; the first one counts.
 type share struct {
 	budget *budget
 	cpu    int
@@ -51,7 +51,7 @@ type share struct {
 
 func (s *share) giveBack() { s.end(s.cpu, s.memory) }
 
-// keep marks the test as ended while its machines go on and keep their share.
+// keep marks the test as ended while its machines continue and keep their share.
 func (s *share) keep() { s.end(0, 0) }
 
 func (s *share) end(cpu int, memory int64) {

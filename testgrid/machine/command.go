@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// commandKind lets a program of the user make and remove machines, for clouds and hypervisors that nobody here knows.
+// commandKind lets a program of the user make and remove machines, for unknown clouds and hypervisors.
 //
 //	PROGRAM clean [OWNER]       remove what earlier runs have left, or only machines with this owner
 //	PROGRAM make                {"system":…,"count":…,"cpu":…,"memory":…,"airgap":…,"owner":…} in,

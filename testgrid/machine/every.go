@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// senderInterval is the time between two looks for senders. A connection that nobody answers is tried for a second at least,
-// since that is when the kernel repeats its first packet.
+// senderInterval is the time between two looks for senders. An unanswered connection is tried for a second at least, since that
+// is when the kernel repeats its first packet.
 const senderInterval = 500 * time.Millisecond
 
 // every calls do until ctx ends.

@@ -53,14 +53,14 @@ func (h *Hosts) CheckPods(systems []string) error {
 	return nil
 }
 
-// Options are what machines need from the program that uses them. The zero value does for lab, ssh and command.
+// Options are inputs of machines from the program that uses them. The zero value does for lab, ssh and command.
 type Options struct {
 	Progress func(line string) // gets one line per event; nil drops them
 	// Connect returns how to reach the cluster of a kubeconfig file, or the user's own cluster if the file is "".
 	Connect func(kubeconfig string) (*rest.Config, error)
 }
 
-// Load reads HOSTS.yaml. If it is wrong, the error is a diag.Errors with its mistakes.
+// Load reads HOSTS.yaml. If it is invalid, the error is a diag.Errors with its mistakes.
 func Load(path string, o Options) (*Hosts, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

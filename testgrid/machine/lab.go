@@ -161,7 +161,7 @@ func (m *labMachine) watch() {
 	}
 }
 
-// look reads the packets that have left the host, and who sent them if that is not known yet.
+// look reads the packets that have left the host, and their senders if not known yet.
 func (m *labMachine) look(ctx context.Context) ([]Connection, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

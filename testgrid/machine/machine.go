@@ -1,7 +1,7 @@
-// Package machine is what tests of the grid run on: hosts of several kinds behind one interface. A kind makes machines and makes
-// them bare again; what a machine can do beyond running commands is an interface of its own.
+// Package machine provides hosts for tests of the grid: several kinds behind one interface. A provider makes machines and resets
+// them; each further ability of a machine is an optional interface.
 //
-// HOSTS.yaml says which kind serves which operating system. The package never knows what a test does.
+// HOSTS.yaml says which kind serves which operating system. The package knows nothing about tests.
 package machine
 
 import (
@@ -21,7 +21,7 @@ type Machine interface {
 	// Run runs a script with bash, as root, and waits for it. If the script fails, the error is an *ExitError. If ctx ends, the
 	// script is killed.
 	Run(ctx context.Context, c Command) error
-	// Remove ends the machine, or gives it back to be made bare for another test.
+	// Remove removes the machine, or returns it to be reset for another test.
 	Remove(ctx context.Context) error
 }
 
@@ -33,7 +33,7 @@ type Command struct {
 	Stderr io.Writer
 }
 
-// ExitError says that a script ended with a code that is not zero.
+// ExitError reports that a script ended with a nonzero code.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
@@ -53,7 +53,7 @@ type EgressCounter interface {
 	Egress(ctx context.Context) ([]Connection, error)
 }
 
-// ClockOwner is a machine with a clock of its own. Containers share the clock of the machine that they run on.
+// ClockOwner is a machine with its own clock. Containers share the clock of the machine that they run on.
 type ClockOwner interface {
 	OwnsClock() bool
 }
@@ -76,7 +76,7 @@ type Enterer interface {
 	Enter() []string
 }
 
-// Connection is what a machine sent to one destination outside.
+// Connection is a machine's traffic to one destination outside.
 type Connection struct {
 	Address  string `json:"address"`
 	Protocol string `json:"protocol,omitempty"`
@@ -113,7 +113,7 @@ type Request struct {
 type Provider interface {
 	// Make returns bare machines. It waits until there are enough of them. If it fails, it leaves none behind.
 	Make(ctx context.Context, w Request) ([]Machine, error)
-	// Clean removes what an earlier run that was killed has left. If owner is not "", it removes only machines with this owner.
+	// Clean removes leftovers of an earlier killed run. If owner is not "", it removes only machines with this owner.
 	Clean(ctx context.Context, owner string) error
 }
 

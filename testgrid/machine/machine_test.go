@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
-// load reads a HOSTS.yaml in a folder of its own.
+// load reads a HOSTS.yaml in a separate folder.
 func load(t *testing.T, text string, files ...string) (*machine.Hosts, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ func TestMachineWithUnknownHostKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestSilentMachineEndsWait has a machine that dies when somebody has logged in. A wait for it ends with its time.
+// TestSilentMachineEndsWait has a machine that dies after a login. A wait for it ends with its time.
 func TestSilentMachineEndsWait(t *testing.T) {
 	t.Parallel()
 	hosts, err := load(t, sshHosts(startServer(t, silent), 1, ""))
@@ -287,7 +287,7 @@ systems:
 	}
 }
 
-// FuzzParse wants no text to panic. Keys are files, so it has no names of devices.
+// FuzzParse checks that no text panics. Keys are files, so it has no names of devices.
 func FuzzParse(f *testing.F) {
 	f.Add("lab: {cpu: 4, memory: 8Gi}\nsystems: {a: {lab: debian-12}, b: {command: [x, y]}}\n")
 	f.Add("systems: {a: {ssh: {bare: {script: x}, ownsClock: true, machines: [{address: a, key: k, hostKey: ssh-ed25519 AAAA}]}}}\n")

@@ -43,7 +43,7 @@ const (
 )
 
 const (
-	// podTime is how long a machine may take until its systemd is up, with the wait for room on a node and for the image.
+	// podTime is how long a machine may take until its systemd is up, including the wait for room on a node and for the image.
 	podTime = 30 * time.Minute
 	podPoll = time.Second
 	// policyTime is how long a network may take to enforce a policy.
@@ -183,7 +183,7 @@ type podGroup struct {
 	probe string // script that reaches the API server from a machine with a way out; "" if the machines may have one
 
 	mu   sync.Mutex
-	left int // machines that are not removed
+	left int // unremoved machines
 }
 
 // remove removes all machines and their policy, even if ctx has ended.
@@ -193,8 +193,8 @@ func (g *podGroup) remove(ctx context.Context) error {
 	return g.cluster.remove(ctx, groupLabel+"="+g.id)
 }
 
-// probes is how often a machine tries to reach what it must not reach. One failure may be that of a busy machine, or of a server that
-// is started again.
+// probes is how often a machine tries to reach a forbidden address. One failure may be caused by a busy machine, or a restarting
+// server.
 const probes = 3
 
 // aim finds what machines without a way out must not reach.
@@ -265,7 +265,7 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 	return nil
 }
 
-// outageTime is how long the API server may be away during one request.
+// outageTime is how long the API server may be unreachable during one request.
 const outageTime = time.Minute
 
 // insist repeats a request over an outage of the API server.
@@ -287,7 +287,7 @@ func passes(err error) bool {
 	return kube.Transient(err) || errors.As(err, &status) && outage.StatusPasses(int(status.Status().Code))
 }
 
-// unlessExists drops the error of an object that is there: its name is new, so this program has made it, and the answer was lost.
+// unlessExists drops the error of an existing object: its name is new, so this program created it, and the response was lost.
 func unlessExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil

@@ -31,7 +31,7 @@ type podMachine struct {
 func (m *podMachine) Name() string    { return m.name }
 func (m *podMachine) Address() string { return m.address }
 
-// wait returns when the machine's systemd is up. Outages of the API server may come and go meanwhile.
+// wait returns when the machine's systemd is up. Outages of the API server may happen in the meantime.
 func (m *podMachine) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, podTime)
 	defer cancel()
@@ -51,10 +51,10 @@ func (m *podMachine) wait(ctx context.Context) error {
 	return nil
 }
 
-// lookTime is how long one look at a machine may take, so that a dead connection does not take all of the time.
+// lookTime is the timeout of one check of a machine, so that a dead connection does not take all of the time.
 const lookTime = 30 * time.Second
 
-// up reports whether the machine's systemd is up, or else how far the pod is.
+// up reports whether the machine's systemd is up, or else the state of the pod.
 func (m *podMachine) up(ctx context.Context) (up bool, state string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -106,14 +106,14 @@ func (m *podMachine) Run(ctx context.Context, c Command) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
-	var exit *ExitError // of a unit that has ended meanwhile
+	var exit *ExitError // of a unit that has ended by now
 	if err := m.exec(last, Command{Script: "systemctl kill --signal=KILL " + unit}); err != nil && !errors.As(err, &exit) {
 		return errors.Join(ctx.Err(), err)
 	}
 	return ctx.Err()
 }
 
-// exec runs a script beside the machine's systemd.
+// exec runs a script outside the machine's systemd.
 func (m *podMachine) exec(ctx context.Context, c Command) error {
 	return m.start(ctx, c, "bash", "-c", fromInput)
 }

@@ -28,7 +28,7 @@ import (
 type podAPI struct {
 	*testing.T
 	bin string // folder of these programs
-	// fail, if not nil, answers requests for pods in the place of the server. It reports whether it did.
+	// fail, if not nil, answers requests for pods instead of the server. It reports whether it did.
 	fail func(w http.ResponseWriter, r *http.Request) bool
 
 	mu  sync.Mutex
@@ -208,7 +208,7 @@ func TestPodWaitSurvivesOutage(t *testing.T) {
 	}
 }
 
-// TestMissingPodEndsWait has a pod that somebody has removed.
+// TestMissingPodEndsWait has a pod that was removed.
 func TestMissingPodEndsWait(t *testing.T) {
 	t.Parallel()
 	_, k := newPodAPI(t, func(w http.ResponseWriter, r *http.Request) bool {

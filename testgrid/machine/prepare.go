@@ -13,16 +13,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// preparation is what a system has that a bare machine lacks, such as curl, an agent or a site's CA.
+// preparation is what a system has in addition to a bare machine, such as curl, an agent or a site's CA.
 type preparation struct {
-	folder string // what is put on each machine; "" for nothing
+	folder string // files for each machine; "" for nothing
 	script string // runs in the folder on each machine, as root
 }
 
 // preparedIn is where the folder is on a machine.
 const preparedIn = "/var/tmp/sealift-testgrid-prepare"
 
-// Make returns machines of a system, bare but for what HOSTS.yaml prepares. If it fails, it leaves none behind.
+// Make returns bare machines of a system, with the preparation of HOSTS.yaml. If it fails, it leaves none behind.
 func (h *Hosts) Make(ctx context.Context, w Request) ([]Machine, error) {
 	machines, err := h.kinds[w.System].Make(ctx, w)
 	if err != nil {
@@ -36,7 +36,7 @@ func (h *Hosts) Make(ctx context.Context, w Request) ([]Machine, error) {
 	return machines, nil
 }
 
-// prepareTime bounds the preparation of one machine, whose script may wait for something that never comes.
+// prepareTime bounds the preparation of one machine, whose script may wait forever.
 const prepareTime = 20 * time.Minute
 
 func (p preparation) prepareIn(ctx context.Context, m Machine) error {
@@ -87,7 +87,7 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// preparation reads what a system has that a bare machine lacks.
+// preparation reads what a system has in addition to a bare machine.
 func (r *reader) preparation(n *yaml.Node) (p preparation) {
 	if !r.IsMapping(n, "prepare") {
 		return p

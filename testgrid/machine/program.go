@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/child"
 )
 
-// ErrUnable is returned when a kind of machine cannot do what a test needs. The test is skipped, not failed.
+// ErrUnable is returned when a kind of machine does not support what a test needs. The test is skipped, not failed.
 var ErrUnable = errors.New("these machines do not support it")
 
 // programGrace is how long a program of the user may take to end after it was asked to.

@@ -163,19 +163,19 @@ type sshPool struct {
 
 	mu   sync.Mutex
 	free []sshHost
-	// changed is closed and replaced when a machine comes back.
+	// changed is closed and replaced when a machine is returned.
 	changed chan struct{}
-	kept    int // machines that no test gets any more
+	kept    int // machines that no test gets any longer
 }
 
 func newSSHPool(hosts []sshHost) *sshPool {
 	return &sshPool{hosts: hosts, free: append([]sshHost(nil), hosts...), changed: make(chan struct{})}
 }
 
-// Clean does nothing: a machine is made bare before each test, whatever happened to it.
+// Clean does nothing: a machine is reset before each test, whatever happened to it.
 func (p *sshPool) Clean(context.Context, string) error { return nil }
 
-// take waits for n machines and takes all of them at once, so that two tests cannot wait for each other.
+// take waits for n machines and acquires all of them at once, so that two tests cannot wait for each other.
 func (p *sshPool) take(ctx context.Context, n int) ([]sshHost, error) {
 	for {
 		p.mu.Lock()
@@ -265,7 +265,7 @@ func (p *sshPool) makeBare(ctx context.Context, h sshHost) error {
 	return err
 }
 
-// environment tells programs of the user which machine is meant.
+// environment has the selected machine for the user's programs.
 func (h sshHost) environment() []string {
 	return []string{"SEALIFT_MACHINE=" + h.Name, "SEALIFT_ADDRESS=" + h.Address, "SEALIFT_PORT=" + strconv.Itoa(h.Port)}
 }
@@ -286,7 +286,7 @@ func (m *sshMachine) Remove(context.Context) error {
 	return nil
 }
 
-// Keep takes the machine out of the pool.
+// Keep removes the machine from the pool.
 func (m *sshMachine) Keep(context.Context) error {
 	m.pool.back(m.sshHost, true)
 	return nil

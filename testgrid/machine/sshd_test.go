@@ -19,7 +19,7 @@ import (
 type sshd struct {
 	port    string
 	hostKey string // as a line of authorized_keys
-	keyFile string // the private key of the user who may log in
+	keyFile string // the private key of the login user
 }
 
 func newKey(t *testing.T) (ssh.Signer, []byte) {
@@ -44,7 +44,7 @@ func startSSHD(t *testing.T) sshd {
 	return startServer(t, serve)
 }
 
-// startServer starts a server that does with connections what it wants.
+// startServer starts a server that handles connections as it likes.
 func startServer(t *testing.T, serve func(net.Conn, *ssh.ServerConfig)) sshd {
 	t.Helper()
 	hostKey, _ := newKey(t)

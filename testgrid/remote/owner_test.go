@@ -29,7 +29,7 @@ func TestMachinesBelongToOneRun(t *testing.T) {
 	}
 }
 
-// TestStoredResultCannotEscapeFolder has results that somebody else has written into the store.
+// TestStoredResultCannotEscapeFolder has foreign results in the store.
 func TestStoredResultCannotEscapeFolder(t *testing.T) {
 	t.Parallel()
 	a := runner.Attempt{Test: "one", System: "plain", Number: 1}

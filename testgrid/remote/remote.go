@@ -1,7 +1,7 @@
 // Package remote runs tests of the grid in pods of a cluster: one Job, with an index for each attempt at a test on a system. The
 // machines of a test are those that HOSTS.yaml names, as everywhere.
 //
-// A store has all that the coordinator and the pods share. If either is lost, the next one goes on:
+// A store has all that the coordinator and the pods share. If either is lost, the next one continues:
 //
 //	batch/…          the work and its results, see package batch
 //	specs/DIGEST     files of tests, named by their sha256
@@ -45,7 +45,7 @@ type Coordinator struct {
 	Values  spec.Values
 }
 
-// Setting is where tests run, and what they install. If it changes, pods look at the tests again.
+// Setting is where tests run, and which packages they install. If it changes, pods run the tests again.
 type Setting struct {
 	batch.Program
 
@@ -54,7 +54,7 @@ type Setting struct {
 	Server   string `json:"server,omitempty"`
 }
 
-// input is what a pod gets.
+// input is the input of a pod.
 type input struct {
 	Setting
 
@@ -122,7 +122,7 @@ func resultOf(a runner.Attempt, outcome batch.Outcome) report.Result {
 			err = result.Check()
 		}
 		if err == nil {
-			result.Machines = nil // 'sealift testgrid enter' would run what the store says
+			result.Machines = nil // 'sealift testgrid enter' would run commands from the store
 			return result
 		}
 		failure = fmt.Sprintf("its result in the store is damaged: %v", err)
@@ -130,8 +130,8 @@ func resultOf(a runner.Attempt, outcome batch.Outcome) report.Result {
 	return report.Result{Test: a.Test, Name: a.Test, System: a.System, Attempt: a.Number, Verdict: report.Failed, Reason: "the pod of the test: " + failure}
 }
 
-// Serve runs one test in a pod, on the machines of o.Hosts, with the packages of o.Store. setting must be that of the coordinator,
-// but for the packages.
+// Serve runs one test in a pod, on the machines of o.Hosts, with the packages of o.Store. setting must equal the coordinator's,
+// except for the packages.
 func Serve(ctx context.Context, s store.Store, getenv func(string) string, setting Setting, o runner.Options) error {
 	return batch.Serve(ctx, s, getenv, func(ctx context.Context, piece json.RawMessage) (_ any, err error) {
 		var in input
@@ -162,8 +162,8 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, setti
 	})
 }
 
-// owner names the machines of an attempt. A pod that takes the place of a lost one has the same input, and removes what that one has
-// left. A run of the same tests with other packages has another input, and machines of its own.
+// owner names the machines of an attempt. A pod that replaces a lost one has the same input, and removes its leftovers. A run of the
+// same tests with other packages has another input, and separate machines.
 func owner(piece json.RawMessage) string {
 	sum := sha256.Sum256(piece)
 	return hex.EncodeToString(sum[:8])

@@ -17,7 +17,7 @@ import (
 //go:embed pages
 var pages embed.FS
 
-// Sign is a verdict's shape, for people who do not tell colours apart.
+// Sign is a verdict's shape, for people who do not distinguish colours.
 func Sign(v Verdict) string {
 	return map[Verdict]string{Passed: "✓", Failed: "✗", Flaky: "≈", Skipped: "–", Running: "▶", Waiting: "…"}[v]
 }
@@ -48,7 +48,7 @@ type row struct {
 	Cells []*Cell
 }
 
-// Class tells the filters of the page which verdict all cells of a row have.
+// Class names the verdict of all cells of a row for the page's filters.
 func (r row) Class() string {
 	var all []Verdict
 	for _, c := range r.Cells {
@@ -87,7 +87,7 @@ func indexPage(cells []Cell, summary string, live bool) ([]byte, error) {
 // maxLog is how much of a log a page shows, from its end. The whole log is a file beside it.
 const maxLog = 16 << 10
 
-// shownStep is a step with the end of its log, and its place on the time line in percent.
+// shownStep is a step with the end of its log, and its position on the time line in percent.
 type shownStep struct {
 	Step
 	Link  string

@@ -19,7 +19,7 @@ const planName = "plan.json"
 // LockName is the file that a run keeps locked while it works.
 const LockName = ".lock"
 
-// Plan writes down what a run does, in this order, so that the live pages also show tests that have not begun.
+// Plan writes the tests of a run, in this order, so that the live pages also show tests that have not begun.
 func (f Folder) Plan(results []Result) error {
 	data, err := json.Marshal(results)
 	if err != nil {
@@ -28,8 +28,8 @@ func (f Folder) Plan(results []Result) error {
 	return atomicfile.Write(filepath.Join(f.Path, planName), data)
 }
 
-// Read returns all results of the folder as they are now: those of the plan in its order, then the others. A test that a killed
-// run has left is waiting.
+// Read returns all current results of the folder: those of the plan in its order, then the others. A test that a killed run has
+// left is waiting.
 func (f Folder) Read() ([]Result, error) {
 	var all []Result
 	data, err := os.ReadFile(filepath.Join(f.Path, planName))
@@ -75,7 +75,7 @@ func (f Folder) Read() ([]Result, error) {
 	return all, nil
 }
 
-// attempt reads how far an attempt has come, or returns nil. A test that runs again has both files.
+// attempt reads the progress of an attempt, or returns nil. A test that runs again has both files.
 func attempt(dir string, busy bool) (*Result, error) {
 	if busy {
 		if running, err := load(filepath.Join(dir, runningName)); running != nil || err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// pastName is the file with what a report shows of earlier runs.
+// pastName is the file with a report's data of earlier runs.
 const pastName = "past.json"
 
 // Past is how tests ended in earlier runs, the oldest first, by PastKey.
@@ -33,7 +33,7 @@ type Earlier struct {
 	Packages map[string]string `json:"packages,omitempty"`
 }
 
-// SavePast writes down what is known of earlier runs, for all pages from here on.
+// SavePast writes the data of earlier runs, for all later pages.
 func (f Folder) SavePast(p Past) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -143,7 +143,7 @@ const shownRuns = 20
 // Earlier lists the earlier runs that a page shows.
 func (c Cell) Earlier() []Earlier { return c.past[max(0, len(c.past)-shownRuns):] }
 
-// Slower compares the time of a test that passed with that of its last run, such as "+12s". It is "" if one of them did not pass.
+// Slower compares the time of a passed test with that of its last run, such as "+12s". It is "" if one of them did not pass.
 func (c Cell) Slower() string {
 	if len(c.past) == 0 || c.Verdict != Passed || c.past[len(c.past)-1].Verdict != Passed {
 		return ""

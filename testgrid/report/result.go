@@ -23,7 +23,7 @@ import (
 // Verdict is how a test ended.
 type Verdict string
 
-// The verdicts. Flaky is that of several attempts with different ends. Running and Waiting are those of tests that have not ended.
+// The verdicts. Flaky is that of several attempts with different results. Running and Waiting are those of unfinished tests.
 const (
 	Passed  Verdict = "passed"
 	Failed  Verdict = "failed"
@@ -41,9 +41,9 @@ type Result struct {
 	Attempt  int      `json:"attempt"` // from 1
 	Verdict  Verdict  `json:"verdict"`
 	Resumed  bool     `json:"resumed,omitempty"` // on machines on which an earlier attempt had failed
-	Reason   string   `json:"reason,omitempty"`  // of a failure or a skip, with what to do next
+	Reason   string   `json:"reason,omitempty"`  // of a failure or a skip, with the next step
 	Warnings []string `json:"warnings,omitempty"`
-	// Digest is over all that went in: the test, the bundle, the system. The same digest need not run again.
+	// Digest covers all inputs: the test, the bundle, the system. The same digest need not run again.
 	Digest    string `json:"digest,omitempty"`
 	Bundle    string `json:"bundle,omitempty"` // digest of the bundle's index
 	Installer string `json:"installer,omitempty"`
@@ -53,11 +53,11 @@ type Result struct {
 	Started   time.Time         `json:"started"`
 	Took      Seconds           `json:"seconds"`
 	Steps     []Step            `json:"steps,omitempty"`
-	// Violations are what left the machines of an airgap test.
+	// Violations is the traffic that left the machines of an airgap test.
 	Violations []machine.Connection `json:"violations,omitempty"`
-	// Analysis is what the analyzers in the support bundles found wrong.
+	// Analysis has the findings of the analyzers in the support bundles.
 	Analysis []Analysis `json:"analysis,omitempty"`
-	// Machines are those of a test that runs, and those that were kept after it failed. The first is node 1.
+	// Machines are those of a running test, and those kept after a failure. The first is node 1.
 	Machines []Machine `json:"machines,omitempty"`
 	Files    []string  `json:"files,omitempty"` // support bundles and others, beside the result
 }
@@ -94,7 +94,7 @@ type Step struct {
 	Input string `json:"input,omitempty"`
 }
 
-// Seconds is a duration as JSON and JUnit have it.
+// Seconds is a duration as in JSON and JUnit.
 type Seconds float64
 
 // Since returns the seconds between two times.
@@ -111,7 +111,7 @@ func (s Seconds) String() string {
 	return d.Round(time.Second).String()
 }
 
-// The files of an attempt in its own folder: its result, and how far it has come until then.
+// The files of an attempt in its own folder: its result, and its progress until then.
 const (
 	resultName  = "result.json"
 	runningName = "running.json"
@@ -120,7 +120,7 @@ const (
 // Folder is a report's folder.
 type Folder struct{ Path string }
 
-// Dir returns the folder of one attempt, where its logs lie.
+// Dir returns the folder of one attempt, which has its logs.
 func (f Folder) Dir(test, system string, attempt int) string {
 	return filepath.Join(f.Path, "results", test, system, strconv.Itoa(attempt))
 }
@@ -136,7 +136,7 @@ func (f Folder) Save(r Result) error {
 	return nil
 }
 
-// Note writes how far a test has come. Save ends that.
+// Note writes the progress of a test. Save ends that.
 func (f Folder) Note(r Result) error {
 	r.Verdict = Running
 	return f.save(r, runningName)
@@ -180,7 +180,7 @@ func load(path string) (*Result, error) {
 	return r, nil
 }
 
-// Check refuses a result whose files are not in the folder of its attempt. Pages show what is in them.
+// Check refuses a result whose files are not in the folder of its attempt. Pages show their content.
 func (r Result) Check() error {
 	names := slices.Clone(r.Files)
 	for _, s := range r.Steps {

@@ -25,8 +25,7 @@ var liveScript []byte
 const livePoll = time.Second
 
 // Server shows a report while its tests run: pages of the moment, files of the folder, and a stream with a line for each change.
-// Its pages are those of the folder, with a script that replaces what has changed.
-// They are complete without the script, too.
+// Its pages are those of the folder, with a script that replaces changed parts. They are also complete without the script.
 type Server struct {
 	http.Handler
 	folder Folder
@@ -85,7 +84,7 @@ func (s *Server) Watch(ctx context.Context) {
 	})
 }
 
-// fingerprint is another one whenever a file of the results is. It is "" if a file goes away in between.
+// fingerprint is another one whenever a file of the results is. It is "" if a file disappears in between.
 func (s *Server) fingerprint() string {
 	sum := sha256.New()
 	for _, below := range []string{planName, "results"} {

@@ -96,7 +96,7 @@ func TestLivePagesNeedNoScript(t *testing.T) {
 	}
 }
 
-// TestTestOfDeadRunIsWaiting reads a folder that no run works on any more.
+// TestTestOfDeadRunIsWaiting reads the folder of a dead run.
 func TestTestOfDeadRunIsWaiting(t *testing.T) {
 	t.Parallel()
 	f := report.Folder{Path: t.TempDir()}

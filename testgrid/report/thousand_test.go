@@ -37,7 +37,7 @@ func thousand(t *testing.T) (report.Folder, []report.Result) {
 	return f, many
 }
 
-// processorTime is what this process has used so far. Unlike the time on the wall, it does not depend on what else runs.
+// processorTime is the CPU time of this process so far. Unlike the time on the wall, it does not depend on what else runs.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -57,7 +57,7 @@ func TestThousandResultsLoadInTwoSeconds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range many {
-			many[i].Reason += "." // each page differs from the one on the disk
+			many[i].Reason += "." // each page differs from the one on disk
 		}
 		before, began := processorTime(t), time.Now()
 		if err := f.Write(many); err != nil {

@@ -74,7 +74,7 @@ func (f Folder) Write(results []Result) error {
 // summaryName is the file with a sentence about the whole run.
 const summaryName = "summary.txt"
 
-// SaveSummary writes down a sentence about the whole run, for all pages from here on.
+// SaveSummary writes a sentence about the whole run, for all later pages.
 func (f Folder) SaveSummary(text string) error {
 	return atomicfile.Write(filepath.Join(f.Path, summaryName), []byte(text+"\n"))
 }
@@ -168,7 +168,7 @@ func junitXML(cells []Cell) ([]byte, error) {
 	return append([]byte(xml.Header), append(text, '\n')...), nil
 }
 
-// notEnded is what programs read of a test that a killed run has left.
+// notEnded is the verdict for programs of a test that a killed run left unfinished.
 const notEnded = "the test has not ended"
 
 func firstLine(text string) string {

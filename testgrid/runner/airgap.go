@@ -18,7 +18,7 @@ import (
 const noNameServer = "192.0.2.1"
 
 // findNetworks asks a control plane for the networks of its pods and services. Before kube-proxy has its rules, packets to a
-// service take the host's way out.
+// service take the host's route out.
 func (c *cell) findNetworks(ctx context.Context) error {
 	script := "grep -ohE -- '--(service-cluster-ip-range|cluster-cidr)=[0-9a-fA-F:./,]+' /etc/kubernetes/manifests/*.yaml | cut -d= -f2 | tr , '\n' | sort -u"
 	text, err := machine.Output(ctx, c.machines[0], script)
@@ -33,7 +33,7 @@ func (c *cell) findNetworks(ctx context.Context) error {
 	return c.facts.save(c.dir)
 }
 
-// harmless returns why a packet is no call to the outside, or "".
+// harmless returns why a packet is not a call to the outside, or "".
 func (c *cell) harmless(to machine.Connection) string {
 	address, err := netip.ParseAddr(to.Address)
 	switch {

@@ -58,13 +58,13 @@ func (b *bundles) open() error {
 
 func (b *bundles) close() error { return os.RemoveAll(b.dir) }
 
-// wanted is what a bundle is made for.
+// wanted is the target of a bundle.
 type wanted struct {
 	installer *spec.Installer
 	server    string // where nodes get it, or ""
-	elsewhere bool   // the server has packages of its own
+	elsewhere bool   // the server has its own packages
 	from      string // the version of Kubernetes that it upgrades, or ""
-	collects  bool   // the test has a support bundle of its own, which a program of the bundle collects
+	collects  bool   // the test has its own support bundle, which a program of the bundle collects
 }
 
 // of returns the bundle of an Installer.
@@ -161,7 +161,7 @@ func (b *bundle) kubernetes() string {
 	return ""
 }
 
-// digest is over all that decides how a job ends: what the test says, what is installed, and where.
+// digest covers everything that decides the result of a job: the test, the installed packages, and the hosts.
 func (r *runner) digest(j job, b, newer *bundle) string {
 	input := map[string]any{"test": j.test, "system": j.system}
 	if b != nil {

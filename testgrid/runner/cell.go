@@ -41,7 +41,7 @@ type cell struct {
 	began    time.Time
 	machines []machine.Machine
 	facts    facts
-	earlier  *report.Result // whose machines this attempt goes on with, or nil
+	earlier  *report.Result // whose machines this attempt continues with, or nil
 	passed   []report.Step  // of the earlier attempt, those that need not run again
 }
 
@@ -160,10 +160,10 @@ func (c *cell) steps(ctx context.Context) error {
 	return nil
 }
 
-// carried is the folder on a machine for what a person would carry to it.
+// carried is the folder on a machine for files that a person would carry to it.
 const carried = "/root/sealift-testgrid"
 
-// take waits for bare machines, or takes back those that an earlier attempt has kept.
+// take waits for bare machines, or reuses those that an earlier attempt has kept.
 func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
 	wish := machine.Request{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap, Owner: c.runner.owner()}
 	if c.earlier != nil {
@@ -227,7 +227,7 @@ func (c *cell) carry(ctx context.Context, b *bundle, to, script string) error {
 	return err
 }
 
-// able finds out before the install what the machines cannot do.
+// able finds out before the install what the machines do not support.
 func (c *cell) able() error {
 	m := c.machines[0]
 	_, cuts := m.(machine.NetworkCutter)

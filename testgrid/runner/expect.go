@@ -19,10 +19,10 @@ import (
 	"github.com/sealift/sealift/testgrid/spec"
 )
 
-// expectInterval is the time between two looks at what is expected.
+// expectInterval is the time between two checks of an expectation.
 const expectInterval = 2 * time.Second
 
-// expect asks again until what is expected is true, or its time is over.
+// expect checks again until the expectation is met, or its time is over.
 func (c *cell) expect(ctx context.Context, log io.Writer, e spec.Expectation) error {
 	deadline := time.Now().Add(e.Within)
 	return poll.Until(ctx, expectInterval, nil, func(ctx context.Context) (bool, error) {
@@ -39,7 +39,7 @@ func (c *cell) expect(ctx context.Context, log io.Writer, e spec.Expectation) er
 	})
 }
 
-// once looks at what is expected.
+// once checks the expectation.
 func (c *cell) once(ctx context.Context, e spec.Expectation) error {
 	switch {
 	case e.NodesReady > 0:
@@ -150,7 +150,7 @@ func (c *cell) noImagePulled(ctx context.Context) error {
 	return nil
 }
 
-// receivedBytes counts what a machine has received over the interface with its address since it booted.
+// receivedBytes returns the bytes that a machine has received over the interface with its address since it booted.
 func receivedBytes(ctx context.Context, m machine.Machine) (int64, error) {
 	script := "shopt -s nullglob; sum=0; for i in /sys/class/net/*; do case ${i##*/} in lo|veth*|cni*|flannel*|docker*|cali*) continue ;; esac; sum=$((sum + $(<$i/statistics/rx_bytes))); done; echo $sum"
 	text, err := machine.Output(ctx, m, script)
@@ -250,7 +250,7 @@ func tunnel(ctx context.Context, m machine.Machine, address string) (net.Conn, e
 	return ours, nil
 }
 
-// checkTimes warns about parts that took longer than the test wants.
+// checkTimes warns about parts that took longer than the test allows.
 func (c *cell) checkTimes() {
 	for _, e := range c.test.Expect {
 		if e.Took == nil {

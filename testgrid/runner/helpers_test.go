@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/objects"
 )
 
-// called runs a script with kURL's functions in an empty folder, as the runner does, and returns what it printed.
+// called runs a script with kURL's functions in an empty folder, as the runner does, and returns its output.
 func called(t *testing.T, script string, variables ...string) (string, error) {
 	t.Helper()
 	helpers, err := filepath.Abs("testhelpers.sh")

@@ -11,7 +11,7 @@ import (
 // rememberedRuns is how many earlier runs a report knows.
 const rememberedRuns = 50
 
-// remember writes down what the store knows of earlier runs, for the pages.
+// remember writes the store's data of earlier runs, for the pages.
 func (r *runner) remember(ctx context.Context) error {
 	if r.History == nil || r.Part != nil {
 		return nil
@@ -23,7 +23,7 @@ func (r *runner) remember(ctx context.Context) error {
 	return r.folder.SavePast(history.Past(runs))
 }
 
-// earlier returns what an earlier run has found about a job: here, or else on another machine with the same input.
+// earlier returns the result of an earlier run for a job: here, or else on another machine with the same input.
 func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool) (*report.Result, error) {
 	here, err := r.folder.Load(j.test.ID, j.system, j.attempt)
 	if err != nil || r.History == nil || !bundled || r.Again == AgainAll || here != nil && here.Digest == digest {
@@ -39,8 +39,8 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 	return there, r.folder.Save(*there)
 }
 
-// shared reports whether a result is for other machines. One that depends on what these hosts can do, or on what an earlier attempt has
-// left on them, is not.
+// shared reports whether a result is for other machines. One that depends on abilities of these hosts, or on leftovers of an earlier
+// attempt, is not.
 func shared(result report.Result) bool {
 	return result.Bundle != "" && result.Verdict != report.Skipped && !result.Resumed
 }

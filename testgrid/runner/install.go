@@ -23,7 +23,7 @@ func (c *cell) script(text string) func(context.Context, io.Writer) error {
 	}
 }
 
-// install installs the bundle on the first node, or what the server has.
+// install installs the bundle on the first node, or the server's packages.
 func (c *cell) install(ctx context.Context, log io.Writer) error {
 	command := "cd " + carried + " && exec bash -s airgap " + c.arguments() + " <install.sh"
 	if c.bundle.server != "" {
@@ -115,7 +115,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// ofInstall, ofReset and ofUpgrade tell the faults of a command from those of another.
+// ofInstall, ofReset and ofUpgrade distinguish the faults of the commands.
 func ofInstall(f spec.Fault) bool { return !f.Upgrade && !ofReset(f) }
 func ofReset(f spec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
 func ofUpgrade(f spec.Fault) bool { return f.Upgrade }

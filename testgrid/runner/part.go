@@ -23,7 +23,7 @@ import (
 type part struct {
 	name  string
 	most  time.Duration // it may take
-	input any           // all that decides what it does, as JSON
+	input any           // everything that decides its result, as JSON
 	do    func(context.Context, io.Writer) error
 }
 
@@ -78,7 +78,7 @@ func (c *cell) faults(node int, ofCommand func(spec.Fault) bool) (all [][]spec.F
 	return all
 }
 
-// digest is over what decides about the part.
+// digest covers everything that decides the part.
 func (p part) digest() (string, error) {
 	text, err := json.Marshal([]any{p.name, p.input})
 	if err != nil {
@@ -90,7 +90,7 @@ func (p part) digest() (string, error) {
 
 var notInFile = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// step runs one part of the test with a log of its own.
+// step runs one part of the test with a separate log.
 func (c *cell) step(ctx context.Context, p part) error {
 	input, err := p.digest()
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *cell) step(ctx context.Context, p part) error {
 	return err
 }
 
-// note tells those who watch how far the test is.
+// note reports the progress of the test.
 func (c *cell) note() error {
 	now := c.result
 	now.Took = report.Since(c.began, time.Now())

@@ -19,8 +19,8 @@ type Attempt struct {
 
 // Remote does attempts on other machines.
 type Remote interface {
-	// Do does the attempts and calls ended for each. Calls do not overlap. It may take over results of an earlier run, if stands says
-	// so. The logs of what it does are in the history.
+	// Do does the attempts and calls ended for each. Calls do not overlap. It may reuse results of an earlier run, if stands says so.
+	// The logs of its work are in the history.
 	Do(ctx context.Context, attempts []Attempt, stands func(report.Verdict) bool, ended func(report.Result)) error
 }
 
@@ -30,7 +30,7 @@ type Part struct {
 	Owner   string // of the machines
 }
 
-// owner is the owner of the machines, or "" if all machines are those of this run.
+// owner is the owner of the machines, or "" if all machines belong to this run.
 func (r *runner) owner() string {
 	if r.Part == nil {
 		return ""
@@ -62,7 +62,7 @@ func (r *runner) remote(ctx context.Context, jobs []job) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// gather takes a result of another machine into the report, with its logs.
+// gather copies a result of another machine into the report, with its logs.
 func (r *runner) gather(ctx context.Context, result report.Result) error {
 	dir := r.folder.Dir(result.Test, result.System, result.Attempt)
 	here, err := r.folder.Load(result.Test, result.System, result.Attempt)

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// facts is what later parts of a test need to know of earlier ones. They lie beside the result, for a run that resumes the test.
+// facts has the data of earlier parts of a test for later ones. They are beside the result, for a run that resumes the test.
 type facts struct {
 	Looks    [][]string     `json:"looks"`    // of each machine, before anything was installed
 	Received []int64        `json:"received"` // bytes that each machine had received by then
@@ -35,7 +35,7 @@ func (f facts) save(dir string) error {
 func (f *facts) load(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, factsName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the preparation did not pass, and comes again
+		return nil // the preparation did not pass, and is repeated
 	}
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func enterable(machines []machine.Machine) (all []report.Machine) {
 	return all
 }
 
-// takeBack takes the machines that the earlier attempt has kept.
+// takeBack reuses the machines that the earlier attempt has kept.
 func (c *cell) takeBack(ctx context.Context, w machine.Request) ([]machine.Machine, error) {
 	const next = "run without --resume to begin with bare machines"
 	keeper, ok := c.runner.Hosts.Kind(c.system).(machine.Adopter)

@@ -26,7 +26,7 @@ const resumable = `
   - command: {node: 2, run: "echo expect >>$SHARED/ran"}
 `
 
-// TestFailedTestResumesAfterLastGoodStep keeps machines twice, mends the script, and goes on. A step whose input has changed
+// TestFailedTestResumesAfterLastGoodStep keeps machines twice, fixes the script, and resumes. A step whose input has changed
 // runs again, and all steps behind it.
 func TestFailedTestResumesAfterLastGoodStep(t *testing.T) {
 	t.Parallel()

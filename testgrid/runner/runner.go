@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/testgrid/spec"
 )
 
-// Options say what to run, and on what.
+// Options select the tests and the machines.
 type Options struct {
 	Files   []*spec.File
 	Hosts   *machine.Hosts
@@ -30,19 +30,19 @@ type Options struct {
 	Tests   []string // IDs; default all
 	Out     string   // folder of the report
 	Sealift string   // the program that makes bundles
-	Store   string   // where the packages are, as 'sealift bundle --store' takes it
+	Store   string   // where the packages are, as for 'sealift bundle --store'
 	// Server is the URL of a 'sealift serve' with the packages of the store. Tests without airgap install from it. "" installs all
 	// tests from bundles.
 	Server string
-	CAs    trust.CAs // that the server's certificate may come from, besides those of this machine
+	CAs    trust.CAs // that may have signed the server's certificate, in addition to those of this machine
 	Repeat int       // attempts at each test; default 1
 	// Part, if not nil, makes this run do one attempt of a larger run elsewhere, which keeps the history of runs.
 	Part *Part
-	// Remote, if not nil, does the attempts. It needs a History, through which the logs come.
+	// Remote, if not nil, does the attempts. It needs a History, which transports the logs.
 	Remote Remote
 	// KeepFailed leaves the machines of failed tests as they are.
 	KeepFailed bool
-	// Resume takes the kept machines of failed tests, and goes on behind the last step that passed.
+	// Resume reuses the kept machines of failed tests, and continues after the last passed step.
 	Resume bool
 	// Again runs tests that an earlier run has finished: "" none, "failed" those that failed, "all" all of them.
 	Again string
@@ -76,7 +76,7 @@ type runner struct {
 	folder  report.Folder
 	bundles bundles
 
-	// aside are results of earlier runs that this one was not asked to look at. The report shows them, too.
+	// aside are results of earlier runs outside this run's selection. The report also shows them.
 	aside []report.Result
 
 	mu       sync.Mutex
@@ -84,8 +84,8 @@ type runner struct {
 	reported time.Time
 }
 
-// Run runs the tests and returns the results of all of them, also of those that an earlier run into the same folder has
-// finished. The error is about the run, not about tests that fail. If ctx ends, no machine is left, and the next run goes on.
+// Run runs the tests and returns all results, including those of an earlier run into the same folder. The error is about the
+// run, not about tests that fail. If ctx ends, no machine is left, and the next run resumes.
 func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	r := &runner{Options: o, folder: report.Folder{Path: o.Out}}
 	if r.Progress == nil {
@@ -138,7 +138,7 @@ func (r *runner) local(ctx context.Context, jobs []job) error {
 	return errors.Join(r.all(ctx, jobs), r.bundles.close())
 }
 
-// clean removes what earlier runs have left, but not what is resumed: a program of the user does not know the difference.
+// clean removes leftovers of earlier runs, except what is resumed: a user's program does not know the difference.
 func (r *runner) clean(ctx context.Context) error {
 	if r.Resume || r.Remote != nil {
 		return nil
@@ -327,7 +327,7 @@ func (r *runner) write(last bool) error {
 	return r.folder.Write(r.ordered())
 }
 
-// ordered returns all results in the order of the files. They come in the order in which tests end.
+// ordered returns all results in the order of the files. They are in the order in which tests end.
 func (r *runner) ordered() []report.Result {
 	order := map[string]int{}
 	for _, f := range r.Files {

@@ -270,7 +270,7 @@ func TestLateKillFails(t *testing.T) {
 	}
 }
 
-// TestStoreCredentialsStayOnMachine has a store with a password and a CA of its own.
+// TestStoreCredentialsStayOnMachine has a store with its own password and CA.
 func TestStoreCredentialsStayOnMachine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n")
@@ -291,7 +291,7 @@ func TestStoreCredentialsStayOnMachine(t *testing.T) {
 	}
 }
 
-// TestKilledRunResumes kills the runner at five moments and wants the report of a run that nobody disturbed.
+// TestKilledRunResumes kills the runner at five moments and expects the report of an undisturbed run.
 func TestKilledRunResumes(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder

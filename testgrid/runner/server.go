@@ -17,7 +17,7 @@ import (
 const registerTimeout = 2 * time.Minute
 
 // server is the server from which a test installs or upgrades, or "" if it does so from a bundle. An airgap test has no network for it.
-// elsewhere says that the test names the server, whose packages are not those of the store.
+// elsewhere means that the test names the server, whose packages differ from the store's.
 func (r *runner) server(t spec.Test, endpoint string) (url string, elsewhere bool) {
 	if t.Airgap {
 		return "", false

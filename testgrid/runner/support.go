@@ -22,7 +22,7 @@ import (
 // maxAnalysis bounds the output of analyzers that is read, in bytes.
 const maxAnalysis = 4 << 20
 
-// collect takes a support bundle from each machine that has sealift.
+// collect collects a support bundle from each machine that has sealift.
 func (c *cell) collect(ctx context.Context, log io.Writer) error {
 	var errs []error
 	for i := range c.machines {
@@ -31,8 +31,8 @@ func (c *cell) collect(ctx context.Context, log io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// collectOwn takes the support bundle that the test asks for from the first machine. As in kURL, an analyzer that fails or warns
-// fails the test.
+// collectOwn collects the support bundle that the test requests from the first machine. As in kURL, an analyzer that fails or
+// warns fails the test.
 func (c *cell) collectOwn(ctx context.Context, log io.Writer) error {
 	const file = carried + "/supportbundle.yaml"
 	before := len(c.result.Analysis)
@@ -49,7 +49,7 @@ func (c *cell) collectOwn(ctx context.Context, log io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// collectFrom takes a support bundle from a machine.
+// collectFrom collects a support bundle from a machine.
 func (c *cell) collectFrom(ctx context.Context, log io.Writer, node int, flags string) error {
 	m := c.machines[node-1]
 	const made = carried + "/support.tar.gz"
@@ -76,7 +76,7 @@ func (c *cell) collectFrom(ctx context.Context, log io.Writer, node int, flags s
 	return errors.Join(err, failed)
 }
 
-// analyse takes what the add-ons' analyzers say of a node from its support bundle.
+// analyse reads the results of the add-ons' analyzers for a node from its support bundle.
 func (c *cell) analyse(node int, bundle string) error {
 	f, err := os.Open(bundle)
 	if err != nil {

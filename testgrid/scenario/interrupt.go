@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// Interruption is what befalls a command that installs, joins or resets: when, and what.
+// Interruption is an event during a command that installs, joins or resets: when, and what.
 type Interruption struct {
 	Command string        // becomes sealift, or a shell whose child it is
 	Step    string        // ID of a step; "" for any
-	Record  string        // of the step, to wait for: started, finished, or noted: what it changed is on the disk, and it is not finished
+	Record  string        // event of the step to wait for: started, finished, or noted: its changes are on disk, and it is not finished
 	File    string        // to wait for then; "" for none
 	After   time.Duration // to wait then
-	Signal  string        // to sealift alone; nothing waits for an end after STOP
-	Instead string        // a script that runs in place of a signal
-	Group   bool          // kill what sealift started, too, as the end of a service does
+	Signal  string        // only to sealift; nothing waits for an end after STOP
+	Instead string        // a script that runs instead of a signal
+	Group   bool          // kill sealift's children, too, as when a service ends
 }
 
-// The exit codes of an interruption's script that are not those of the command.
+// The exit codes of an interruption's script that do not belong to the command.
 const (
-	DidNotEnd   = 98 // the command went on after what befell it
+	DidNotEnd   = 98 // the command continued after the interruption
 	NotRecorded = 99 // the step was not recorded
 )
 
-// Script returns the script that runs the command, interrupts it, and ends as the command does. It prints what the command
-// printed.
+// Script returns the script that runs the command, interrupts it, and ends as the command does. It prints the command's output.
 func (i Interruption) Script() string {
 	step, group := "", ""
 	if i.Step != "" {
@@ -95,7 +94,7 @@ rm -f /run/$unit /run/$unit.began
 exit $code
 `
 
-// awaiting looks at the journal's lines that are new.
+// awaiting reads the journal's new lines.
 const awaiting = `
 journal=/var/lib/sealift/state/journal.jsonl seen=0 SECONDS=0
 exec {pause}<> <(:)

@@ -34,7 +34,7 @@ func Differences(before, after []string, explained ...string) (lines []string) {
 	return lines
 }
 
-// Kept returns the ends of lines about what a reset leaves: the logs of the install and of the package manager.
+// Kept returns the ends of lines about files that a reset leaves: the logs of the install and of the package manager.
 func Kept() []string {
 	return []string{"/var/log/sealift", "/var/log/alternatives.log", "/var/log/dpkg.log"}
 }

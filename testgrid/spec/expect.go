@@ -14,7 +14,7 @@ import (
 // defaultWithin is how long an expectation may take to become true. A cluster needs some time to settle after a change.
 const defaultWithin = 3 * time.Minute
 
-// expectKinds returns the keys of an expectation that say what is expected.
+// expectKinds returns the keys of an expectation that set an expectation.
 func expectKinds() []string {
 	return []string{"nodesReady", "podsRunning", "http", "command", "noImagePulled", "bytesFetched", "took"}
 }
@@ -93,7 +93,7 @@ func (p *parser) command(n *yaml.Node, nodes int) *Command {
 	return c
 }
 
-// String says what is expected, in a few words.
+// String describes the expectation in a few words.
 func (e Expectation) String() string {
 	switch {
 	case e.NodesReady > 0:

@@ -45,7 +45,7 @@ func (f fields) boolean(key string, to *bool) {
 	*to = b
 }
 
-// number reads a whole number between two bounds. Quotes do not matter, as kURL's files have some.
+// number reads an integer between two bounds. Quotes do not matter, as kURL's files have some.
 func (f fields) number(key string, to *int, least, most int) {
 	n := f.nodes[key]
 	if n == nil {
@@ -137,7 +137,7 @@ func (f fields) list(key string) []*yaml.Node {
 	return n.Content
 }
 
-// filled reports a text that is there and empty: nothing would be looked at.
+// filled reports an existing empty text: nothing would be checked.
 func (f fields) filled(key, text, hint string) {
 	if n := f.nodes[key]; n != nil && n.Kind == yaml.ScalarNode && strings.TrimSpace(text) == "" {
 		f.p.Errorf(f.p.Pos(n), hint, "%s is empty", key)

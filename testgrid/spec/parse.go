@@ -39,9 +39,9 @@ func Load(path string, v Values) (*File, error) {
 	return Parse(path, f, v)
 }
 
-// Parse reads a file of tests or of systems. name stands for it in positions. If the file is wrong, the error is a diag.Errors
-// with its mistakes, a hundred at most. Any other error comes from reading r. If every mistake is in a test or a system, the File is
-// returned beside the error: it has the others, and counts the wrong ones.
+// Parse reads a file of tests or of systems. name stands for it in positions. If the file is invalid, the error is a diag.Errors
+// with its mistakes, a hundred at most. Any other error is a read error of r. If every mistake is in a test or a system, the File is
+// returned with the error: it has the others, and counts the invalid ones.
 func Parse(name string, r io.Reader, v Values) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -91,8 +91,8 @@ func (p *parser) file(file *File, root *yaml.Node) {
 	}
 }
 
-// entry adds a test or a system to the file, if nothing is wrong in it. A test that is left out keeps its ID for itself, so that the
-// other tests are called the same after it is corrected.
+// entry adds a valid test or system to the file. A test that is left out keeps its ID for itself, so that the other tests are called
+// the same after it is corrected.
 func (p *parser) entry(file *File, at int, n *yaml.Node, ids map[string]bool) {
 	before := p.errors()
 	if !p.IsMapping(n, "a test") {
@@ -126,7 +126,7 @@ var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 // maxID keeps names of files and hosts that contain an ID within their limits.
 const maxID = 60
 
-// uniqueID makes an ID of a name and adds a number if another test has it.
+// uniqueID derives an ID from a name and adds a number if another test has it.
 func uniqueID(name string, taken map[string]bool) string {
 	base := strings.Trim(notInID.ReplaceAllString(strings.ToLower(name), "-"), "-")
 	base = strings.Trim(base[:min(len(base), maxID)], "-")
@@ -141,7 +141,7 @@ func uniqueID(name string, taken map[string]bool) string {
 	return id
 }
 
-// isSystem tells an entry of a list of systems from a test: it has an ID, which a test has not.
+// isSystem distinguishes an entry of a list of systems from a test: it has an ID, which a test does not.
 func isSystem(n *yaml.Node) bool { return child(n, "id") != nil && child(n, "installerSpec") == nil }
 
 // child returns the value of a key in a mapping, or nil.
@@ -160,7 +160,7 @@ const (
 	distPlaceholder    = "__testdist__"
 )
 
-// fill puts the values in the place of placeholders below n.
+// fill replaces placeholders below n with the values.
 func (p *parser) fill(n *yaml.Node) {
 	version := p.values.Version
 	if version == "" {

@@ -1,5 +1,5 @@
-// Package spec reads the files that describe tests of the grid: which Installer, on how many nodes, what happens on the way,
-// and what must be true in the end.
+// Package spec reads the files that describe tests of the grid: which Installer, on how many nodes, with which events, and what
+// must be true in the end.
 //
 // It reads kURL's spec files unchanged (kURL §7.1), kURL's lists of systems (kURL §7.2), and fields that only Sealift has. It
 // finds every mistake of a file in one go, each with its position. It never runs anything.
@@ -49,7 +49,7 @@ type Test struct {
 	InstallEndpoint string
 	UpgradeEndpoint string
 
-	Joins      []Join // in this order, one after the other
+	Joins      []Join // in this order
 	Kills      []Fault
 	PowerCuts  []Fault
 	CutNetwork []Fault
@@ -98,7 +98,7 @@ type Clock struct {
 	Offset time.Duration
 }
 
-// Expectation is what must be true after the install, the joins and the upgrade. One of the fields of kinds is set.
+// Expectation is a condition after the install, the joins and the upgrade. One of the fields of kinds is set.
 type Expectation struct {
 	Pos    diag.Pos      `json:"-"`
 	Within time.Duration // ask again for so long until it is true
@@ -128,7 +128,7 @@ type Command struct {
 	Contains string
 }
 
-// BytesFetched bounds what a node received over its network since the test began.
+// BytesFetched bounds the bytes that a node received over its network since the test began.
 type BytesFetched struct {
 	Node int
 	Most int64 // bytes

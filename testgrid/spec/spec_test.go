@@ -31,7 +31,7 @@ func parse(t *testing.T, text string) *spec.File {
 	return f
 }
 
-// TestSpecFilesOfKurlLoadUnchanged loads the samples and wants as many tests, or systems, as their README counts.
+// TestSpecFilesOfKurlLoadUnchanged loads the samples and expects as many tests, or systems, as their README counts.
 func TestSpecFilesOfKurlLoadUnchanged(t *testing.T) {
 	dir := upstreamcases.Path(t, "testgrid")
 	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
@@ -186,7 +186,7 @@ func TestSealiftFieldsAreRead(t *testing.T) {
 	}
 }
 
-// TestMistakesNameTheirPosition has five mistakes in one file, and wants five places.
+// TestMistakesNameTheirPosition has five mistakes in one file, and expects five positions.
 func TestMistakesNameTheirPosition(t *testing.T) {
 	const text = `- name: five mistakes
   installerSpec:
@@ -219,7 +219,7 @@ func TestMistakesNameTheirPosition(t *testing.T) {
 	}
 }
 
-// TestUnusedExpectationsAreRefused has tests that would pass, and nobody would have looked.
+// TestUnusedExpectationsAreRefused has tests that would pass without any check.
 func TestUnusedExpectationsAreRefused(t *testing.T) {
 	const head = "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  "
 	for text, want := range map[string]string{
@@ -333,7 +333,7 @@ func decoded(t *testing.T, text []byte) any {
 	return v
 }
 
-// FuzzParse wants no text to panic, and what is read to be within the bounds that a runner relies on.
+// FuzzParse checks that no text panics, and that the result is within the bounds that a runner relies on.
 func FuzzParse(f *testing.F) {
 	f.Add(ours)
 	f.Add("- id: ubuntu-2404\n  name: Ubuntu\n  version: 24.04\n")
@@ -403,7 +403,7 @@ func TestInvalidTestDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// manyKeys are more wrong options than mistakes are kept.
+// manyKeys has more invalid options than mistakes are kept.
 func manyKeys() string {
 	var keys []string
 	for n := range 150 {

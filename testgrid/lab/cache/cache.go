@@ -67,9 +67,8 @@ func (d *Dir) Has(key string) bool {
 	return err == nil
 }
 
-// Ensure returns the folder called key and calls build to fill it if it is missing. build works in a temporary folder,
-// which is renamed after build has succeeded and the bytes are on the disk. The next build removes what a killed build left
-// behind.
+// Ensure returns the folder called key and calls build to fill it if it is missing. build works in a temporary folder, which is
+// renamed after build has succeeded and the bytes are on the disk. The next build removes leftovers of a killed build.
 func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Context, dir string) error) (string, error) {
 	if key != filepath.Base(key) || key == "." || key == ".." {
 		return "", fmt.Errorf("cache key %q is not a plain file name", key)
@@ -105,7 +104,7 @@ func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Con
 	return final, nil
 }
 
-// Lock takes the lock called name. It waits for other goroutines and processes until ctx ends. The kernel releases the lock
+// Lock acquires the lock called name. It waits for other goroutines and processes until ctx ends. The kernel releases the lock
 // if its holder dies.
 func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
 	return LockFile(ctx, filepath.Join(d.root, "locks", name+".lock"))

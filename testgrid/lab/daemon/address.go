@@ -14,7 +14,7 @@ const (
 	portCount = 10000
 )
 
-// FreeAddress finds an address of loopback, host:port, on which nobody listens. Another process may take it before it is used.
+// FreeAddress finds a free loopback address, host:port. Another process may take it before it is used.
 func FreeAddress() (string, error) {
 	var errs []error
 	for range 100 {

@@ -37,7 +37,7 @@ func shell(dir, script string) daemon.Command {
 	return daemon.Command{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Log: filepath.Join(dir, "log")}
 }
 
-// fileExists is a readiness check: the daemon says that it is ready by making a file.
+// fileExists is a readiness check: the daemon creates a file when it is ready.
 func fileExists(path string) func(context.Context) error {
 	return func(context.Context) error {
 		_, err := os.Stat(path)
@@ -119,7 +119,7 @@ func TestLogTailIsBounded(t *testing.T) {
 func TestDaemonDiesWithParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
-	if _, err := parent.StdinPipe(); err != nil { // what it waits on
+	if _, err := parent.StdinPipe(); err != nil { // what it waits for
 		t.Fatal(err)
 	}
 	out, err := parent.StdoutPipe()

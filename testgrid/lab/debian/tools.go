@@ -30,7 +30,7 @@ var (
 	AptGet      = Tool{"apt-get", "apt"}
 )
 
-// Installed is a package without a program of its own, such as a library to link with.
+// Installed is a package without a program, such as a library to link with.
 func Installed(pkg string) Tool { return Tool{Package: pkg} }
 
 // CheckTools fails if a tool is missing. The error says how to install all missing ones.

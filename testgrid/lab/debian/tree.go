@@ -73,7 +73,7 @@ func neutralise(dir, suite string) error {
 		"var/cache/debconf/*-old", "var/lib/dpkg/*-old", "etc/*-", "var/lib/dbus/machine-id", "tmp/*", "debootstrap")
 }
 
-// StripTree removes what a container image does not need: documentation, translations and package management.
+// StripTree removes parts that a container image does not need: documentation, translations and package management.
 func StripTree(dir string) error {
 	return removeBelow(dir, "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/zoneinfo/*",
 		"usr/share/bash-completion", "usr/lib/apt", "usr/lib/*/libapt-*", "var/lib/apt", "var/lib/dpkg/info/*", "usr/lib/*/gconv",

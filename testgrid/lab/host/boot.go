@@ -36,7 +36,7 @@ type Spec struct {
 	Exit bool
 	// IPv6 gives the host an IPv6 address instead of one of IPv4.
 	IPv6 bool
-	// DualStack gives the host an IPv6 address beside the one of IPv4.
+	// DualStack gives the host an IPv6 address in addition to the IPv4 one.
 	DualStack bool
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
@@ -72,7 +72,7 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 	return h, nil
 }
 
-// tree makes the tree of an operating system, unless the cache has it.
+// tree builds the tree of an operating system, unless it is cached.
 func (r *Rack) tree(ctx context.Context, system string) (string, error) {
 	component, ok := systems()[system]
 	if !ok {
@@ -176,7 +176,7 @@ func (h *Host) Keep() error {
 	return h.save()
 }
 
-// Own lets the host end with this process, also if it was kept.
+// Own lets the host end with this process, even if it was kept.
 func (h *Host) Own() error {
 	owner, err := describeProcess(os.Getpid())
 	if err != nil {

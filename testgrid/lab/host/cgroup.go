@@ -22,7 +22,7 @@ const killTimeout = 30 * time.Second
 // killPoll is the time between two checks whether they have ended.
 const killPoll = 20 * time.Millisecond
 
-// hierarchy is one mounted tree of control groups: version 2, or a version 1 tree beside it.
+// hierarchy is one mounted tree of control groups: version 2, or an additional version 1 tree.
 type hierarchy struct {
 	path    string
 	version int

@@ -26,7 +26,7 @@ func (h *Host) table() string {
 	return "sealift_lab_" + h.rack.id + "_" + strings.ReplaceAll(h.state.Name, "-", "_")
 }
 
-// egressRules drop what a host sends to other networks, and count it by destination. Broadcasts and multicasts go no further
+// egressRules drop a host's packets to other networks, and count them by destination. Broadcasts and multicasts go no further
 // than the lab's network anyway.
 const egressRules = `
 table bridge %[1]s {

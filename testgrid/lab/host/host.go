@@ -40,7 +40,7 @@ func (h *Host) network() netip.Prefix { return networkOf(h.state.Address.Is6()) 
 // Created is when it was booted.
 func (h *Host) Created() time.Time { return h.state.Created }
 
-// Kept says that the host stays until it is removed. Otherwise it ends with the process that booted it.
+// Kept means that the host stays until it is removed. Otherwise it ends with the process that booted it.
 func (h *Host) Kept() bool { return h.state.Owner == nil }
 
 // Running reports whether the host's first process exists.
@@ -153,7 +153,7 @@ func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 	if err == nil {
 		err = h.killAll(ctx)
 	}
-	if err == nil { // kernels kill what is born into a group that was killed once
+	if err == nil { // kernels kill new processes in a group that was killed once
 		err = h.removeGroups()
 	}
 	if err == nil {

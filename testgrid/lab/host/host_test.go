@@ -215,7 +215,7 @@ func TestExecReturnsStreamsAndExitCodes(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("error is %v", err)
 		}
-		// It has been sent its end, which may take a moment to arrive.
+		// Its kill signal may take a moment to arrive.
 		if _, err := h.Output(t.Context(), "timeout", "30", "sh", "-c", "while grep -qsx sleep /proc/[0-9]*/comm; do :; done"); err != nil {
 			t.Errorf("it still runs after 30 s: %v", err)
 		}

@@ -50,7 +50,7 @@ func (r *Rack) makeBridge(ctx context.Context) error {
 	return ip(ctx, "link", "set", "dev", name, "up")
 }
 
-// dropBridgeIfUnused removes the bridge if there are no hosts. The caller must hold the rack's lock.
+// dropBridgeIfUnused removes the bridge without hosts. The caller must hold the rack's lock.
 func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
 	hosts, err := r.List()
 	if err != nil || len(hosts) > 0 {

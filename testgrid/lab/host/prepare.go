@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// plainFolders are folders of the host that are no overlay, by their names in the host's folder: containerd and kubelet mount
+// plainFolders are folders of the host outside the overlay, by their names in the host's folder: containerd and kubelet mount
 // overlays in them, which an overlay cannot carry.
 func plainFolders() map[string]string {
 	return map[string]string{"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
@@ -33,7 +33,7 @@ RemainAfterExit=yes
 ExecStart=/bin/sh /etc/sealift-lab/setup
 `
 
-// setupScript gives the host its address, and no route beyond its own network. Control groups of version 1 are mounted
+// setupScript gives the host its address, and only a route to its own network. Control groups of version 1 are mounted
 // read-only by systemd-nspawn; a kubelet needs them writable.
 const setupScript = `set -eu
 ip link set dev host0 up
@@ -84,7 +84,7 @@ func (h *Host) prepare() error {
 		"etc/hostname":                           name + "\n",
 		"etc/hosts":                              fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", address, name),
 		"etc/machine-id":                         "", // the container's manager makes one up
-		"etc/modules":                            "", // systemd's list of modules leads here, and a server has it
+		"etc/modules":                            "", // systemd's list of modules points here, and a server has it
 		"etc/sealift-lab/setup":                  h.setup(),
 		"etc/systemd/system/sealift-lab.service": setupUnit,
 	}
@@ -99,7 +99,7 @@ func (h *Host) prepare() error {
 	}
 	return h.link(map[string]string{
 		"etc/systemd/system/sysinit.target.wants/sealift-lab.service": "../sealift-lab.service",
-		// A console nobody reads, and package downloads that would take apt's lock at a random moment only to fail.
+		// An unused console, and package downloads that would take apt's lock at a random moment only to fail.
 		"etc/systemd/system/console-getty.service":   "/dev/null",
 		"etc/systemd/system/apt-daily.timer":         "/dev/null",
 		"etc/systemd/system/apt-daily-upgrade.timer": "/dev/null",

@@ -27,7 +27,7 @@ import (
 // an overlay, so it cannot be an overlay itself.
 const StateEnv = "SEALIFT_LAB_STATE"
 
-// defaultState is the same for all users of a machine, so that any later call finds what a killed process left behind.
+// defaultState is the same for all users of a machine, so that any later call finds leftovers of a killed process.
 const defaultState = "/var/lib/sealift-lab"
 
 // Options of a rack. The zero value is the machine's common rack.
@@ -149,7 +149,7 @@ func (r *Rack) Reap(ctx context.Context) error {
 	return errors.Join(append(errs, r.dropBridgeIfUnused(ctx))...)
 }
 
-// Remove stops a host and removes every part of it. If there is no such host, it returns ErrNoHost.
+// Remove stops a host and removes every part of it. If the host does not exist, it returns ErrNoHost.
 func (r *Rack) Remove(ctx context.Context, name string) error {
 	unlock, err := r.lock(ctx)
 	if err != nil {

@@ -164,7 +164,7 @@ func TestCancelledBootLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRebootedHostIsReentered also proves that a reboot takes control groups away, as on a machine, and keeps files.
+// TestRebootedHostIsReentered also proves that a reboot removes control groups, as on a machine, and keeps files.
 func TestRebootedHostIsReentered(t *testing.T) {
 	state := stateDir(t)
 	rack := openRack(t, state)
@@ -216,7 +216,7 @@ func startOwner(t *testing.T, state string) *exec.Cmd {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+state)
-	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+	if _, err := owner.StdinPipe(); err != nil { // what it waits for
 		t.Fatal(err)
 	}
 	if err := owner.Start(); err != nil {
@@ -230,7 +230,7 @@ func killOwner(t *testing.T, state string) {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+state)
-	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+	if _, err := owner.StdinPipe(); err != nil { // what it waits for
 		t.Fatal(err)
 	}
 	out, err := owner.StdoutPipe()
@@ -250,7 +250,7 @@ func killOwner(t *testing.T, state string) {
 	_ = owner.Wait()
 }
 
-// TestStaleInterfaceIsReplaced boots a host whose interface on the bridge is still there from the one before.
+// TestStaleInterfaceIsReplaced boots a host whose interface on the bridge still exists from the previous one.
 func TestStaleInterfaceIsReplaced(t *testing.T) {
 	rack := openRack(t, stateDir(t))
 	h, err := rack.Boot(t.Context(), host.Spec{Name: "again"})

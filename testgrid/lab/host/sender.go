@@ -16,8 +16,8 @@ import (
 // maxSender is how much of a command line is enough to know a process, in bytes.
 const maxSender = 160
 
-// Sender returns the command line of the process in the host that has a socket to this destination now. "" means that there
-// is none, or none any more: ask while the connection is tried.
+// Sender returns the command line of the process in the host that has a socket to this destination now. "" if there is none, or
+// none any longer: look it up while the connection is tried.
 func (h *Host) Sender(p Packets) string {
 	pids := h.processes()
 	var sockets, networks []string
@@ -44,8 +44,7 @@ func (h *Host) Sender(p Packets) string {
 	return ""
 }
 
-// processes lists the processes in the host: those of its control group, which its pods are in too, and those that Exec has put
-// beside them.
+// processes lists the processes in the host: those of its control group, which also has its pods, and those of Exec.
 func (h *Host) processes() (pids []string) {
 	trees, err := hierarchies()
 	if err != nil {
@@ -57,7 +56,7 @@ func (h *Host) processes() (pids []string) {
 				pids = append(pids, strings.Fields(string(data))...)
 			}
 		}
-		return nil // groups come and go
+		return nil // groups appear and disappear
 	})
 	leader, err := h.leader()
 	if err != nil {

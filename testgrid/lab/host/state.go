@@ -21,7 +21,7 @@ type state struct {
 	Address6 netip.Addr `json:"address6,omitzero"` // the second one of a host with IPv4 and IPv6
 	USB      []string   `json:"usb,omitempty"`
 	Disk     string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
-	Exit     bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops what takes it
+	Exit     bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops its packets
 	Created  time.Time  `json:"created"`
 	Owner    *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
 	Manager  *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
@@ -85,7 +85,7 @@ func (h *Host) save() error {
 	return nil
 }
 
-// writeFile writes a file that is either as before or complete, whatever happens.
+// writeFile writes a file atomically.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// Where `sealift-testgrid lab serve` listens unless told otherwise.
+// Default addresses of `sealift-testgrid lab serve`.
 const (
 	DefaultRegistry = "127.0.0.1:5000"
 	DefaultFiles    = "127.0.0.1:5080"
@@ -61,8 +61,8 @@ type Mirror struct {
 	dir      *scratch.Dir
 }
 
-// Serve builds what the cache lacks, which takes a long time once per machine, and serves it until Close is called or this
-// process ends. When it returns, both servers respond.
+// Serve builds uncached content, which takes a long time once per machine, and serves it until Close is called or this process
+// ends. When it returns, both servers respond.
 func Serve(ctx context.Context, o Options) (*Mirror, error) {
 	o = o.withDefaults()
 	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: o.CacheDir, Progress: o.Progress})
@@ -157,7 +157,7 @@ func (m *Mirror) Rules() map[string]string {
 	return rules
 }
 
-// configHeader marks a configuration that nobody has edited.
+// configHeader marks an unedited configuration.
 const configHeader = "# Written by the lab's mirror, which also replaces it.\n"
 
 // Config returns a sealift.yaml with Rules as its mirrors.

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
 
-// made is a recipe of a test: what it needs, and what it does.
+// made is a recipe of a test: its dependencies, and its function.
 type made struct {
 	After    []string
 	Download func(context.Context) error `json:"-"`
@@ -43,7 +43,7 @@ func (c compiled) download(ctx context.Context) error {
 	return c.Download(ctx)
 }
 
-// shop is a workshop that makes these components alone. lines gives what it said.
+// shop is a workshop with only these components. lines returns its output.
 func shop(t *testing.T, recipes map[string]Recipe) (w *Workshop, lines func() string) {
 	t.Helper()
 	dir, err := cache.Open(t.TempDir())

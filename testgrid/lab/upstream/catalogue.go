@@ -10,7 +10,7 @@ import (
 // `kubeadm config images list` prints.
 type release struct {
 	kubernetes, etcd, coredns, pause string
-	// named says that the lab makes it only where it is named: an upgrade over several minor versions begins with it.
+	// named means that the lab builds it only on request: an upgrade over several minor versions begins with it.
 	named bool
 }
 
@@ -31,7 +31,7 @@ func Releases() []string {
 	return list
 }
 
-// Debian releases that lab hosts run, and the one under images with a distribution in them.
+// Debian releases of lab hosts, and the one of images with a distribution in them.
 const (
 	HostDebian12 = "host-debian-12"
 	HostDebian13 = "host-debian-13"
@@ -41,7 +41,7 @@ const (
 // RegistryServer is the registry itself, the file registry in its component.
 const RegistryServer = "registry-v3.1.2"
 
-// ObjectServer is an S3 server that keeps objects as files, the file versitygw in its component. It is no upstream of any
+// ObjectServer is an S3 server that keeps objects as files, the file versitygw in its component. It is not an upstream of any
 // add-on, but a store to publish to.
 const ObjectServer = "versitygw-v1.8.0"
 
@@ -73,7 +73,7 @@ func components(kubernetes []release, images []Image) []Component {
 	return once(list)
 }
 
-// once drops what an earlier component of the same name makes: releases may share one, such as pause.
+// once drops the output of an earlier component of the same name: releases may share one, such as pause.
 func once(list []Component) []Component {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(c Component) bool {
@@ -209,8 +209,8 @@ func addOnComponents() []Component {
 	}
 }
 
-// systemComponents are made of Debian packages. A host has what a minimal server has and no more, so that what an add-on needs
-// beyond that has to come out of its package.
+// systemComponents are made of Debian packages. A host has only what a minimal server has, so that everything else that an
+// add-on needs has to come out of its package.
 func systemComponents() []Component {
 	host := []string{"systemd", "systemd-sysv", "dbus", "iproute2"}
 	return []Component{

@@ -7,7 +7,7 @@ const conformanceVersion = "v1.36.3"
 // compiling them takes minutes.
 const ConformanceTests = "kubernetes-test-" + conformanceVersion
 
-// toolsBase is the layer with the programs that tests call beside agnhost.
+// toolsBase is the layer with the programs that tests call in addition to agnhost.
 const toolsBase = "image-base-tools-12"
 
 // ConformanceImages lists images that pods of conformance tests run, under the names that e2e.test has for them. The other images of

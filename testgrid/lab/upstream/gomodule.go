@@ -112,8 +112,8 @@ func (m GoModule) keepFiles(src, dir string) error {
 	return nil
 }
 
-// build builds the commands into dir. One run of the compiler builds all commands with the name of their package, which
-// links them in parallel. Each other command takes a run of its own.
+// build builds the commands into dir. One run of the compiler builds all commands with the name of their package, which links
+// them in parallel. Each other command has a separate run.
 func (m GoModule) build(ctx context.Context, work, dir string) error {
 	var together []string
 	for _, c := range m.Commands {

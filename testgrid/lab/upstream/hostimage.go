@@ -42,8 +42,8 @@ func hostLayers() []Component {
 }
 
 // bootScript makes a container look like a machine to systemd, and becomes systemd. The container gets a namespace of control groups, so
-// that the groups that it sees are its own, in all versions. Like a host of the lab, it has no console that nobody reads, and no
-// downloads that would take apt's lock at a random moment.
+// that the groups that it sees are its own, in all versions. Like a host of the lab, it has no unused console, and no downloads that
+// would take apt's lock at a random moment.
 const bootScript = `exec unshare --cgroup /bin/sh -euc '
 umount --recursive /sys/fs/cgroup
 if [ "$(wc -l </proc/self/cgroup)" = 1 ]; then

@@ -49,7 +49,7 @@ func (l FileLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 // BusyboxLayer is an image layer with busybox and a link for each of its commands, as the world's busybox image has them.
 type BusyboxLayer struct {
 	Binary  FileOf
-	Folders []string // empty ones beside bin; tmp is everybody's
+	Folders []string // empty ones beside bin; tmp is world-writable
 }
 
 // Needs implements Recipe.
@@ -149,7 +149,7 @@ func (s SystemTree) Make(ctx context.Context, _ *Workshop, dir string) error {
 	return debian.MakeTree(ctx, filepath.Join(dir, TreeName), s.Suite, s.Packages)
 }
 
-// layerDescription is what a manifest and a config say about a layer.
+// layerDescription describes a layer in a manifest and a config.
 type layerDescription struct {
 	Digest v1.Hash `json:"digest"` // of the compressed bytes
 	DiffID v1.Hash `json:"diffID"` // of the tar in them

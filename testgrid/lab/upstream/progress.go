@@ -18,7 +18,7 @@ type progress struct {
 
 	mu    sync.Mutex // guards the fields below, so that lines come one at a time
 	say   func(line string)
-	total int // components of the plan; 0 when they are made one by one, as somebody asks for them
+	total int // components of the plan; 0 when they are built one by one on request
 	made  int
 	start time.Time
 	tasks []*task // under way, oldest first

@@ -13,7 +13,8 @@ import (
 
 const repository = "../../.."
 
-// own begins the names of images that 'make image' makes of this repository. They are no upstream's, so the lab does not serve them.
+// own begins the names of images that 'make image' makes of this repository. They do not come from upstream, so the lab does not
+// serve them.
 const own = "ghcr.io/sealift/"
 
 // offers compares the content that the lab serves for some releases with the Manifests, and lists what is missing.
@@ -62,7 +63,7 @@ func catalogue(t *testing.T) (list []string) {
 	return list
 }
 
-// A machine whose cache has every release builds what one without them cannot: each selection is to be whole by itself.
+// A machine whose cache has every release can build more than one without them: each selection must be complete.
 func TestEachReleaseServesItsManifests(t *testing.T) {
 	for _, version := range Releases() {
 		addOns := slices.DeleteFunc(catalogue(t), func(addOn string) bool {

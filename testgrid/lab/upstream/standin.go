@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
 
-// TextFiles makes executable files of texts: scripts, and what they read.
+// TextFiles makes executable files of texts: scripts and their data.
 type TextFiles struct {
 	Files map[string]string // texts by file name
 }
@@ -33,7 +33,7 @@ func (f TextFiles) Make(_ context.Context, _ *Workshop, dir string) error {
 // kurlStandIns is the component with the texts of the stand-ins.
 const kurlStandIns = "kurl-stand-ins-1"
 
-// kurlStandInFiles are what the stand-ins have beside busybox. A page answers a probe; its content does not matter.
+// kurlStandInFiles are the files of the stand-ins in addition to busybox. A page answers a probe; its content does not matter.
 func kurlStandInFiles() map[string]string {
 	return map[string]string{
 		"page":  "stand-in\n",

@@ -62,7 +62,7 @@ func componentsOf(files []Placed) []string {
 	return list
 }
 
-// writeExecutables writes the files, each folder before what is in it.
+// writeExecutables writes the files, each folder before its content.
 func writeExecutables(ctx context.Context, w *Workshop, t *tar.Writer, files []Placed) error {
 	folders := map[string]bool{".": true}
 	for _, f := range files {

@@ -133,8 +133,8 @@ func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error
 // sideBySide is the most components in progress. All but one of them download or wait.
 const sideBySide = 4
 
-// Build builds the components that the cache lacks, with their dependencies, in parallel, and returns their folders.
-// Meanwhile it reports what is in progress and for how long.
+// Build builds the components that the cache lacks, with their dependencies, in parallel, and returns their folders. It also
+// reports what is in progress and for how long.
 func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string]string, err error) {
 	order, err := w.missing(ids)
 	if err != nil {
@@ -149,7 +149,7 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 	for _, id := range order {
 		made[id] = make(chan struct{})
 	}
-	for _, id := range order { // what a component needs comes before it, so that nobody waits for one that has no place
+	for _, id := range order { // dependencies precede a component, so that nobody waits for one without a slot
 		group.Go(func() error {
 			for _, need := range w.components[id].Recipe.Needs() {
 				if done, ok := made[need]; ok {
