@@ -15,11 +15,12 @@ import (
 // nothing else to do. A wait ends as soon as the part works, so long limits cost only a host on which it never does.
 type limits int
 
-// The multiples for a host at rest, and at most. Two processors are the fewest that a control plane may have: on those, unpacking an image takes
-// half of them.
+// The multiples for a host at rest, for one whose processors are busy at most, and at most. Two processors are the fewest that a control plane
+// may have: on those, unpacking an image takes half of them. An emulated machine is ten times as slow as the one that emulates it.
 const (
 	leastLimits = 2
-	mostLimits  = 5
+	busyLimits  = 5
+	mostLimits  = 15
 	fewCPUs     = 2
 )
 
@@ -44,18 +45,23 @@ func hostLimits() limits {
 	if unix.Sysinfo(&info) == nil {
 		load = float64(info.Loads[0]) / (1 << 16)
 	}
-	return limitsFor(runtime.NumCPU(), load)
+	return limitsFor(runtime.NumCPU(), load, slowness())
 }
 
-// limitsFor gives a host with few processors one multiple more, and one for each process beyond the first that waits for a processor.
-func limitsFor(cpus int, load float64) limits {
+// limitsFor gives a host with few processors one multiple more, one for each process beyond the first that waits for a processor, and one for
+// each time that its processors take longer than usual.
+func limitsFor(cpus int, load, slowness float64) limits {
 	l := leastLimits
 	if cpus <= fewCPUs {
 		l++
 	}
-	l += int(math.Max(0, math.Round(load/float64(cpus)-1)))
+	l = min(l+int(math.Max(0, math.Round(load/float64(cpus)-1))), busyLimits)
+	l += int(math.Max(0, math.Round(min(slowness, 1000)-1)))
 	return limits(min(l, mostLimits))
 }
+
+// Patience returns how long this host gets for what may take d on a fast host that has nothing else to do.
+func Patience(d time.Duration) time.Duration { return hostLimits().of(d) / leastLimits }
 
 func (l limits) of(own time.Duration) time.Duration { return time.Duration(l) * own }
 

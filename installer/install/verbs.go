@@ -28,7 +28,7 @@ func (i *Install) verbs() map[string]hook.Verb {
 	}
 }
 
-// apply applies a kustomization for an add-on: its name, the folder, and how long all of it is waited for.
+// apply applies a kustomization for an add-on: its name, the folder, and how long a fast host would wait for all of it.
 func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	if len(args) != 3 {
 		return fmt.Errorf("apply: %d arguments given, 3 wanted", len(args))
@@ -37,7 +37,7 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, i.applied(args[0]), args[1], wait, i.Log)
+	return cluster.Apply(ctx, i.applied(args[0]), args[1], cluster.Patience(wait), i.Log)
 }
 
 // loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from the files that are there.
