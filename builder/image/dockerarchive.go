@@ -20,7 +20,7 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/internal/ctxio"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // dockerArchives is the kind of fact by which the cache knows an archive that was made before. Its number changes with
@@ -171,7 +171,7 @@ func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeRead
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
 	}
-	in := ctxio.Reader(ctx, from)
+	in := transfer.ContextReader(ctx, from)
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		gz, err := gzip.NewReader(in)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
-	"github.com/sealift/sealift/internal/ctxio"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // Fetch brings the images of an archive into a folder, which opens as a bundle then. The files of an interrupted fetch are kept,
@@ -72,6 +72,6 @@ func rest(ctx context.Context, a *bundle.Archive, e bundle.Entry, from int64, to
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, ctxio.Reader(ctx, r)) // the store may be a folder, which reads on
+	_, err = io.Copy(to, transfer.ContextReader(ctx, r)) // the store may be a folder, which reads on
 	return errors.Join(err, r.Close())
 }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/sealift/sealift/internal/deadline"
 )
 
 // What a connection of HTTP/2 may hold.
@@ -52,7 +50,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		q := &request{ResponseWriter: w, limiter: limiter, key: l.keyOf(r, c), conn: c, Deadlines: deadline.New(w, r), cancel: cancel, stream: r.ProtoMajor == 2}
+		q := &request{ResponseWriter: w, limiter: limiter, key: l.keyOf(r, c), conn: c, Deadlines: NewDeadlines(w, r), cancel: cancel, stream: r.ProtoMajor == 2}
 		answer := q.enter(l.sizeOf(r, c, healthy), true)
 		defer q.leave()
 		switch {
@@ -100,7 +98,7 @@ type request struct {
 	limiter *Limiter
 	key     string // of its client
 	conn    *conn  // nil for a listener of another package
-	*deadline.Deadlines
+	*Deadlines
 	cancel context.CancelFunc
 	stream bool
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/connlimit"
-	"github.com/sealift/sealift/internal/intake"
 )
 
 const (
@@ -45,7 +44,7 @@ type Limits struct {
 type Bounds struct {
 	limits  Limits
 	clients *connlimit.Limiter
-	bodies  *intake.Room
+	bodies  *bodyRoom
 	slots   chan struct{}
 }
 
@@ -54,7 +53,7 @@ func New(l Limits) *Bounds {
 	return &Bounds{
 		limits:  l,
 		clients: connlimit.New(connlimit.Options{PerClient: perClient, All: all, Streams: streams, Idle: reviewTime, Stall: stall, Log: l.Log}),
-		bodies:  intake.New(intake.Limits{Body: l.Body, All: l.InMemory * l.Body, Time: l.Arrival}),
+		bodies:  newBodyRoom(bodyLimits{Body: l.Body, All: l.InMemory * l.Body, Time: l.Arrival}),
 		slots:   make(chan struct{}, l.AtOnce),
 	}
 }
@@ -62,7 +61,7 @@ func New(l Limits) *Bounds {
 // Listener bounds the connections of a server, and sets the server's limits of time and of HTTP/2. The server must serve the listener that
 // it returns, with a handler of Handler.
 func (b *Bounds) Listener(s *http.Server, l net.Listener) net.Listener {
-	// A read timeout of net/http would also hold each ended connection of HTTP/2 for that time. Bodies have theirs by package intake.
+	// A read timeout of net/http would also hold each ended connection of HTTP/2 for that time. Bodies have theirs: see bodyRoom.
 	s.ReadTimeout, s.ReadHeaderTimeout, s.IdleTimeout = 0, b.limits.Arrival, idleTime
 	b.clients.Configure(s)
 	return b.clients.Listener(l)

@@ -1,5 +1,5 @@
-// Package transfer bounds what a web server can make its client do: follow redirect loops, wait for a body that stalls or
-// drips, and read an endless document.
+// Package transfer bounds what a web server can make its client do: follow redirects in a circle, wait for a body that
+// stalls or drips, and read a document without an end. ContextReader ends reads with a context.
 package transfer
 
 import (
@@ -28,7 +28,7 @@ type Pace struct {
 	Window time.Duration // 0 means five minutes
 }
 
-// Meter measures one transfer. It must not be used by several goroutines at once.
+// Meter measures one transfer. It is not for several goroutines at once.
 type Meter struct {
 	pace   Pace
 	bytes  int64
@@ -68,8 +68,8 @@ type Bounds struct {
 	Limit func(*http.Request) int64
 }
 
-// maxDocument is the maximum size of a registry's response other than a blob, in bytes: the 4 MiB for a manifest that the
-// distribution specification asks registries to accept.
+// maxDocument is the maximum size of a response of a registry that is not a blob, in bytes: the 4 MiB for a
+// manifest that the distribution specification asks registries to accept.
 const maxDocument = 4 << 20
 
 // RegistryLimit is the Limit of clients of registries: everything but blobs, whose size is in their manifest.
@@ -78,7 +78,7 @@ func RegistryLimit(r *http.Request) int64 {
 		return 0
 	}
 	for asked := r.Response; asked != nil && asked.Request != nil; asked = asked.Request.Response {
-		if strings.Contains(asked.Request.URL.Path, "/blobs/") { // which redirects to the blobs
+		if strings.Contains(asked.Request.URL.Path, "/blobs/") { // which redirects to where the blobs lie
 			return 0
 		}
 	}
@@ -151,7 +151,7 @@ type body struct {
 }
 
 func (b *body) tooLarge(size int64) error {
-	return fmt.Errorf("the response has %d bytes or more; at most %d are supported", size, b.limit)
+	return fmt.Errorf("the answer has %d bytes or more, and at most %d are supported", size, b.limit)
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -183,4 +183,19 @@ func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.cancel(nil)
 	return err
+}
+
+// ContextReader returns a reader that fails with the cause of ctx once ctx has ended. It cannot interrupt a read that has begun: files do not support that.
+func ContextReader(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.r.Read(p)
 }

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -197,5 +198,18 @@ func TestPlusIsEscapedOnce(t *testing.T) {
 		if got := transfer.EscapePlus(u).String(); got != want {
 			t.Errorf("%s becomes %s, want %s", in, got, want)
 		}
+	}
+}
+
+func TestReadsEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := transfer.ContextReader(ctx, strings.NewReader("ab"))
+	if n, err := r.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	cause := errors.New("enough")
+	cancel(cause)
+	if rest, err := io.ReadAll(r); len(rest) > 0 || !errors.Is(err, cause) {
+		t.Errorf("%q, %v", rest, err)
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -132,4 +135,44 @@ func (d *Daemon) LogTail() string {
 		return err.Error()
 	}
 	return strings.TrimSpace(string(tail))
+}
+
+// The ports that FreeAddress chooses from. They are below those that the kernel gives to connections that go out
+// (net.ipv4.ip_local_port_range), so a server that is started again finds its port free.
+const (
+	firstPort = 20000
+	portCount = 10000
+)
+
+// FreeAddress finds an address of loopback, host:port, on which nobody listens. Another process may take it before it is used.
+func FreeAddress() (string, error) {
+	var errs []error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(portCount)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("find a free port: %w", errors.Join(errs...))
+}
+
+// PeakMemory returns a process's peak resident memory in bytes since its start or since ForgetPeak. It includes the pages
+// of the program itself.
+func PeakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(status), "\nVmHWM:")
+	if !ok {
+		return 0, fmt.Errorf("process %d: the kernel does not tell its memory", pid)
+	}
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	return kib << 10, err
+}
+
+// ForgetPeak resets PeakMemory.
+func ForgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

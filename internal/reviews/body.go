@@ -1,7 +1,4 @@
-// Package intake reads the bodies of HTTP requests into memory before anybody works on them. The memory for all bodies of a server is
-// bounded. A body counts as it arrives, so a client that announces much and sends nothing takes no memory from others. One that sends
-// much, and ends nothing, leaves some for others.
-package intake
+package reviews
 
 import (
 	"bytes"
@@ -14,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/connlimit"
-	"github.com/sealift/sealift/internal/deadline"
 )
 
 // chunk is how much of a body is read before there is memory for it.
@@ -23,17 +19,19 @@ const chunk = 32 << 10
 // share is how much more a client may hold than what it leaves free. So with n such clients, a part of 1/(1+8n) stays free for others.
 const share = 8
 
-// Limits bound what a server reads.
-type Limits struct {
+// bodyLimits bound the bodies that a server reads.
+type bodyLimits struct {
 	Body int64         // bytes of one body
 	All  int64         // bytes of all bodies that are being read or worked on: at least Body
 	Time time.Duration // from the start of reading until a body is complete
 }
 
-// Room is the memory for the bodies of one server. Room for one body is set aside for the first one that finds no other memory: so
-// bodies that hold a part of the memory each, and wait for more, do not wait for each other.
-type Room struct {
-	limits Limits
+// bodyRoom is the memory for the bodies of one server. A body is read into memory before anybody works on it. It counts as it arrives, so a
+// client that announces much and sends nothing takes no memory from others. One that sends much, and ends nothing, leaves some for others.
+// Room for one body is set aside for the first one that finds no other memory: so bodies that hold a part of the memory each, and wait for
+// more, do not wait for each other.
+type bodyRoom struct {
+	limits bodyLimits
 
 	mu      sync.Mutex
 	free    int64
@@ -42,14 +40,14 @@ type Room struct {
 	changed chan struct{}    // closed when memory is released
 }
 
-// New returns an empty room.
-func New(l Limits) *Room {
-	return &Room{limits: l, free: l.All - l.Body, clients: make(map[string]int64), changed: make(chan struct{})}
+// newBodyRoom returns an empty room.
+func newBodyRoom(l bodyLimits) *bodyRoom {
+	return &bodyRoom{limits: l, free: l.All - l.Body, clients: make(map[string]int64), changed: make(chan struct{})}
 }
 
 // claim is the memory of one body.
 type claim struct {
-	room   *Room
+	room   *bodyRoom
 	client string
 	held   int64
 	aside  bool // it has the room that is set aside: all of a body
@@ -104,9 +102,9 @@ func (c *claim) release() {
 
 // Read reads the body of a request. Call the returned function when the body is no longer needed. If ok is false, the client has got
 // its answer: 413 for a body that is too large, 503 if others took all the memory for too long, and 400 for one that did not arrive.
-func (r *Room) Read(w http.ResponseWriter, req *http.Request) (body []byte, release func(), ok bool) {
+func (r *bodyRoom) Read(w http.ResponseWriter, req *http.Request) (body []byte, release func(), ok bool) {
 	end := time.Now().Add(r.limits.Time)
-	arrival := deadline.New(w, req)
+	arrival := connlimit.NewDeadlines(w, req)
 	defer arrival.Stop()
 	_ = arrival.SetReadDeadline(end) // a recorder in a test has none
 	ctx, cancel := context.WithDeadline(req.Context(), end)

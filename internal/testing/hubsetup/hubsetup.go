@@ -16,6 +16,7 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/fleet/crd"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
@@ -90,5 +91,17 @@ func known(t testing.TB, cfg *rest.Config, namespace string, rules []rbacv1.Poli
 	})
 	if err != nil {
 		t.Fatalf("the rights of a hub in namespace %s: %v; the API server says %+v", namespace, err, answer)
+	}
+}
+
+// Define applies the definitions of a hub, for tests that run no hub, and waits until they are served. Nobody converts: a kind is served as it is stored.
+func Define(t testing.TB, cluster *kube.Cluster) {
+	t.Helper()
+	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.New(cluster, kube.Options{}).Apply(t.Context(), kube.Set{Name: "definitions"}, definitions, kube.ApplyOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }

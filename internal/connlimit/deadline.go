@@ -1,9 +1,4 @@
-// Package deadline sets deadlines that end with their request.
-//
-// net/http sets the deadline of a stream of HTTP/2 some time after it is asked to. If the stream has ended by then, the timer still runs
-// to its end, and holds the stream with the data that its client sent. So a client that resets its streams, or breaks their rules, makes a
-// server hold 64 KiB for each of them, for as long as the deadlines last. The timers of this package end with the handler.
-package deadline
+package connlimit
 
 import (
 	"net/http"
@@ -11,7 +6,13 @@ import (
 	"time"
 )
 
-// Deadlines has the deadlines of one request. http.ResponseController finds its methods in a ResponseWriter that embeds it.
+// Deadlines has the deadlines of one request, which end with it.
+//
+// net/http sets the deadline of a stream of HTTP/2 some time after it is asked to. If the stream has ended by then, the timer still runs
+// to its end, and holds the stream with the data that its client sent. So a client that resets its streams, or breaks their rules, makes a
+// server hold 64 KiB for each of them, for as long as the deadlines last. The timers of Deadlines end with the handler.
+//
+// http.ResponseController finds its methods in a ResponseWriter that embeds it.
 type Deadlines struct {
 	control *http.ResponseController
 	stream  bool // of HTTP/2
@@ -21,8 +22,8 @@ type Deadlines struct {
 	read, write *time.Timer // nil before the first deadline
 }
 
-// New returns the deadlines of a request. Call Stop before its handler returns.
-func New(w http.ResponseWriter, r *http.Request) *Deadlines {
+// NewDeadlines returns the deadlines of a request. Call Stop before its handler returns.
+func NewDeadlines(w http.ResponseWriter, r *http.Request) *Deadlines {
 	return &Deadlines{control: http.NewResponseController(w), stream: r.ProtoMajor == 2}
 }
 
@@ -61,7 +62,7 @@ func (d *Deadlines) pass(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.stopped {
-		_ = set(time.Now().Add(-time.Second)) // HTTP/2 streams have no connection to wait for
+		_ = set(time.Now().Add(-time.Second)) // HTTP/2 streams have no connection of their own to wait for
 	}
 }
 

@@ -1,4 +1,4 @@
-package intake
+package reviews
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 )
 
 // serve answers with the length of each body. A body that begins with w is held until release is closed.
-func serve(t *testing.T, l Limits, held chan<- struct{}, release <-chan struct{}) *httptest.Server {
+func serve(t *testing.T, l bodyLimits, held chan<- struct{}, release <-chan struct{}) *httptest.Server {
 	t.Helper()
-	room := New(l)
+	room := newBodyRoom(l)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, done, ok := room.Read(w, req)
 		if !ok {
@@ -70,7 +70,7 @@ func post(t *testing.T, server *httptest.Server, body io.Reader) (int, string) {
 func TestIdleClientsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	server := serve(t, Limits{Body: size, All: 2 * size, Time: time.Hour}, nil, nil)
+	server := serve(t, bodyLimits{Body: size, All: 2 * size, Time: time.Hour}, nil, nil)
 	for range 100 {
 		idle(t, server, size, 10)
 	}
@@ -85,7 +85,7 @@ func TestIdleClientsTakeNoMemory(t *testing.T) {
 func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	const size, bodies = 100 << 10, 8
-	server := serve(t, Limits{Body: size, All: 2 * size, Time: time.Minute}, nil, nil)
+	server := serve(t, bodyLimits{Body: size, All: 2 * size, Time: time.Minute}, nil, nil)
 	var begun, all sync.WaitGroup
 	begun.Add(bodies)
 	for range bodies {
@@ -110,7 +110,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	held, release := make(chan struct{}), make(chan struct{})
-	server := serve(t, Limits{Body: 1000, All: 1000, Time: 10 * time.Second}, held, release)
+	server := serve(t, bodyLimits{Body: 1000, All: 1000, Time: 10 * time.Second}, held, release)
 	end := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(end) // before the server waits for its last request
 	for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", 1001)), io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))} {
@@ -139,7 +139,7 @@ func TestBodiesAreBounded(t *testing.T) {
 func TestResponseMayTakeLongerThanBody(t *testing.T) {
 	t.Parallel()
 	const limit = 5 * time.Second
-	room := New(Limits{Body: 10, All: 10, Time: limit})
+	room := newBodyRoom(bodyLimits{Body: 10, All: 10, Time: limit})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, done, ok := room.Read(w, req)
 		if !ok {
@@ -163,7 +163,7 @@ func TestResponseMayTakeLongerThanBody(t *testing.T) {
 func TestClientWithEndlessBodiesLeavesMemory(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	room := New(Limits{Body: size, All: 4 * size, Time: time.Minute})
+	room := newBodyRoom(bodyLimits{Body: size, All: 4 * size, Time: time.Minute})
 	for range 4 * size / chunk {
 		one := claim{room: room, client: "192.0.2.1"}
 		_, _ = one.try(chunk)

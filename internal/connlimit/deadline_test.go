@@ -1,4 +1,4 @@
-package deadline_test
+package connlimit_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/internal/deadline"
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 type markKey struct{}
@@ -47,7 +47,7 @@ func TestDeadlineOfEndedStreamHoldsNothing(t *testing.T) {
 		if r.ProtoMajor != 2 {
 			t.Errorf("%s", r.Proto)
 		}
-		own := deadline.New(w, r)
+		own := connlimit.NewDeadlines(w, r)
 		defer own.Stop()
 		<-r.Context().Done()
 		_ = own.SetReadDeadline(time.Now().Add(time.Hour))
@@ -82,7 +82,7 @@ func TestDeadlineOfEndedStreamHoldsNothing(t *testing.T) {
 func TestDeadlinesEndSlowRequests(t *testing.T) {
 	read := make(chan error, 1)
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		own := deadline.New(w, r)
+		own := connlimit.NewDeadlines(w, r)
 		defer own.Stop()
 		_ = own.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		if r.URL.Path == "/patient" {
