@@ -35,7 +35,6 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/endpoint"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/poll"
@@ -215,7 +214,7 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		return err
 	}
 	a.last = report
-	if in.Operation == intent.Rotate || in.Operation == intent.Balance && in.Move.Stage == endpoint.Switch {
+	if in.Operation == intent.Rotate || restarts(in) {
 		return ErrReplaced
 	}
 	return a.replaced()

@@ -10,11 +10,12 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/delivery"
+	"github.com/sealift/sealift/installer/operation/endpoint"
 	"github.com/sealift/sealift/installer/operation/intent"
 )
 
 // kinds are the changes of all nodes in which a node takes its part.
-var kinds = []operation.Kind{delivery.Kind}
+var kinds = []operation.Kind{delivery.Kind, endpoint.Kind}
 
 // kindsOf returns the operations of kinds that a node of a role carries out.
 func kindsOf(role intent.Role) (all []intent.Operation) {
@@ -33,6 +34,13 @@ func kindOf(o intent.Operation) *operation.Kind {
 		return nil
 	}
 	return &kinds[at]
+}
+
+// restarts reports whether the agent has to start again after an intent.
+func restarts(in intent.Intent) bool {
+	k := kindOf(in.Operation)
+	stage, _ := in.Asked()
+	return k != nil && k.Restarts != nil && k.Restarts(stage)
 }
 
 // apply brings this host to the stage of a change of all nodes.

@@ -26,7 +26,6 @@ import (
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/endpoint"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/poll"
@@ -69,8 +68,6 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		return a.undo(ctx, in, step)
 	case intent.Arm:
 		return a.arm(ctx, in, step)
-	case intent.Balance:
-		return a.balance(ctx, *in.Move, step)
 	}
 	client, err := a.Connect(in.Server)
 	if err != nil {
@@ -137,14 +134,6 @@ func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step 
 	if err == nil && state.Stage == authority.Forget {
 		err = authority.Remove("")
 	}
-	return output.Name(), err
-}
-
-// balance brings this host to the stage of a change of the load balancer.
-func (a *Agent) balance(ctx context.Context, m intent.Move, step func(string)) (log string, err error) {
-	output := node.NewLog(node.DefaultLogDir, lifecycle.MovingAPI, nil)
-	defer func() { err = errors.Join(err, output.Close()) }()
-	err = endpoint.Node{Root: a.Root, Name: a.Node, Output: output, Step: step, Agent: true}.Bring(ctx, m)
 	return output.Name(), err
 }
 

@@ -235,7 +235,7 @@ func (w *world) plan(l *leader, known *record.Record) *operation.Run {
 		return exclusion.Refuse(exclusion.OfKind(k.name), exclusion.UnderWay(all))
 	}}
 	if k.waits > 0 {
-		r.Stages, r.Keeps = stages[:k.waits], true
+		r.Stages, r.Keeps, r.Loose = stages[:k.waits], true, k.name == record.LoadBalancer
 	}
 	w.mu.Lock()
 	w.runs++
@@ -244,7 +244,7 @@ func (w *world) plan(l *leader, known *record.Record) *operation.Run {
 	w.mu.Unlock()
 	if known != nil {
 		r.Resume(*known)
-		finish := k.waits > 0 && (known.Waits || slices.IndexFunc(stages, func(s operation.Stage) bool { return s.ID == known.Stage }) >= k.waits)
+		finish := k.waits > 0 && (known.Stage == "" || slices.IndexFunc(stages, func(s operation.Stage) bool { return s.ID == known.Stage }) >= k.waits)
 		if finish {
 			r.Stages, r.Keeps = stages[k.waits:], false
 		}

@@ -38,9 +38,11 @@ type Nodes interface {
 type Run struct {
 	// Record is what the cluster knows of the operation, once it has begun.
 	Record record.Record
-	// Stages are all of this run. A run that ends with a decision of a person keeps the record, which waits for another run.
+	// Stages are all of this run. A run that Keeps the record ends where a person decides: the record then has no stage, and another run
+	// goes on. A Loose one excludes nothing from there on.
 	Stages []Stage
 	Keeps  bool
+	Loose  bool
 
 	Own     string // the node that leads
 	Records Records
@@ -56,13 +58,8 @@ type Run struct {
 // ErrTaken ends a run whose record another process has changed.
 var ErrTaken = errors.New("another control plane leads this operation by now; see 'sealift status', and run the command again to go on from here")
 
-// Resume plans to go on with what the cluster knows. What waits for a person begins with the first of Stages.
-func (r *Run) Resume(known record.Record) {
-	r.Known, r.Record = &known, known
-	if known.Waits {
-		r.Record.Stage, r.Record.Nodes = "", nil
-	}
-}
+// Resume plans to go on with what the cluster knows.
+func (r *Run) Resume(known record.Record) { r.Known, r.Record = &known, known }
 
 // Begin writes the record of an operation that begins, or takes over that of one that is resumed.
 func (r *Run) Begin(ctx context.Context) error {
@@ -73,16 +70,16 @@ func (r *Run) Begin(ctx context.Context) error {
 			}
 		}
 		now, there := all[r.Record.Kind]
-		if there != (r.Known != nil) || there && (now.ID != r.Known.ID || now.Waits != r.Known.Waits) {
+		if there != (r.Known != nil) || there && (now.ID != r.Known.ID || (now.Stage == "") != (r.Known.Stage == "")) {
 			return ErrTaken
 		}
-		if there && now.ID == r.Record.ID && !now.Waits { // it may have come further since
+		if there && now.ID == r.Record.ID && now.Stage != "" { // it may have come further since
 			r.Record.Stage, r.Record.Nodes, r.Record.Params = now.Stage, rested(now.Nodes), now.Params
 		}
 		if r.Record.Stage == "" { // a leader that is killed now leaves a record that tells which part has begun
 			r.Record.Stage = r.Stages[0].ID
 		}
-		r.Record.Leader, r.Record.Attempt, r.Record.Waits = r.Own, now.Attempt+1, false
+		r.Record.Leader, r.Record.Attempt, r.Record.Waits = r.Own, now.Attempt+1, r.Loose && !r.Keeps
 		all[r.Record.Kind] = r.Record
 		return nil
 	})
@@ -138,8 +135,8 @@ func (r *Run) leave(ctx context.Context, s Stage) error {
 	}
 	if r.Keeps {
 		return r.change(ctx, func(now record.Record) record.Record {
-			now.Waits, now.Nodes = true, nil
-			return now
+			now.Waits = r.Loose
+			return now.In("")
 		})
 	}
 	return r.Records.Change(ctx, func(all record.All) error {

@@ -125,7 +125,7 @@ func TestLoadBalancerAddressIsChanged(t *testing.T) {
 			t.Errorf("node %s shows a certificate for %v", n.Name(), shown.IPAddresses)
 		}
 	}
-	if out, code := first.run(kubectl + "--namespace kube-system get configmap sealift-load-balancer"); code == 0 {
+	if out, code := first.run(kubectl + "--namespace kube-system get configmap sealift-operations"); code == 0 {
 		t.Errorf("the note is left:\n%s", out)
 	}
 	fresh := node{lab.Host(t, host.Spec{}), t}

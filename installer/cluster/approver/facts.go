@@ -149,17 +149,32 @@ func (f *facts) readConfiguration(ctx context.Context, client kubernetes.Interfa
 	return f.readBalancers(ctx, client)
 }
 
-// readBalancers reads the load balancers between which a cluster changes: see package endpoint.
+// readBalancers reads the load balancers between which a cluster changes: see packages endpoint and record. An earlier sealift has a
+// ConfigMap for that alone; it is read for one release.
 func (f *facts) readBalancers(ctx context.Context, client kubernetes.Interface) error {
-	text, err := configured(ctx, client, metav1.NamespaceSystem, "sealift-load-balancer", "change")
-	if err != nil || text == "" {
-		return err
+	type balancers struct{ From, To string }
+	var now struct{ Params balancers }
+	var earlier balancers
+	for _, source := range []struct {
+		name, key string
+		into      any
+	}{{"sealift-operations", "load-balancer", &now}, {"sealift-load-balancer", "change", &earlier}} {
+		text, err := configured(ctx, client, metav1.NamespaceSystem, source.name, source.key)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), source.into); err != nil {
+			return fmt.Errorf("the record of the load balancer: %w", err)
+		}
 	}
-	var change struct{ From, To string }
-	if err := json.Unmarshal([]byte(text), &change); err != nil {
-		return fmt.Errorf("the record of the load balancer: %w", err)
+	for _, change := range []balancers{now.Params, earlier} {
+		if change.To != "" {
+			f.api.add("a load balancer of the API", change.From, change.To)
+		}
 	}
-	f.api.add("a load balancer of the API", change.From, change.To)
 	return nil
 }
 

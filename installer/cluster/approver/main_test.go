@@ -209,7 +209,8 @@ func network(ctx context.Context, client kubernetes.Interface) error {
 	for name, data := range map[string]map[string]string{
 		"kube-system/kubeadm-config": {"ClusterConfiguration": "controlPlaneEndpoint: 10.10.0.100:6443\nnetworking: {dnsDomain: k8s.example}\n" +
 			"apiServer: {certSANs: [api.corp.example, 203.0.113.7, '*.api.example', 'fd00::100']}\netcd: {local: {serverCertSANs: [etcd.corp.example]}}\n"},
-		"kube-system/sealift-load-balancer": {"change": `{"id":"1","from":"10.10.0.100:6443","to":"lb.corp.example:6443"}`},
+		"kube-system/sealift-operations":    {"load-balancer": `{"id":"1","params":{"from":"10.10.0.100:6443","to":"lb.corp.example:6443"}}`},
+		"kube-system/sealift-load-balancer": {"change": `{"id":"1","from":"10.10.0.100:6443","to":"earlier-lb.corp.example:6443"}`},
 		"kube-public/cluster-info":          {"kubeconfig": kubeconfig("https://old-lb.corp.example:6443")},
 		"kube-system/kube-proxy":            {"kubeconfig.conf": kubeconfig("https://10.10.0.101:6443")},
 		"kube-system/sealift-approver":      {"names.host-2": "host-2 10.10.0.62 patched.corp.example"},

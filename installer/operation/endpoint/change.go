@@ -2,10 +2,12 @@ package endpoint
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +18,10 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -45,17 +49,44 @@ type Options struct {
 	Finish bool
 }
 
-// nodes are those of a cluster.
-type nodes interface {
-	// list returns them, this host first and control planes before workers.
-	list(ctx context.Context) ([]cluster.Node, error)
-	// bring brings a node to a stage. It may be repeated. The error names the node.
-	bring(ctx context.Context, name string, m intent.Move, request string) error
+// Kind is a change of the load balancer.
+var Kind = operation.Kind{
+	Name: record.LoadBalancer, Asks: intent.Balance, Roles: []intent.Role{intent.Worker, intent.ControlPlane}, Journal: lifecycle.MovingAPI,
+	Apply: func(ctx context.Context, h operation.Host, r operation.Request) error {
+		m, err := moveOf(r)
+		if err != nil {
+			return err
+		}
+		return Node{Root: h.Root, Name: h.Node, Output: h.Output, Step: h.Step, Agent: h.Server != nil}.Bring(ctx, m)
+	},
+	Restarts: func(stage string) bool { return path.Base(stage) == Switch },
+}
+
+// moveOf returns what a node is asked for. The last look brings late nodes to the stage of the others.
+func moveOf(r operation.Request) (m intent.Move, err error) {
+	if err := json.Unmarshal(r.Params, &m); err != nil {
+		return m, fmt.Errorf("the request to change the load balancer: %w", err)
+	}
+	m.Stage = path.Base(r.Stage)
+	if r.Stage == movedStep {
+		m.Stage = Switch
+	}
+	return m, m.Check()
+}
+
+// params are what the cluster knows of a change.
+type params struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Back says that To is where an earlier change began: that one is taken back.
+	Back bool `json:"back"`
+	// Configured is when the cluster's configuration got To. What was started before may know From alone.
+	Configured *metav1.Time `json:"configured,omitempty"`
 }
 
 // Change is about to give the API of a cluster another load balancer. Nothing is changed before Run.
 type Change struct {
-	// Resumes says that an earlier run began this change, and Back that it takes an earlier one back.
+	// Resumes says that an earlier run began this change.
 	Resumes bool
 	// Off are the workers that are not Ready. They do not take part.
 	Off []string
@@ -63,12 +94,13 @@ type Change struct {
 	Files []string
 
 	options Options
-	record  record
-	run     string // of the steps; a run after the end does them again
-	nodes   nodes
+	params  params
+	run     *operation.Run
+	nodes   operation.Nodes
 	host    Node
 	client  kubernetes.Interface
 	objects *kube.Cluster
+	site    *operation.Site
 	*node.Session
 	moved map[string]bool // in this run
 }
@@ -77,25 +109,31 @@ type Change struct {
 var ErrSame = errors.New("the cluster has that load balancer already")
 
 // From is the old load balancer, and To the new one.
-func (c *Change) From() string { return c.record.From }
+func (c *Change) From() string { return c.params.From }
 
 // To is the new load balancer.
-func (c *Change) To() string { return c.record.To }
+func (c *Change) To() string { return c.params.To }
 
 // Back says that To is the load balancer of before, and an earlier change is taken back.
-func (c *Change) Back() bool { return c.record.Back }
+func (c *Change) Back() bool { return c.params.Back }
 
 // ends reports whether the old load balancer is taken out of the certificates.
-func (c *Change) ends() bool { return c.options.Finish || c.record.Back }
+func (c *Change) ends() bool { return c.options.Finish || c.params.Back }
 
 // begin resumes the change that the cluster knows of, takes it back, or begins one. to is "" if only the end is asked for.
-func (c *Change) begin(ctx context.Context, from, to string, now time.Time) error {
-	known, err := readRecord(ctx, c.client)
+func (c *Change) begin(ctx context.Context, records operation.Records, from, to string, now time.Time) error {
+	known, err := operation.Known(ctx, records, Kind.Name)
 	if err != nil {
 		return err
 	}
-	id := now.UTC().Format("20060102T150405.000Z")
-	c.run = id
+	c.run = &operation.Run{Own: c.host.Name, Known: known, Records: records, Nodes: moving{c.nodes, c.moved}, Loose: true}
+	c.run.Record = record.Record{ID: now.UTC().Format("20060102T150405.000Z"), Kind: Kind.Name, Began: now.UTC()}
+	var was params
+	if known != nil {
+		if err := known.Decode(&was); err != nil {
+			return err
+		}
+	}
 	switch {
 	case known == nil && c.options.Finish:
 		return errors.New("no change of the load balancer is under way")
@@ -105,26 +143,47 @@ func (c *Change) begin(ctx context.Context, from, to string, now time.Time) erro
 		if err := refuseOwn(from); err != nil {
 			return err
 		}
-		c.record = record{ID: id, From: from, To: to}
-		return nil
-	case to != "" && to != known.To && to != known.From:
-		return fmt.Errorf("the change from %s to %s is under way; end it with 'sealift node load-balancer --finish', or take it back with 'sealift node load-balancer %s'", known.From, known.To, known.From)
-	case to == known.From:
-		c.record = record{ID: id, From: known.To, To: known.From, Back: !known.Back}
-		return nil
-	case c.options.Finish && !known.Moved:
-		return fmt.Errorf("not every node has moved yet; run 'sealift node load-balancer %s' first", known.To)
+		c.params = params{From: from, To: to}
+	case to != "" && to != was.To && to != was.From:
+		return fmt.Errorf("the change from %s to %s is under way; end it with 'sealift node load-balancer --finish', or take it back with 'sealift node load-balancer %s'", was.From, was.To, was.From)
+	case to == was.From:
+		c.params = params{From: was.To, To: was.From, Back: !was.Back}
+	case c.options.Finish && !known.Waits:
+		return fmt.Errorf("not every node has moved yet; run 'sealift node load-balancer %s' first", was.To)
+	default:
+		c.params, c.Resumes = was, true
+		id := c.run.Record.ID
+		c.run.Resume(*known)
+		if known.Waits && !c.options.Finish { // all nodes are looked at once more
+			c.run.Record.ID = id
+			c.run.Record = c.run.Record.In("")
+		}
 	}
-	c.record, c.Resumes = *known, true
-	if !known.Moved || c.options.Finish {
-		c.run = known.ID
+	c.stages()
+	text, err := json.Marshal(c.params)
+	c.run.Record.Params = text
+	c.run.Record.About = fmt.Sprintf("the API is moving from the load balancer %s to %s", c.From(), c.To())
+	c.run.Record.Next = fmt.Sprintf("run 'sealift node load-balancer %s' on a control plane, or 'sealift node load-balancer %s' to take it back", c.To(), c.From())
+	return err
+}
+
+// moving notes which nodes have moved in this run.
+type moving struct {
+	operation.Nodes
+	moved map[string]bool
+}
+
+func (n moving) Apply(ctx context.Context, name string, r operation.Request) error {
+	err := n.Nodes.Apply(ctx, name, r)
+	if err == nil && r.Stage == switchStep {
+		n.moved[name] = true
 	}
-	return nil
+	return err
 }
 
 // check refuses what cannot work, before anything changes.
 func (c *Change) check(ctx context.Context) error {
-	all, err := c.nodes.list(ctx)
+	all, err := c.nodes.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,80 +212,51 @@ func (c *Change) check(ctx context.Context) error {
 	if err := c.host.reach(ctx, c.To(), anyServer); err != nil {
 		return fmt.Errorf("%w; let the load balancer pass connections on to port %s of the control planes, without ending TLS", err, cluster.APIPort)
 	}
-	edits, err := c.host.host().edits(c.record.move(Switch))
+	edits, err := c.host.host().edits(intent.Move{From: c.From(), To: c.To()})
 	c.Files = slices.Sorted(maps.Keys(edits))
 	return err
 }
 
-// Plan returns the steps. Those that an interrupted run has finished are skipped when it runs.
-func (c *Change) Plan() (plan lifecycle.Plan) {
-	add := func(id, title string, timeout time.Duration, run func(context.Context) error) {
-		plan = append(plan, lifecycle.Step{ID: id, Phase: lifecycle.Outro, Title: title, Timeout: timeout, Inputs: c.run,
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, run(ctx) }})
-	}
+// stages are those of this run. The first part ends with movedStep, and a person decides on the end, but for a change that is taken back.
+func (c *Change) stages() {
+	there := func(n cluster.Node) bool { return n.Ready || n.ControlPlane() }
 	if !c.options.Finish {
-		add(recordStep, "note the change in the cluster", shortTime, c.note)
-		add(besideStep, "certificates for both, and a try on every node", stageTime, func(ctx context.Context) error { return c.spread(ctx, Both) })
-		add(switchStep, "let every node use "+c.To(), stageTime, func(ctx context.Context) error { return c.spread(ctx, Switch) })
-		add(clusterStep, "write "+c.To()+" to the cluster's configuration", stageTime, c.configure)
-		add(movedStep, "look for nodes that joined meanwhile", stageTime, c.late)
+		c.run.Stages = []operation.Stage{
+			{ID: recordStep, Title: "note the change in the cluster", Timeout: shortTime, Before: c.note},
+			{ID: besideStep, Title: "certificates for both, and a try on every node", Timeout: stageTime, Nodes: there, AtOnce: 1,
+				Failed: func(record.Record) string { return "\nno node uses " + c.To() + " yet" }},
+			{ID: switchStep, Title: "let every node use " + c.To(), Timeout: stageTime, Nodes: there, AtOnce: 1, Failed: c.left},
+			{ID: clusterStep, Title: "write " + c.To() + " to the cluster's configuration", Timeout: stageTime, Before: c.configure},
+			{ID: movedStep, Title: "look for nodes that joined meanwhile", Timeout: stageTime, AtOnce: 1, Failed: c.left,
+				Nodes: func(n cluster.Node) bool { return there(n) && !c.moved[n.Name] }},
+		}
 	}
-	if c.ends() {
-		add(aloneStep, "certificates for "+c.To()+" alone", stageTime, c.alone)
-		add(LastStep, "remove the note of the change", shortTime, func(ctx context.Context) error { return c.insist(ctx, ownRecord.Forget) })
+	if c.run.Keeps = !c.ends(); !c.run.Keeps {
+		c.run.Stages = append(c.run.Stages,
+			operation.Stage{ID: aloneStep, Title: "certificates for " + c.To() + " alone", Timeout: stageTime, Nodes: operation.Everyone, AtOnce: 1, After: c.alone},
+			operation.Stage{ID: LastStep, Title: "remove the note of the change", Timeout: shortTime})
 	}
-	return plan
+	c.run.Loose = c.options.Finish || c.run.Keeps
 }
+
+// Plan returns the steps. Those that an interrupted run has finished are skipped when it runs.
+func (c *Change) Plan() lifecycle.Plan { return c.run.Plan() }
 
 // insist repeats a request while the API is away.
 func (c *Change) insist(ctx context.Context, request func(context.Context, kubernetes.Interface) error) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, c.client) })
 }
 
-// note writes the record. Control planes that join from now on get a certificate for both.
+// note gives control planes that join from now on a certificate for both.
 func (c *Change) note(ctx context.Context) error {
-	c.record.Moved = false
-	if err := c.insist(ctx, c.record.write); err != nil {
-		return err
-	}
 	return c.insist(ctx, func(ctx context.Context, client kubernetes.Interface) error {
 		return nameServers(ctx, client, cluster.HostOf(c.To()), "")
 	})
 }
 
-// spread brings every node to a stage, one after the other: also those that have joined meanwhile. A worker that is off stays as it is.
-func (c *Change) spread(ctx context.Context, stage string) error {
-	done := map[string]bool{}
-	if stage == Switch {
-		done = c.moved
-	}
-	for {
-		all, err := c.nodes.list(ctx)
-		if err != nil {
-			return err
-		}
-		at := slices.IndexFunc(all, func(one cluster.Node) bool {
-			return !done[one.Name] && (one.Ready || one.ControlPlane() || stage == NewOnly)
-		})
-		if at < 0 {
-			return nil
-		}
-		name := all[at].Name
-		request := lifecycle.Digest(c.record.ID, c.run, stage)[:16]
-		if err := c.nodes.bring(ctx, name, c.record.move(stage), request); err != nil {
-			return fmt.Errorf("%w%s", err, c.left(stage))
-		}
-		done[name] = true
-	}
-}
-
 // left says how far the other nodes are when one has failed.
-func (c *Change) left(stage string) string {
-	moved := slices.Sorted(maps.Keys(c.moved))
-	switch {
-	case stage == Both:
-		return "\nno node uses " + c.To() + " yet"
-	case stage == Switch && len(moved) > 0:
+func (c *Change) left(record.Record) string {
+	if moved := slices.Sorted(maps.Keys(c.moved)); len(moved) > 0 {
 		return fmt.Sprintf("\nthese nodes use %s: %s; to take that back, run 'sealift node load-balancer %s'", c.To(), strings.Join(moved, ", "), c.From())
 	}
 	return ""
@@ -242,36 +272,27 @@ func (c *Change) configure(ctx context.Context) error {
 	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return configureInstallers(ctx, c.objects, c.From(), c.To()) }); err != nil {
 		return err
 	}
-	if c.record.Configured == nil {
+	if err := c.run.Record.Decode(&c.params); err != nil { // another control plane may have come so far
+		return err
+	}
+	if c.params.Configured == nil {
 		now := metav1.Now().Rfc3339Copy() // as pods have their time
-		c.record.Configured = &now
-		if err := c.insist(ctx, c.record.write); err != nil {
+		c.params.Configured = &now
+		if err := c.run.Save(ctx, c.params); err != nil {
 			return err
 		}
 	}
-	all, err := c.nodes.list(ctx)
+	all, err := c.nodes.List(ctx)
 	if err != nil {
 		return err
 	}
-	return restartDaemons(ctx, c.client, "", c.record.Configured.Time, func(name string) bool {
+	return restartDaemons(ctx, c.client, "", c.params.Configured.Time, func(name string) bool {
 		return slices.ContainsFunc(all, func(one cluster.Node) bool { return one.Name == name && one.Ready })
 	})
 }
 
-// late brings nodes that have read the old configuration while they joined, and notes that all have moved.
-func (c *Change) late(ctx context.Context) error {
-	if err := c.spread(ctx, Switch); err != nil {
-		return err
-	}
-	c.record.Moved = true
-	return c.insist(ctx, c.record.write)
-}
-
-// alone takes the old load balancer out of the certificates.
+// alone takes the old load balancer out of kubeadm's configuration.
 func (c *Change) alone(ctx context.Context) error {
-	if err := c.spread(ctx, NewOnly); err != nil {
-		return err
-	}
 	if cluster.HostOf(c.From()) == cluster.HostOf(c.To()) {
 		return nil
 	}
@@ -281,6 +302,5 @@ func (c *Change) alone(ctx context.Context) error {
 }
 
 func (c *Change) runSteps(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.MovingAPI, c.Plan(), c.Journal, observe)
-	return err
+	return c.run.Journaled(ctx, lifecycle.MovingAPI, c.Journal, observe)
 }

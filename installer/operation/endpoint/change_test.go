@@ -19,7 +19,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -31,6 +32,8 @@ type realCluster struct {
 	all     map[string]Node
 	count   int
 	killNow int // the moment of a loss of power, 0 for none
+	dead    bool
+	cancel  context.CancelFunc
 	joins   func()
 }
 
@@ -101,27 +104,49 @@ func (c *realCluster) off(name string, is bool) {
 }
 
 // pass is a moment at which the change may be killed.
-func (c *realCluster) pass() {
+func (c *realCluster) pass() error {
 	if c.count++; c.count == c.killNow {
-		panic(errKilled)
+		c.dead = true
+		c.cancel()
 	}
+	if c.dead {
+		return errKilled
+	}
+	return nil
 }
 
-func (c *realCluster) list(ctx context.Context) ([]cluster.Node, error) {
-	c.pass()
-	return realNodes{c.all["plane"], c.view}.list(ctx)
+// List implements operation.Nodes.
+func (c *realCluster) List(ctx context.Context) ([]cluster.Node, error) {
+	if err := c.pass(); err != nil {
+		return nil, err
+	}
+	return c.view.Nodes(ctx)
 }
 
-func (c *realCluster) bring(ctx context.Context, name string, m intent.Move, request string) error {
-	c.pass()
+// Apply implements operation.Nodes.
+func (c *realCluster) Apply(ctx context.Context, name string, r operation.Request) error {
+	if err := c.pass(); err != nil {
+		return err
+	}
+	m, err := moveOf(r)
+	if err != nil {
+		return err
+	}
 	if err := c.all[name].Bring(ctx, m); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	if m.Stage == Switch && c.joins != nil {
 		c.joins()
 	}
-	c.pass()
-	return nil
+	return c.pass()
+}
+
+// Change implements operation.Records. Nothing is written after a loss of power.
+func (c *realCluster) Change(ctx context.Context, change func(record.All) error) error {
+	if c.dead {
+		return errKilled
+	}
+	return record.Store{Client: c.client}.Change(ctx, change)
 }
 
 // lead runs a change to its end, or until it is killed.
@@ -129,26 +154,26 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 	c.Helper()
 	journal, err := lifecycle.OpenJournal(state)
 	c.made(err)
+	ctx, cancel := context.WithCancel(c.Context())
+	c.dead, c.cancel = false, cancel
 	defer func() {
+		cancel()
 		c.made(journal.Close())
-		if p := recover(); p != nil {
-			if p != errKilled { //nolint:errorlint // the very value
-				panic(p)
-			}
-			dead = true
+		if c.dead {
+			dead, err = true, nil
 		}
 	}()
 	ch = &Change{options: o, nodes: c, host: c.all["plane"], client: c.client, objects: c.objects, moved: map[string]bool{},
 		Session: &node.Session{Log: node.NewLog(c.TempDir(), lifecycle.MovingAPI, nil), Journal: journal}}
 	from, err := c.endpoint()
 	c.made(err)
-	if err := ch.begin(c.Context(), from, to, time.Now()); err != nil {
+	if err := ch.begin(ctx, c, from, to, time.Now()); err != nil {
 		return ch, false, err
 	}
-	if err := ch.check(c.Context()); err != nil {
+	if err := ch.check(ctx); err != nil {
 		return ch, false, err
 	}
-	return ch, false, ch.runSteps(c.Context(), func(lifecycle.Event) {})
+	return ch, false, ch.runSteps(ctx, func(lifecycle.Event) {})
 }
 
 // endpoint is what kubeadm's configuration says.
@@ -302,7 +327,7 @@ func TestAChangeIsTakenBack(t *testing.T) {
 	if got := c.sans(); strings.Contains(got, newHost) {
 		t.Errorf("names of API servers: %s", got)
 	}
-	if known, err := readRecord(t.Context(), c.client); err != nil || known != nil {
+	if known, err := operation.Known(t.Context(), c, Kind.Name); err != nil || known != nil {
 		t.Errorf("the record is left: %+v, %v", known, err)
 	}
 }
@@ -330,10 +355,10 @@ func TestChangesThatAreRefused(t *testing.T) {
 	refused(c.new.address, "'sealift node readdress'")
 	c.off("plane", true)
 	refused(c.new.address, "control plane plane is not Ready")
-	if err := (&Change{client: c.client}).begin(t.Context(), "127.0.0.1:6444", c.new.address, time.Now()); err == nil || !strings.Contains(err.Error(), "every node has a balancer of its own") {
+	if err := (&Change{client: c.client}).begin(t.Context(), c, "127.0.0.1:6444", c.new.address, time.Now()); err == nil || !strings.Contains(err.Error(), "every node has a balancer of its own") {
 		t.Errorf("a cluster without one: %v", err)
 	}
-	if known, err := readRecord(t.Context(), c.client); err != nil || known != nil {
+	if known, err := operation.Known(t.Context(), c, Kind.Name); err != nil || known != nil {
 		t.Errorf("a refusal left %+v, %v", known, err)
 	}
 }

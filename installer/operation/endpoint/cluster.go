@@ -19,50 +19,13 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
-	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/ensure"
 	"github.com/sealift/sealift/spec"
 )
-
-// ownRecord tells of a change, so that any control plane can go on with it.
-const ownRecord = leader.LoadBalancerRecord
-
-// record is a change that is under way.
-type record struct {
-	ID   string `json:"id"` // when it began
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Back says that To is where an earlier change began: that one is taken back.
-	Back bool `json:"back"`
-	// Moved says that every node that was Ready uses To.
-	Moved bool `json:"moved"`
-	// Configured is when the cluster's configuration got To. What was started before may know From alone.
-	Configured *metav1.Time `json:"configured,omitempty"`
-}
-
-func (r record) move(stage string) intent.Move {
-	return intent.Move{From: r.From, To: r.To, Stage: stage}
-}
-
-// recordKey is the key of the record in its ConfigMap.
-const recordKey = "change"
-
-// readRecord reads the record; it is nil if there is none.
-func readRecord(ctx context.Context, client kubernetes.Interface) (*record, error) {
-	data, known, err := ownRecord.Read(ctx, client)
-	if err != nil || !known {
-		return nil, err
-	}
-	r := &record{}
-	if err := json.Unmarshal([]byte(data[recordKey]), r); err != nil || r.ID == "" || r.From == "" || r.To == "" {
-		return nil, errors.Join(fmt.Errorf("ConfigMap kube-system/%s is no record of a change of the load balancer; delete it, and run the command again", ownRecord), err)
-	}
-	return r, nil
-}
 
 // Underway is a change that has begun and is not over.
 type Underway struct {
@@ -77,23 +40,20 @@ func FindUnderway(ctx context.Context, c *kube.Cluster) (*Underway, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := readRecord(ctx, client)
-	if err != nil || r == nil {
+	all, err := record.Store{Client: client}.Read(ctx)
+	r, known := all[Kind.Name]
+	if err != nil || !known {
 		return nil, err
 	}
-	u := &Underway{From: r.From, To: r.To, Next: hostpath.Sudo("node load-balancer " + r.To)}
-	if r.Moved && !r.Back {
+	var p params
+	if err := r.Decode(&p); err != nil {
+		return nil, err
+	}
+	u := &Underway{From: p.From, To: p.To, Next: hostpath.Sudo("node load-balancer " + p.To)}
+	if r.Waits && !p.Back {
 		u.Next = hostpath.Sudo("node load-balancer --finish")
 	}
 	return u, nil
-}
-
-func (r record) write(ctx context.Context, client kubernetes.Interface) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return ownRecord.Write(ctx, client, map[string]string{recordKey: string(text)})
 }
 
 // change changes a ConfigMap, if the cluster has it and there is something to change.

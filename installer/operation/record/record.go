@@ -24,11 +24,11 @@ type Record struct {
 	Began   time.Time `json:"began"`
 	// Params are what the kind has to know to resume.
 	Params json.RawMessage `json:"params,omitempty"`
-	// Stage is the one that nodes are brought to now. The stages before it are done.
+	// Stage is the one that nodes are brought to now. The stages before it are done. "" waits for a person to begin the next part.
 	Stage string `json:"stage,omitempty"`
 	// Nodes tells how far nodes are with Stage. One that is not there has not begun.
 	Nodes map[string]Node `json:"nodes,omitempty"`
-	// Waits says that every node is done, and the end waits for a person. It excludes nothing then.
+	// Waits says that nothing is half done, and the end waits for a person. It excludes nothing then.
 	Waits bool `json:"waits,omitempty"`
 	// About is a sentence without its end for people, Next the command that goes on, and where it has to run.
 	About string `json:"about"`
