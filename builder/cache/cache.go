@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -222,4 +223,15 @@ func (c *Cache) forget(digest string) error {
 		return fmt.Errorf("remove damaged blob: %w", err)
 	}
 	return nil
+}
+
+// FileMode is the mode of every packed file that does not come from the add-on's directory.
+const FileMode fs.FileMode = 0o644
+
+// File returns a file to pack whose content the cache has.
+func (c *Cache) File(path string, content bundle.Blob) bundle.File {
+	return bundle.File{
+		Path: path, Mode: FileMode, Size: content.Size, SHA256: content.SHA256, Checked: c.Fresh(content.SHA256),
+		Open: func() (io.ReadCloser, error) { return c.Open(content.SHA256) },
+	}
 }

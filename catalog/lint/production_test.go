@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
-	grid "github.com/sealift/sealift/testgrid/spec"
+	"github.com/sealift/sealift/testgrid/gridspec"
 )
 
 // goodTests cover an add-on with one version and no hook for hosts that join.
@@ -15,7 +15,7 @@ const goodTests = "- installerSpec: {certManager: {version: __testver__}}\n  air
 
 // readTests reads tests as 'sealift addon lint' does.
 func readTests(file, version string) (tests []GridTest, err error) {
-	read, err := grid.Load(file, grid.Values{Version: version})
+	read, err := gridspec.Load(file, gridspec.Values{Version: version})
 	if err != nil {
 		return nil, err
 	}

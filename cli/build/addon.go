@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
-	grid "github.com/sealift/sealift/testgrid/spec"
+	"github.com/sealift/sealift/testgrid/gridspec"
 )
 
 func (a commands) addonCommand() *cobra.Command {
@@ -147,7 +147,7 @@ func (a commands) addImages(ctx context.Context, paths []string, o sources) erro
 
 // gridTests reads a file of tests as the test grid does, for one version of an add-on.
 func gridTests(file, version string) (tests []lint.GridTest, err error) {
-	read, err := grid.Load(file, grid.Values{Version: version})
+	read, err := gridspec.Load(file, gridspec.Values{Version: version})
 	if err != nil {
 		return nil, err
 	}

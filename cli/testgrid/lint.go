@@ -8,17 +8,17 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/testgrid/spec"
+	"github.com/sealift/sealift/testgrid/gridspec"
 )
 
 // addValueFlags adds the flags for the placeholders in the tests of kURL's add-ons.
-func addValueFlags(cmd *cobra.Command, v *spec.Values) {
+func addValueFlags(cmd *cobra.Command, v *gridspec.Values) {
 	cmd.Flags().StringVar(&v.Version, "test-version", "", "what __testver__ stands for (default latest)")
 	cmd.Flags().StringVar(&v.Dist, "test-dist", "", "URL that __testdist__ stands for; options with it are left out by default")
 }
 
 func (a commands) lintCommand() *cobra.Command {
-	var values spec.Values
+	var values gridspec.Values
 	var format string
 	cmd := &cobra.Command{
 		Use:   "lint SPEC...",
@@ -75,9 +75,9 @@ func (l linted) String() string {
 }
 
 // lint reads files and counts their mistakes. The error is about a file that cannot be read.
-func (a commands) lint(paths []string, v spec.Values) (lines []linted, mistakes int, err error) {
+func (a commands) lint(paths []string, v gridspec.Values) (lines []linted, mistakes int, err error) {
 	for _, path := range paths {
-		f, err := spec.Load(path, v)
+		f, err := gridspec.Load(path, v)
 		var wrong diag.Errors
 		l := linted{File: path, Findings: []diag.Finding{}}
 		switch {
@@ -102,7 +102,7 @@ func (a commands) schemaCommand() *cobra.Command {
 		Example: "  sealift testgrid schema >tests.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := spec.Schema()
+			text, err := gridspec.Schema()
 			if err == nil {
 				_, err = a.Out.Write(text)
 			}

@@ -15,10 +15,10 @@ import (
 	"github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 type runOptions struct {
@@ -27,7 +27,7 @@ type runOptions struct {
 	program string
 	gate    string
 	history string
-	values  spec.Values
+	values  gridspec.Values
 	pods    pods.Options
 	format  string
 }
@@ -149,7 +149,7 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 // load reads the files with tests. It returns how many tests have mistakes, which it prints: the others run.
 func (a commands) load(paths []string, o *runOptions) (wrong int, err error) {
 	for _, path := range paths {
-		f, err := spec.Load(path, o.values)
+		f, err := gridspec.Load(path, o.values)
 		if f == nil || len(f.Tests)+len(f.Systems) == 0 {
 			if err != nil {
 				return 0, a.mistaken(path, err)

@@ -1,5 +1,5 @@
-// Package transfer bounds what a web server can make its client do: follow redirects in a circle, wait for a body that
-// stalls or drips, and read a document without an end. ContextReader ends reads with a context.
+// Package transfer bounds what a web server can make its client do: follow redirect loops, wait for a body that stalls or
+// drips, and read an endless document. ContextReader ends reads with a context.
 package transfer
 
 import (

@@ -21,8 +21,8 @@ func Namespace(ctx context.Context, client corev1client.NamespacesGetter, name s
 	return err
 }
 
-// EditConfigMap changes the data of a ConfigMap. edit reports whether it changed the data that it gets; it is called again when somebody
-// else changes the ConfigMap meanwhile. Without a ConfigMap, the error is the API's (apierrors.IsNotFound).
+// EditConfigMap changes the data of a ConfigMap. edit reports whether it changed the data that it gets; it is called again if the
+// ConfigMap changes in the meantime. Without a ConfigMap, the error is the API's (apierrors.IsNotFound).
 func EditConfigMap(ctx context.Context, client corev1client.ConfigMapsGetter, namespace, name string, edit func(data map[string]string) (changed bool, err error)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		found, err := client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -23,10 +23,10 @@ import (
 	"github.com/sealift/sealift/batch"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // The longest that a test may take, with its wait for machines, and the longest that all of a run may take.
@@ -42,7 +42,7 @@ type Coordinator struct {
 	Batch   batch.Options
 	// Setting is all that decides the results besides the tests.
 	Setting Setting
-	Values  spec.Values
+	Values  gridspec.Values
 }
 
 // Setting is where tests run, and which packages they install. If it changes, pods run the tests again.
@@ -58,12 +58,12 @@ type Setting struct {
 type input struct {
 	Setting
 
-	File    string      `json:"file"`  // its name
-	Tests   string      `json:"tests"` // its sha256
-	Values  spec.Values `json:"values"`
-	Test    string      `json:"test"`
-	System  string      `json:"system"`
-	Attempt int         `json:"attempt"`
+	File    string          `json:"file"`  // its name
+	Tests   string          `json:"tests"` // its sha256
+	Values  gridspec.Values `json:"values"`
+	Test    string          `json:"test"`
+	System  string          `json:"system"`
+	Attempt int             `json:"attempt"`
 }
 
 func specKey(digest string) string { return "specs/" + digest }
@@ -152,7 +152,7 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, setti
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(o.Out)) }()
-		o.Files, o.Tests, o.Systems, o.History = []*spec.File{file}, []string{in.Test}, []string{in.System}, &history.History{Store: s}
+		o.Files, o.Tests, o.Systems, o.History = []*gridspec.File{file}, []string{in.Test}, []string{in.System}, &history.History{Store: s}
 		o.Part = &runner.Part{Attempt: in.Attempt, Owner: owner(piece)}
 		cells, err := runner.Run(ctx, o)
 		if err != nil {
@@ -169,20 +169,20 @@ func owner(piece json.RawMessage) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func loadSpec(ctx context.Context, s store.Store, in input) (*spec.File, error) {
+func loadSpec(ctx context.Context, s store.Store, in input) (*gridspec.File, error) {
 	value, err := s.Get(ctx, specKey(in.Tests))
 	if err != nil {
 		return nil, fmt.Errorf("read the tests of %s: %w", in.File, err)
 	}
 	defer value.Close()
-	data, err := io.ReadAll(io.NewSectionReader(value, 0, min(value.Size(), spec.MaxSize+1)))
+	data, err := io.ReadAll(io.NewSectionReader(value, 0, min(value.Size(), gridspec.MaxSize+1)))
 	if err != nil {
 		return nil, fmt.Errorf("read the tests of %s: %w", in.File, err)
 	}
 	if got := store.Bytes(data).SHA256; got != in.Tests {
 		return nil, fmt.Errorf("the tests of %s have the digest %s in the store, not %s", in.File, got, in.Tests)
 	}
-	f, err := spec.Parse(in.File, strings.NewReader(string(data)), in.Values)
+	f, err := gridspec.Parse(in.File, strings.NewReader(string(data)), in.Values)
 	if f != nil { // mistakes in other tests were reported where the run began
 		return f, nil
 	}

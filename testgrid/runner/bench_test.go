@@ -11,10 +11,10 @@ import (
 
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // bench is a folder with all that a run needs, with machines and a sealift of package fixture.
@@ -40,14 +40,14 @@ func (b bench) describe(t *testing.T, tests string) {
 }
 
 func (b bench) run(ctx context.Context, o runner.Options) ([]report.Cell, error) {
-	file, err := spec.Load(filepath.Join(b.dir, "tests.yaml"), spec.Values{})
+	file, err := gridspec.Load(filepath.Join(b.dir, "tests.yaml"), gridspec.Values{})
 	if err != nil {
 		return nil, err
 	}
 	if o.Hosts, err = machine.Load(filepath.Join(b.dir, "hosts.yaml"), machine.Options{}); err != nil {
 		return nil, err
 	}
-	o.Files, o.Out, o.Sealift, o.Store = []*spec.File{file}, filepath.Join(b.dir, "report"), filepath.Join(b.dir, "sealift"), cmp.Or(o.Store, "store")
+	o.Files, o.Out, o.Sealift, o.Store = []*gridspec.File{file}, filepath.Join(b.dir, "report"), filepath.Join(b.dir, "sealift"), cmp.Or(o.Store, "store")
 	if len(o.Systems) == 0 {
 		o.Systems = []string{"plain"}
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/scenario"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // The times that the parts of a test may take. They are kURL's (kURL §7.1).
@@ -31,7 +31,7 @@ const (
 // cell is one job while it runs.
 type cell struct {
 	runner   *runner
-	test     spec.Test
+	test     gridspec.Test
 	system   string
 	attempt  int
 	bundle   *bundle // of the install
@@ -88,7 +88,9 @@ func helpersFor(scripts string) string {
 	return ""
 }
 
-func scripts(t spec.Test) string { return t.PreInstall + t.PostInstall + t.PreUpgrade + t.PostUpgrade }
+func scripts(t gridspec.Test) string {
+	return t.PreInstall + t.PostInstall + t.PreUpgrade + t.PostUpgrade
+}
 
 // unable returns why a test cannot run, or "".
 func (j job) unable() string {

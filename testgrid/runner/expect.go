@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // expectInterval is the time between two checks of an expectation.
 const expectInterval = 2 * time.Second
 
 // expect checks again until the expectation is met, or its time is over.
-func (c *cell) expect(ctx context.Context, log io.Writer, e spec.Expectation) error {
+func (c *cell) expect(ctx context.Context, log io.Writer, e gridspec.Expectation) error {
 	deadline := time.Now().Add(e.Within)
 	return poll.Until(ctx, expectInterval, nil, func(ctx context.Context) (bool, error) {
 		err := c.once(ctx, e)
@@ -40,7 +40,7 @@ func (c *cell) expect(ctx context.Context, log io.Writer, e spec.Expectation) er
 }
 
 // once checks the expectation.
-func (c *cell) once(ctx context.Context, e spec.Expectation) error {
+func (c *cell) once(ctx context.Context, e gridspec.Expectation) error {
 	switch {
 	case e.NodesReady > 0:
 		return c.nodesReady(ctx, e.NodesReady)
@@ -164,7 +164,7 @@ func receivedBytes(ctx context.Context, m machine.Machine) (int64, error) {
 	return n, nil
 }
 
-func (c *cell) bytesFetched(ctx context.Context, b spec.BytesFetched) error {
+func (c *cell) bytesFetched(ctx context.Context, b gridspec.BytesFetched) error {
 	now, err := receivedBytes(ctx, c.machines[b.Node-1])
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (c *cell) bytesFetched(ctx context.Context, b spec.BytesFetched) error {
 	return nil
 }
 
-func prints(ctx context.Context, m machine.Machine, c spec.Command) error {
+func prints(ctx context.Context, m machine.Machine, c gridspec.Command) error {
 	var out strings.Builder
 	err := m.Run(ctx, machine.Command{Script: environment + "exec bash -c " + machine.Quote(c.Run), Stdout: &out, Stderr: &out})
 	code := 0
@@ -198,7 +198,7 @@ const maxAnswer = 1 << 20
 
 // answers makes a request from a machine, which needs no program for that but bash. Whose certificate a server has is another
 // question.
-func answers(ctx context.Context, m machine.Machine, want spec.HTTP) error {
+func answers(ctx context.Context, m machine.Machine, want gridspec.HTTP) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	transport := through(ctx, m)

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/scenario"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // environment lets scripts of tests use kubectl as kURL's do.
@@ -43,7 +43,7 @@ func (c *cell) install(ctx context.Context, log io.Writer) error {
 func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	j := c.test.Joins[node-2]
 	create := "sealift token create"
-	if j.Role == spec.ControlPlane {
+	if j.Role == gridspec.ControlPlane {
 		create += " --control-plane"
 	}
 	if c.bundle.server != "" {
@@ -116,9 +116,9 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 }
 
 // ofInstall, ofReset and ofUpgrade distinguish the faults of the commands.
-func ofInstall(f spec.Fault) bool { return !f.Upgrade && !ofReset(f) }
-func ofReset(f spec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
-func ofUpgrade(f spec.Fault) bool { return f.Upgrade }
+func ofInstall(f gridspec.Fault) bool { return !f.Upgrade && !ofReset(f) }
+func ofReset(f gridspec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
+func ofUpgrade(f gridspec.Fault) bool { return f.Upgrade }
 
 // kurlPatch is where a pre-install script may write a patch, which kURL's runner gives to the installer.
 const kurlPatch = "/opt/kurl-testgrid/patchfile.yaml"
@@ -138,7 +138,7 @@ func words(flags string) string {
 }
 
 // befall runs a command on a node until it succeeds: once for each fault that the test has for its steps, and once undisturbed.
-func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(spec.Fault) bool) error {
+func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(gridspec.Fault) bool) error {
 	m := c.machines[node-1]
 	for _, f := range c.test.Kills {
 		if f.Node != node || !ofCommand(f) {
@@ -188,7 +188,7 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 }
 
 // during runs a command, and does something when one of its steps has begun. How the command ends does not matter.
-func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, command string, f spec.Fault, do func(context.Context) error) error {
+func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, command string, f gridspec.Fault, do func(context.Context) error) error {
 	ended := make(chan struct{})
 	working, stop := context.WithCancel(ctx)
 	defer func() {

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // part is one part of a test, which becomes a step of the report.
@@ -65,9 +65,9 @@ func (c *cell) parts() []part {
 }
 
 // faults lists what befalls a node during one command.
-func (c *cell) faults(node int, ofCommand func(spec.Fault) bool) (all [][]spec.Fault) {
-	for _, kind := range [][]spec.Fault{c.test.Kills, c.test.PowerCuts, c.test.CutNetwork} {
-		var mine []spec.Fault
+func (c *cell) faults(node int, ofCommand func(gridspec.Fault) bool) (all [][]gridspec.Fault) {
+	for _, kind := range [][]gridspec.Fault{c.test.Kills, c.test.PowerCuts, c.test.CutNetwork} {
+		var mine []gridspec.Fault
 		for _, f := range kind {
 			if f.Node == node && ofCommand(f) {
 				mine = append(mine, f)

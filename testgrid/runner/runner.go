@@ -15,16 +15,16 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/trust"
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // Options select the tests and the machines.
 type Options struct {
-	Files   []*spec.File
+	Files   []*gridspec.File
 	Hosts   *machine.Hosts
 	Systems []string // of HOSTS.yaml; default all
 	Tests   []string // IDs; default all
@@ -65,7 +65,7 @@ const reportInterval = 5 * time.Second
 
 // job is one attempt at one test on one system.
 type job struct {
-	test    spec.Test
+	test    gridspec.Test
 	file    string
 	system  string
 	attempt int

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
-	"github.com/sealift/sealift/testgrid/spec"
 )
 
 // registerTimeout is how long a server may take to store an Installer, with the start of a few processes on a busy machine.
@@ -18,7 +18,7 @@ const registerTimeout = 2 * time.Minute
 
 // server is the server from which a test installs or upgrades, or "" if it does so from a bundle. An airgap test has no network for it.
 // elsewhere means that the test names the server, whose packages differ from the store's.
-func (r *runner) server(t spec.Test, endpoint string) (url string, elsewhere bool) {
+func (r *runner) server(t gridspec.Test, endpoint string) (url string, elsewhere bool) {
 	if t.Airgap {
 		return "", false
 	}

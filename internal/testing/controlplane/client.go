@@ -43,7 +43,7 @@ func Through(t testing.TB, cfg *rest.Config, handle func(w http.ResponseWriter, 
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport, proxy.FlushInterval, proxy.ErrorLog = transport, -1, log.New(io.Discard, "", 0) // at once, for watches
+	proxy.Transport, proxy.FlushInterval, proxy.ErrorLog = transport, -1, log.New(io.Discard, "", 0) // immediately, for watches
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -52,7 +52,7 @@ func Through(t testing.TB, cfg *rest.Config, handle func(w http.ResponseWriter, 
 	return &rest.Config{Host: server.URL}
 }
 
-// Apply applies the objects of a text, in its order, and takes them from every other owner.
+// Apply applies the objects of a text, in its order, and takes over their fields from every other manager.
 func Apply(t testing.TB, cluster *kube.Cluster, text string) {
 	t.Helper()
 	objects, err := render.Decode(strings.NewReader(text))

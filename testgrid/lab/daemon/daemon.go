@@ -144,7 +144,7 @@ const (
 	portCount = 10000
 )
 
-// FreeAddress finds an address of loopback, host:port, on which nobody listens. Another process may take it before it is used.
+// FreeAddress finds a free loopback address, host:port. Another process may take it before it is used.
 func FreeAddress() (string, error) {
 	var errs []error
 	for range 100 {
@@ -166,7 +166,7 @@ func PeakMemory(pid int) (int64, error) {
 	}
 	_, rest, ok := strings.Cut(string(status), "\nVmHWM:")
 	if !ok {
-		return 0, fmt.Errorf("process %d: the kernel does not tell its memory", pid)
+		return 0, fmt.Errorf("process %d: the kernel does not report its memory", pid)
 	}
 	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	return kib << 10, err

@@ -1,9 +1,9 @@
-// Package spec reads the files that describe tests of the grid: which Installer, on how many nodes, with which events, and what
+// Package gridspec reads the files that describe tests of the grid: which Installer, on how many nodes, with which events, and what
 // must be true in the end.
 //
 // It reads kURL's spec files unchanged (kURL §7.1), kURL's lists of systems (kURL §7.2), and fields that only Sealift has. It
 // finds every mistake of a file in one go, each with its position. It never runs anything.
-package spec
+package gridspec
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package spec_test
+package gridspec_test
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ import (
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
-	"github.com/sealift/sealift/testgrid/spec"
+	"github.com/sealift/sealift/testgrid/gridspec"
 )
 
-func parse(t *testing.T, text string) *spec.File {
+func parse(t *testing.T, text string) *gridspec.File {
 	t.Helper()
-	f, err := spec.Parse("tests.yaml", strings.NewReader(text), spec.Values{})
+	f, err := gridspec.Parse("tests.yaml", strings.NewReader(text), gridspec.Values{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestSpecFilesOfKurlLoadUnchanged(t *testing.T) {
 	compiled := schema(t)
 	for _, row := range rows {
 		want, _ := strconv.Atoi(row[2])
-		f, err := spec.Load(filepath.Join(dir, row[1]), spec.Values{})
+		f, err := gridspec.Load(filepath.Join(dir, row[1]), gridspec.Values{})
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -99,7 +99,7 @@ func TestKurlFieldsKeepTheirMeaning(t *testing.T) {
 	if got.ID != "upgrade-ha" || f.Tests[1].ID != "tests-2" || f.Tests[2].ID != "upgrade-ha-2" {
 		t.Errorf("IDs: %s, %s, %s", got.ID, f.Tests[1].ID, f.Tests[2].ID)
 	}
-	want := []spec.Join{{Role: spec.ControlPlane}, {Role: spec.ControlPlane}, {Role: spec.Worker}}
+	want := []gridspec.Join{{Role: gridspec.ControlPlane}, {Role: gridspec.ControlPlane}, {Role: gridspec.Worker}}
 	if diff := cmp.Diff(want, got.Joins); diff != "" || got.Nodes() != 4 {
 		t.Errorf("%d nodes, joins (-want +got)\n%s", got.Nodes(), diff)
 	}
@@ -125,11 +125,11 @@ func TestKurlFieldsKeepTheirMeaning(t *testing.T) {
 	if _, has := flannel.Options["s3Override"]; flannel.Version != "latest" || has {
 		t.Errorf("without values, the placeholders became %+v", flannel)
 	}
-	filled, err := spec.Parse("tests.yaml", strings.NewReader(`- name: from 1.2.2 to __testver__
+	filled, err := gridspec.Parse("tests.yaml", strings.NewReader(`- name: from 1.2.2 to __testver__
   installerSpec: {flannel: {version: __testver__, s3Override: __testdist__}}
   postInstallScript: kubectl get daemonsets -A -o wide | grep __testver__
 `),
-		spec.Values{Version: "1.2.3", Dist: "https://example.com/flannel.tar.gz"})
+		gridspec.Values{Version: "1.2.3", Dist: "https://example.com/flannel.tar.gz"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,16 +164,16 @@ const ours = `
 
 func TestSealiftFieldsAreRead(t *testing.T) {
 	got := parse(t, ours).Tests[0]
-	if diff := cmp.Diff([]spec.Fault{{Node: 1, Step: "containerd/install", After: 300 * time.Millisecond, Signal: "KILL"}, {Node: 3, Step: "kubernetes/join", Signal: "TERM"}}, got.Kills); diff != "" {
+	if diff := cmp.Diff([]gridspec.Fault{{Node: 1, Step: "containerd/install", After: 300 * time.Millisecond, Signal: "KILL"}, {Node: 3, Step: "kubernetes/join", Signal: "TERM"}}, got.Kills); diff != "" {
 		t.Errorf("kill (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]spec.Fault{{Node: 2, Step: "kubernetes/join", Lasts: 20 * time.Second}}, got.CutNetwork); diff != "" {
+	if diff := cmp.Diff([]gridspec.Fault{{Node: 2, Step: "kubernetes/join", Lasts: 20 * time.Second}}, got.CutNetwork); diff != "" {
 		t.Errorf("cutNetwork (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]spec.Fault{{Node: 1, Step: "kubernetes/init", Upgrade: true}}, got.PowerCuts); diff != "" {
+	if diff := cmp.Diff([]gridspec.Fault{{Node: 1, Step: "kubernetes/init", Upgrade: true}}, got.PowerCuts); diff != "" {
 		t.Errorf("powerCut (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]spec.Clock{{Node: 2, Offset: -time.Hour}}, got.Clocks); diff != "" {
+	if diff := cmp.Diff([]gridspec.Clock{{Node: 2, Offset: -time.Hour}}, got.Clocks); diff != "" {
 		t.Errorf("clock (-want +got)\n%s", diff)
 	}
 	e := got.Expect
@@ -198,7 +198,7 @@ func TestMistakesNameTheirPosition(t *testing.T) {
   - {nodesReady: 2, podsRunning: all}
   kill: [{node: 7, step: containerd/install}]
 `
-	_, err := spec.Parse("tests.yaml", strings.NewReader(text), spec.Values{})
+	_, err := gridspec.Parse("tests.yaml", strings.NewReader(text), gridspec.Values{})
 	var got diag.Errors
 	if !errors.As(err, &got) {
 		t.Fatalf("got %v", err)
@@ -231,7 +231,7 @@ func TestUnusedExpectationsAreRefused(t *testing.T) {
 		`expect: [{took: {part: reset, most: 1s}}]`:   `the test has no reset`,
 		`expect: [{took: {part: join, most: 1s}}]`:    `the test has no join`,
 	} {
-		_, err := spec.Parse("tests.yaml", strings.NewReader("\n"+head+text+"\n"), spec.Values{})
+		_, err := gridspec.Parse("tests.yaml", strings.NewReader("\n"+head+text+"\n"), gridspec.Values{})
 		var wrong diag.Errors
 		if !errors.As(err, &wrong) || len(wrong) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
@@ -279,7 +279,7 @@ func TestInvalidFileIsRefused(t *testing.T) {
 		"a system among tests":        {head + "name: x\n- id: ubuntu-2404\n", "a system in a list of tests"},
 		"an alias":                    {"- &a\n  installerSpec: {}\n- *a\n", "anchors and aliases"},
 	} {
-		_, err := spec.Parse("tests.yaml", strings.NewReader(row.text), spec.Values{})
+		_, err := gridspec.Parse("tests.yaml", strings.NewReader(row.text), gridspec.Values{})
 		if err == nil || !strings.Contains(err.Error(), row.want) || !strings.HasPrefix(err.Error(), "tests.yaml:") {
 			t.Errorf("%s: got %v, want %q and a place", behaviour, err, row.want)
 		}
@@ -296,7 +296,7 @@ func TestInvalidFileIsRefused(t *testing.T) {
 // schema is the published one, as another reader of JSON schemas understands it.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := spec.Schema()
+	text, err := gridspec.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,10 +305,10 @@ func schema(t *testing.T) *jsonschema.Schema {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource(spec.SchemaID, doc); err != nil {
+	if err := c.AddResource(gridspec.SchemaID, doc); err != nil {
 		t.Fatal(err)
 	}
-	compiled, err := c.Compile(spec.SchemaID)
+	compiled, err := c.Compile(gridspec.SchemaID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("- id: ubuntu-2404\n  name: Ubuntu\n  version: 24.04\n")
 	f.Add("- name: x\n  installerSpec: {flannel: {version: __testver__, s3Override: __testdist__}}\n  numPrimaryNodes: 3\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		file, err := spec.Parse("f", strings.NewReader(text), spec.Values{Version: "1.2.3"})
+		file, err := gridspec.Parse("f", strings.NewReader(text), gridspec.Values{Version: "1.2.3"})
 		if (err == nil) == (file == nil) {
 			t.Fatalf("%v, %v", file, err)
 		}
@@ -379,7 +379,7 @@ func TestInvalidTestDoesNotStopOthers(t *testing.T) {
 		"more than are kept": {good + "- name: x\n  installerSpec: {kubernetes: {version: 1, " + manyKeys() + "}}\n" + good, -1, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := spec.Parse("tests.yaml", strings.NewReader(row.text), spec.Values{})
+			f, err := gridspec.Parse("tests.yaml", strings.NewReader(row.text), gridspec.Values{})
 			if err == nil {
 				t.Fatal("no mistake")
 			}
