@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
@@ -42,8 +44,8 @@ func (a commands) compare(ctx context.Context, format string) error {
 		return err
 	}
 	h := cis.Host{Name: name}
-	if _, err := os.Stat(cluster.APIServerManifest); err == nil {
-		if h.API, err = cluster.Client(cluster.AdminKubeconfig); err != nil {
+	if _, err := os.Stat(kubeadm.APIServerManifest); err == nil {
+		if h.API, err = cluster.Client(kubeadm.AdminKubeconfig); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {

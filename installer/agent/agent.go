@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,7 +83,7 @@ func Run(ctx context.Context, root, version string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := cluster.Client(cluster.KubeletKubeconfig)
+	client, err := cluster.Client(kubeadm.KubeletKubeconfig)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func Run(ctx context.Context, root, version string, log *slog.Logger) error {
 // Run watches the Node, and follows orders of other control planes, until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
 	if a.PKI == "" {
-		a.PKI = cluster.PKI
+		a.PKI = kubeadm.PKI
 	}
 	if a.Work == nil {
 		a.Work = a.work

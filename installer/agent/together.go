@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -35,7 +35,7 @@ const (
 
 // connect reaches the control plane that asks. A control plane proves itself as one, a worker by the certificate of its kubelet.
 func (a *Agent) connect(server string) (*share.Client, error) {
-	certificate := share.KubeletCertificate(cluster.KubeletCertificate)
+	certificate := share.KubeletCertificate(kubeadm.KubeletCertificate)
 	controlPlane, err := a.isControlPlane()
 	if err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -210,7 +212,7 @@ func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Cli
 	if err != nil {
 		return nil, err
 	}
-	controlPlane, err := isThere(cluster.APIServerManifest)
+	controlPlane, err := isThere(kubeadm.APIServerManifest)
 	if err != nil {
 		return nil, err
 	}

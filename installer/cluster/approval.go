@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,7 +103,7 @@ func patchConfig(ctx context.Context, client kubernetes.Interface, name string, 
 
 // LetAgentsApprove is TakeAutomaticApproval on a control plane whose API is ready. It prints what it changes.
 func LetAgentsApprove(ctx context.Context, output io.Writer) error {
-	client, err := Client(AdminKubeconfig)
+	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return err
 	}

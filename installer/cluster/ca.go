@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster/identity"
@@ -15,7 +17,7 @@ import (
 // KnownCAs returns the CAs of the cluster that a host knows, and the file that has them. rootfs is the folder with the host's files; empty
 // means /. A host that knows no cluster returns none.
 func KnownCAs(rootfs string) (all []*x509.Certificate, file string, err error) {
-	for _, name := range []string{clusterCA, KubeletKubeconfig, AdminKubeconfig} {
+	for _, name := range []string{clusterCA, kubeadm.KubeletKubeconfig, kubeadm.AdminKubeconfig} {
 		path := filepath.Join("/", rootfs, name)
 		whole, err := hasContent(path)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
@@ -40,9 +42,9 @@ func TestHostKnowsItsClusterByTheFilesThatAreLeft(t *testing.T) {
 		return "kind: Config\nclusters: [{name: a, cluster: {certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte(text)) + "}}]\n"
 	}
 	write(clusterCA, ca(clusterCA)+ca(clusterCA))
-	write(KubeletKubeconfig, config(ca(KubeletKubeconfig)))
-	write(AdminKubeconfig, config(ca(AdminKubeconfig)+ca(AdminKubeconfig)))
-	for n, name := range []string{clusterCA, KubeletKubeconfig, AdminKubeconfig, ""} {
+	write(kubeadm.KubeletKubeconfig, config(ca(kubeadm.KubeletKubeconfig)))
+	write(kubeadm.AdminKubeconfig, config(ca(kubeadm.AdminKubeconfig)+ca(kubeadm.AdminKubeconfig)))
+	for n, name := range []string{clusterCA, kubeadm.KubeletKubeconfig, kubeadm.AdminKubeconfig, ""} {
 		all, file, err := KnownCAs(rootfs)
 		if err != nil || file != name || len(all) != len(hash[name]) {
 			t.Fatalf("%d CAs in %s, %v, want those of %s", len(all), file, err, name)
@@ -61,7 +63,7 @@ func TestHostKnowsItsClusterByTheFilesThatAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(KubeletKubeconfig, "kind: Config\nclusters: [{name: a, cluster: {certificate-authority: /none}}]\n")
+	write(kubeadm.KubeletKubeconfig, "kind: Config\nclusters: [{name: a, cluster: {certificate-authority: /none}}]\n")
 	if all, file, err := KnownCAs(rootfs); err != nil || len(all) > 0 {
 		t.Errorf("of a file elsewhere: %d CAs, %s, %v", len(all), file, err)
 	}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -31,18 +33,6 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// AdminKubeconfig is where kubeadm leaves the administrator's credentials.
-const AdminKubeconfig = "/etc/kubernetes/admin.conf"
-
-// APIServerManifest is there from the moment when kubeadm has made the node a control plane, and on no other.
-const APIServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-
-// EtcdManifest is there on a control plane with its own etcd.
-const EtcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
-
-// KubeletFlags has the flags that kubeadm gives the kubelet of a node, its address among them.
-const KubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
-
 // APIPort is where kubeadm's API servers listen.
 const APIPort = "6443"
 
@@ -53,9 +43,6 @@ func HostOf(address string) string {
 	}
 	return strings.Trim(address, "[]")
 }
-
-// PKI is where kubeadm keeps the CA and the certificates of a control plane.
-const PKI = "/etc/kubernetes/pki"
 
 // Kubeadm is a host that kubeadm is to make a node of.
 type Kubeadm struct {
@@ -84,9 +71,9 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err := writeDocuments(name, objects); err != nil {
 		return err
 	}
-	traces, err := anyThere(AdminKubeconfig, KubeletKubeconfig, APIServerManifest)
+	traces, err := anyThere(kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig, kubeadm.APIServerManifest)
 	if err == nil && !traces {
-		traces, err = hollow(PKI)
+		traces, err = hollow(kubeadm.PKI)
 	}
 	if err == nil && traces { // kubeadm would accept the files that are there
 		err = run(ctx, k.Output, "kubeadm", "reset", "--force")
@@ -94,7 +81,7 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := removeUnpaired(PKI); err != nil {
+	if err := removeUnpaired(kubeadm.PKI); err != nil {
 		return err
 	}
 	args := []string{"init", "--config", name, "--skip-token-print"}

@@ -24,11 +24,11 @@ import (
 )
 
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
-const etcdPKI = PKI + "/etcd"
+const etcdPKI = kubeadm.PKI + "/etcd"
 
 // ownEtcd is where clients on this host reach its member.
 func ownEtcd() string {
-	manifest, _ := regularfile.ReadFile(EtcdManifest) // without it, no member runs
+	manifest, _ := regularfile.ReadFile(kubeadm.EtcdManifest) // without it, no member runs
 	return loopbackOf(manifest)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/host/files"
 )
@@ -70,7 +72,7 @@ func compliantServer() []map[string]string {
 
 // secureFiles leaves to root alone what kubeadm lets everybody read, and only root needs.
 func secureFiles() error {
-	for _, pattern := range []string{PKI + "/*.crt", PKI + "/etcd/*.crt", KubeletConfig} {
+	for _, pattern := range []string{kubeadm.PKI + "/*.crt", kubeadm.PKI + "/etcd/*.crt", kubeadm.KubeletConfig} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,7 +58,7 @@ type View struct {
 
 // NewView opens the cluster that this node is part of; nil when it is part of none.
 func NewView() (*View, error) {
-	for _, file := range []string{AdminKubeconfig, KubeletKubeconfig} {
+	for _, file := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		if there, err := exists(file); err != nil {
 			return nil, err
 		} else if !there {
@@ -66,7 +68,7 @@ func NewView() (*View, error) {
 		if err != nil {
 			return nil, err
 		}
-		return ViewOf(config, file == KubeletKubeconfig)
+		return ViewOf(config, file == kubeadm.KubeletKubeconfig)
 	}
 	return nil, nil
 }

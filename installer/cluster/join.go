@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -17,14 +19,8 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// The files by which a host tells how far it has come as a node.
-const (
-	// BootstrapKubeconfig has the token with which the kubelet asks for a certificate if it has no valid one. Its unit names the file.
-	BootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
-	KubeletConfig       = "/var/lib/kubelet/config.yaml"
-	KubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-	clusterCA           = PKI + "/ca.crt"
-)
+// clusterCA is the CA of the cluster, which every node has.
+const clusterCA = kubeadm.PKI + "/ca.crt"
 
 // patchesVariable is what the configuration names the folder of kubeadm's own patches by.
 const patchesVariable = "KUBEADM_PATCHES"
@@ -86,9 +82,9 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 // joined reports whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
 // control plane is marked as one at the end.
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
-	needed := []string{KubeletKubeconfig, KubeletConfig, KubeletCertificate}
+	needed := []string{kubeadm.KubeletKubeconfig, kubeadm.KubeletConfig, kubeadm.KubeletCertificate}
 	if controlPlane {
-		needed = append(needed, AdminKubeconfig, APIServerManifest, EtcdManifest)
+		needed = append(needed, kubeadm.AdminKubeconfig, kubeadm.APIServerManifest, kubeadm.EtcdManifest)
 	}
 	for _, name := range needed {
 		if whole, err := hasContent(name); err != nil || !whole {
@@ -98,13 +94,13 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 	if !controlPlane {
 		return true, nil
 	}
-	labels, err := kubectl(ctx, AdminKubeconfig, "get", "node", node, "--ignore-not-found", "--output=jsonpath={.metadata.labels}")
+	labels, err := kubectl(ctx, kubeadm.AdminKubeconfig, "get", "node", node, "--ignore-not-found", "--output=jsonpath={.metadata.labels}")
 	return strings.Contains(labels, "node-role.kubernetes.io/control-plane"), err
 }
 
 // finishJoin does the work that follows kubeadm, and the part of kubeadm's work that was not reached.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
-	for _, secret := range []string{BootstrapKubeconfig, k.joinConfig()} {
+	for _, secret := range []string{kubeadm.BootstrapKubeconfig, k.joinConfig()} {
 		if err := files.Remove(secret); err != nil {
 			return err
 		}
@@ -118,15 +114,15 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 // takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
 // node of the same name that is Ready.
 func (k Kubeadm) takeBack(ctx context.Context, node string) error {
-	traces, err := anyThere(BootstrapKubeconfig, KubeletConfig, clusterCA, APIServerManifest)
+	traces, err := anyThere(kubeadm.BootstrapKubeconfig, kubeadm.KubeletConfig, clusterCA, kubeadm.APIServerManifest)
 	if err != nil || !traces {
 		return err
 	}
-	if admin, err := exists(AdminKubeconfig); err != nil {
+	if admin, err := exists(kubeadm.AdminKubeconfig); err != nil {
 		return err
 	} else if admin {
 		// the cluster forgets the node if it can be reached; if not, kubeadm says so soon
-		if _, err := kubectl(ctx, AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+hostLimits().of(callTime).String()); err != nil {
+		if _, err := kubectl(ctx, kubeadm.AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+hostLimits().of(callTime).String()); err != nil {
 			fmt.Fprintln(k.Output, err)
 		}
 	}

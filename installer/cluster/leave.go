@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,9 +26,6 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
-
-// KubeletKubeconfig is where a node keeps its own credentials.
-const KubeletKubeconfig = "/etc/kubernetes/kubelet.conf"
 
 // How long a cluster is asked and waited for when a node leaves it: it may be gone, and then the node is cleaned all the same.
 const (
@@ -57,7 +56,7 @@ type Member struct {
 // Membership finds out what cluster this node is part of, with the best credentials that it has. A node without credentials gives
 // nil; one whose cluster does not answer, an error.
 func Membership(ctx context.Context, node string, output io.Writer) (*Member, error) {
-	for _, file := range []string{AdminKubeconfig, KubeletKubeconfig} {
+	for _, file := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		if _, err := os.Stat(file); err != nil {
 			continue
 		}
@@ -69,7 +68,7 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		config.Timeout = askTimeout
-		m := &Member{Node: node, worker: file == KubeletKubeconfig, output: output}
+		m := &Member{Node: node, worker: file == kubeadm.KubeletKubeconfig, output: output}
 		if m.cluster, err = kube.Connect(config, nil); err != nil {
 			return nil, err
 		}
@@ -297,7 +296,7 @@ func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := exec.LookPath("kubeadm"); err != nil {
 		return nil //nolint:nilerr // then it has done nothing
 	}
-	if _, err := os.Stat("/etc/kubernetes"); err != nil {
+	if _, err := os.Stat(kubeadm.Folder); err != nil {
 		return nil //nolint:nilerr // likewise
 	}
 	return run(ctx, output, "kubeadm", "reset", "--force", "--skip-phases=remove-etcd-member")

@@ -8,9 +8,6 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// ControllerManagerManifest names the networks of the cluster.
-const ControllerManagerManifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
-
 // NodeIPs reads the addresses of the node from the contents of KubeletFlags; "" for one that the kubelet is not told.
 func NodeIPs(flags []byte) (first, second string) {
 	first, second, _ = strings.Cut(kubeadm.KubeletArgs(flags).Value("node-ip"), ",")
@@ -22,11 +19,11 @@ func NodeIPs(flags []byte) (first, second string) {
 func NetworksOf(manifest []byte) (pods, services string, err error) {
 	pod, err := kubeadm.ParsePod(manifest)
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", ControllerManagerManifest, err)
+		return "", "", fmt.Errorf("%s: %w", kubeadm.ControllerManagerManifest, err)
 	}
 	pods, services = pod.Args().Value("cluster-cidr"), pod.Args().Value("service-cluster-ip-range")
 	if pods == "" || services == "" {
-		return "", "", errors.New(ControllerManagerManifest + " lacks --cluster-cidr or --service-cluster-ip-range")
+		return "", "", errors.New(kubeadm.ControllerManagerManifest + " lacks --cluster-cidr or --service-cluster-ip-range")
 	}
 	return pods, services, nil
 }

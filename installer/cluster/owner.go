@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -22,7 +24,7 @@ type applier struct {
 
 // administrator opens the cluster with the rights that kubeadm leaves on a control plane.
 func administrator() (*applier, error) {
-	config, err := Config(AdminKubeconfig)
+	config, err := Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/internal/poll"
@@ -34,7 +36,7 @@ func WaitAPI(ctx context.Context, output io.Writer) error {
 // BringAPI waits as WaitAPI does. On a control plane whose API does not come back by itself, it restarts the kubelet once, which then
 // starts etcd and the API server at once.
 func BringAPI(ctx context.Context, output io.Writer) error {
-	serves, err := exists(APIServerManifest)
+	serves, err := exists(kubeadm.APIServerManifest)
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func WaitNode(ctx context.Context, node string, output io.Writer) error {
 		if err != nil {
 			return err
 		}
-		said, err := kubectl(ctx, KubeletKubeconfig, append(args, "--timeout="+left.Round(time.Second).String())...)
+		said, err := kubectl(ctx, kubeadm.KubeletKubeconfig, append(args, "--timeout="+left.Round(time.Second).String())...)
 		fmt.Fprint(output, said)
 		if err != nil {
 			return err
@@ -167,7 +169,7 @@ func untilDeadline(ctx context.Context) (time.Duration, error) {
 
 // WaitReport waits until the kubelet of this host reports, and its node is Ready. What the API says of a node may be old.
 func WaitReport(ctx context.Context, node string, output io.Writer) error {
-	client, err := Client(AdminKubeconfig)
+	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) (err erro
 		return fmt.Errorf("kubeadm %s: %w", version, err)
 	}
 	args := []string{"upgrade", "node"}
-	controlPlane, err := exists(APIServerManifest)
+	controlPlane, err := exists(kubeadm.APIServerManifest)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (k Kubeadm) upgradeIgnores() string {
 
 // configuredVersion is the version that kubeadm's configuration of the cluster names, such as 1.36.3.
 func configuredVersion(ctx context.Context) (string, error) {
-	client, err := Client(AdminKubeconfig)
+	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +101,7 @@ func RestartKubelet(ctx context.Context, node, version string, output io.Writer)
 			return err
 		}
 	}
-	config, err := Config(KubeletKubeconfig)
+	config, err := Config(kubeadm.KubeletKubeconfig)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ const (
 // WaitStaticPods waits until the kubelet of a node itself says that all its static pods are Ready. A kubelet of another minor
 // version gives them other UIDs and starts them again, but at first the API still shows the pods of the kubelet before.
 func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
-	client, err := Client(AdminKubeconfig)
+	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -87,7 +89,7 @@ func (j *job) keptAddress(v6 bool) (c network.Choice) {
 	}
 	var text string
 	if j.past.Began(node.InitStep) || j.past.Began(node.JoinStep) {
-		if flags, err := regularfile.ReadFile(cluster.KubeletFlags); err == nil {
+		if flags, err := regularfile.ReadFile(kubeadm.KubeletFlags); err == nil {
 			text, _ = cluster.NodeIPs(flags)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -169,7 +169,7 @@ func optionsVariable(addOn string) string {
 func environment() []string {
 	return []string{
 		"PATH=" + hostpath.Folders, "HOME=/root", "LANG=C.UTF-8",
-		"HOSTNAME=" + hostname(), "KUBECONFIG=" + cluster.AdminKubeconfig, "DEBIAN_FRONTEND=noninteractive",
+		"HOSTNAME=" + hostname(), "KUBECONFIG=" + kubeadm.AdminKubeconfig, "DEBIAN_FRONTEND=noninteractive",
 	}
 }
 

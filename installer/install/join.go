@@ -138,16 +138,16 @@ func (j *job) joinVariables() map[string]string {
 
 func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
-	kubeadm := i.kubeadm(k)
+	by := i.kubeadm(k)
 	// not for hooks, which leave what they know in the journal
-	maps.Copy(kubeadm.Variables, map[string]string{
+	maps.Copy(by.Variables, map[string]string{
 		"KUBEADM_TOKEN": i.options.Join.Token, "KUBEADM_TOKEN_CA_HASH": i.options.Join.CAHash, "CERT_KEY": i.options.Join.CertificateKey,
 	})
-	kubeadm.APIServers = i.options.Join.Cluster.APIServers
+	by.APIServers = i.options.Join.Cluster.APIServers
 	if err := i.takeKeys(ctx); err != nil {
 		return nil, err
 	}
-	if err := i.joinApproved(ctx, kubeadm); err != nil {
+	if err := i.joinApproved(ctx, by); err != nil {
 		return nil, err
 	}
 	// A rotation that began before this host was a node has not given it the new keys.
@@ -155,10 +155,10 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 }
 
 // joinApproved has kubeadm join the host. A control plane approves what its own kubelet asks for; a worker waits for one.
-func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) error {
+func (i *Install) joinApproved(ctx context.Context, by cluster.Kubeadm) error {
 	join := i.options.Join
 	if !join.ControlPlane {
-		err := kubeadm.Join(ctx, i.facts.Hostname, false)
+		err := by.Join(ctx, i.facts.Hostname, false)
 		if err != nil && ctx.Err() == nil && slices.Contains(join.Cluster.Nodes, i.facts.Hostname) {
 			return fmt.Errorf("%w\n%w", err, i.nameTaken())
 		}
@@ -169,7 +169,7 @@ func (i *Install) joinApproved(ctx context.Context, kubeadm cluster.Kubeadm) err
 	approves.Go(func() { approver.ApproveOwn(own, i.facts.Hostname, join.Token, i.Log) })
 	defer approves.Wait()
 	defer stop()
-	return kubeadm.Join(ctx, i.facts.Hostname, true)
+	return by.Join(ctx, i.facts.Hostname, true)
 }
 
 // nameTaken says that the cluster has a node with the name of this host, which a token does not replace.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,11 +84,11 @@ type kurlState struct {
 
 func inState(do func(kurlState, context.Context) error) action {
 	return func(i *Install, ctx context.Context) (lifecycle.State, error) {
-		config, err := cluster.Config(cluster.AdminKubeconfig)
+		config, err := cluster.Config(kubeadm.AdminKubeconfig)
 		if err != nil {
 			return nil, err
 		}
-		ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+		ca, err := identity.ReadCA(filepath.Join(kubeadm.PKI, "ca.crt"))
 		if err != nil {
 			return nil, err
 		}

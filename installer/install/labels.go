@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,9 +28,9 @@ func (p *planner) labels(phase lifecycle.Phase) {
 	}
 	p.add(lifecycle.Step{ID: labelsStep, Phase: phase, Title: "label this node", Timeout: shortTime, Inputs: lifecycle.Digest(labels)},
 		inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
-			kubeconfig := cluster.KubeletKubeconfig
+			kubeconfig := kubeadm.KubeletKubeconfig
 			if i.ControlPlane() {
-				kubeconfig = cluster.AdminKubeconfig
+				kubeconfig = kubeadm.AdminKubeconfig
 			}
 			client, err := cluster.Client(kubeconfig)
 			if err != nil {

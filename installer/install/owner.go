@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -28,7 +30,7 @@ func (j *job) applied(name string) cluster.AddOn {
 // applied again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is looked
 // at again before it is applied.
 func (i *Install) lookAtOwners() {
-	if _, err := os.Stat(cluster.AdminKubeconfig); err != nil || i.Joins() {
+	if _, err := os.Stat(kubeadm.AdminKubeconfig); err != nil || i.Joins() {
 		return
 	}
 	view, err := cluster.NewView()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -57,7 +59,7 @@ func (j *job) droppedStorage() ([]catalog.Meta, error) {
 
 // storageKept refuses an Installer that drops add-ons whose storage is in use. Sealift moves no data from one to another.
 func storageKept(ctx context.Context, dropped []catalog.Meta, r *preflight.Reporter) {
-	client, err := cluster.Client(cluster.AdminKubeconfig)
+	client, err := cluster.Client(kubeadm.AdminKubeconfig)
 	if err == nil {
 		err = refuseDropped(ctx, client, dropped, r)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
@@ -180,11 +182,11 @@ func (i *Install) bridged(ctx context.Context, do func() error) error {
 	if !i.ControlPlane() {
 		return do()
 	}
-	client, err := cluster.Client(cluster.AdminKubeconfig)
+	client, err := cluster.Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return err
 	}
-	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Alone: i.options.Upgrade.Alone, Output: i.Log}
+	first := bridge.Bridge{Manifest: kubeadm.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Alone: i.options.Upgrade.Alone, Output: i.Log}
 	return first.While(ctx, do)
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -26,7 +28,7 @@ func (j *job) variables() map[string]string {
 	}
 	major, minor, _ := strings.Cut(j.facts.Version, ".")
 	for name, value := range map[string]string{
-		"DIR": j.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
+		"DIR": j.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": kubeadm.AdminKubeconfig,
 		"MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": j.facts.Distribution, "DIST_VERSION": j.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": j.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(j.facts.CgroupVersion),

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -46,7 +48,7 @@ func Open(ctx context.Context, scope *node.Scope, kind Kind, config func(context
 	}
 	if config == nil {
 		config = func(context.Context, controlplane.Administrator) (*rest.Config, error) {
-			return cluster.Config(cluster.AdminKubeconfig)
+			return cluster.Config(kubeadm.AdminKubeconfig)
 		}
 	}
 	if s.Config, err = config(ctx, s.Admin); err != nil {

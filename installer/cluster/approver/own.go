@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,10 +45,10 @@ func ApproveOwn(ctx context.Context, node, whole string, output io.Writer) {
 
 // approveOwn looks once. There is nothing to do until kubeadm has written the administrator's credentials.
 func approveOwn(ctx context.Context, node, id string, output io.Writer) error {
-	if _, err := os.Stat(cluster.AdminKubeconfig); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(kubeadm.AdminKubeconfig); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	client, err := cluster.Client(cluster.AdminKubeconfig)
+	client, err := cluster.Client(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return err
 	}

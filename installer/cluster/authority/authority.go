@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -25,10 +25,10 @@ import (
 )
 
 // File has the State on each control plane. Only root may read it: it has private keys.
-const File = cluster.PKI + "/rotation.json"
+const File = kubeadm.PKI + "/rotation.json"
 
 // SignerFile has the one certificate with which the controller manager signs: it does not take a file with several.
-const SignerFile = cluster.PKI + "/rotation-signer.crt"
+const SignerFile = kubeadm.PKI + "/rotation-signer.crt"
 
 // Stage says how far a rotation is.
 type Stage string
@@ -189,13 +189,13 @@ func (p Part) IsCA() bool { return p.Name != ServiceAccounts }
 func (p Part) Trusted() string {
 	switch p.Name {
 	case Etcd:
-		return filepath.Join(cluster.PKI, "etcd/ca.crt")
+		return filepath.Join(kubeadm.PKI, "etcd/ca.crt")
 	case FrontProxy:
-		return filepath.Join(cluster.PKI, "front-proxy-ca.crt")
+		return filepath.Join(kubeadm.PKI, "front-proxy-ca.crt")
 	case ServiceAccounts:
-		return filepath.Join(cluster.PKI, "sa.pub")
+		return filepath.Join(kubeadm.PKI, "sa.pub")
 	}
-	return filepath.Join(cluster.PKI, "ca.crt")
+	return filepath.Join(kubeadm.PKI, "ca.crt")
 }
 
 // Private is the name of the file with the key that signs.
@@ -203,7 +203,7 @@ func (p Part) Private() string {
 	if p.IsCA() {
 		return strings.TrimSuffix(p.Trusted(), ".crt") + ".key"
 	}
-	return filepath.Join(cluster.PKI, "sa.key")
+	return filepath.Join(kubeadm.PKI, "sa.key")
 }
 
 // Bundle is the content of the file Trusted in a stage. The first certificate belongs to the key in Private.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 // ca is a host that has a CA of the cluster alone.
@@ -46,7 +46,7 @@ func ca(t testing.TB, change func(*x509.Certificate)) (rootfs string) {
 
 func put(t testing.TB, rootfs, name string, text []byte) {
 	t.Helper()
-	folder := filepath.Join(rootfs, cluster.PKI)
+	folder := filepath.Join(rootfs, kubeadm.PKI)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func put(t testing.TB, rootfs, name string, text []byte) {
 
 func get(t testing.TB, rootfs, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(rootfs, cluster.PKI, name))
+	text, err := os.ReadFile(filepath.Join(rootfs, kubeadm.PKI, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestCAsThatAreNotRotated(t *testing.T) {
 
 func remove(t testing.TB, rootfs, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(rootfs, cluster.PKI, name)); err != nil {
+	if err := os.Remove(filepath.Join(rootfs, kubeadm.PKI, name)); err != nil {
 		t.Fatal(err)
 	}
 }

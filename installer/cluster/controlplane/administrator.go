@@ -43,7 +43,7 @@ type Administrator struct {
 
 // AsAdministrator takes the rights that a control plane has. It fails on other hosts.
 func AsAdministrator() (Administrator, error) {
-	manifest, err := regularfile.ReadFile(cluster.APIServerManifest)
+	manifest, err := regularfile.ReadFile(kubeadm.APIServerManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
 	}
@@ -54,7 +54,7 @@ func AsAdministrator() (Administrator, error) {
 	if err != nil {
 		return Administrator{}, err
 	}
-	client, err := cluster.Client(cluster.AdminKubeconfig)
+	client, err := cluster.Client(kubeadm.AdminKubeconfig)
 	return Administrator{Client: client, Address: address}, err
 }
 
@@ -64,21 +64,21 @@ func Advertised(manifest []byte) (address string, err error) {
 		Metadata struct{ Annotations map[string]string }
 	}
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return "", fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return "", fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	endpoint := pod.Metadata.Annotations[advertised]
 	if endpoint == "" {
-		return "", fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as the annotation %s", cluster.APIServerManifest, advertised)
+		return "", fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as the annotation %s", kubeadm.APIServerManifest, advertised)
 	}
 	if address, _, err = net.SplitHostPort(endpoint); err != nil {
-		return "", fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return "", fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	return address, nil
 }
 
 // Script is what a host that joins begins with.
 func (a Administrator) Script() (*share.Script, error) {
-	ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	ca, err := identity.ReadCA(filepath.Join(kubeadm.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}

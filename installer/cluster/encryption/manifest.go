@@ -19,16 +19,16 @@ import (
 
 // manifest reads the manifest of this host's API server. It refuses one that encrypts with keys that Sealift did not make.
 func (h Host) manifest() (*corev1.Pod, error) {
-	text, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
+	text, err := regularfile.ReadFile(h.Path(kubeadm.APIServerManifest))
 	if err != nil {
 		return nil, err
 	}
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict(text, pod); err != nil {
-		return nil, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return nil, fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	if len(pod.Spec.Containers) != 1 {
-		return nil, fmt.Errorf("%s: the pod has %d containers instead of one", cluster.APIServerManifest, len(pod.Spec.Containers))
+		return nil, fmt.Errorf("%s: the pod has %d containers instead of one", kubeadm.APIServerManifest, len(pod.Spec.Containers))
 	}
 	if file, ok := kubeadm.Args(pod.Spec.Containers[0].Command).Get(cluster.EncryptionArguments()[0][0]); ok && file != cluster.EncryptionFile {
 		return nil, fmt.Errorf("the API server encrypts with %s, which Sealift did not make; rotate that by hand, as Kubernetes' documentation says", file)
@@ -82,7 +82,7 @@ func (h Host) Enable() error {
 	if err != nil {
 		return err
 	}
-	return files.Replace(h.Path(cluster.APIServerManifest), text)
+	return files.Replace(h.Path(kubeadm.APIServerManifest), text)
 }
 
 // Remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.

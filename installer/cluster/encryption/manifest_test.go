@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 )
@@ -28,7 +30,7 @@ status: {}
 func TestARunningAPIServerGetsTheKeysOnce(t *testing.T) {
 	t.Parallel()
 	h := Host{files.Host{Rootfs: t.TempDir()}}
-	path := h.Path(cluster.APIServerManifest)
+	path := h.Path(kubeadm.APIServerManifest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func TestUpgradesAndJoinsEncryptToo(t *testing.T) {
 func TestLostKeysAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	h := Host{files.Host{Rootfs: t.TempDir()}}
-	path := h.Path(cluster.APIServerManifest)
+	path := h.Path(kubeadm.APIServerManifest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,6 @@ package kubeadm
 
 import "strings"
 
-// KubeletFlags has the flags that kubeadm gives the kubelet of a node, its address among them.
-const KubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
-
 // KubeletArgsFiles are the files from which a kubelet's unit takes flags: kubeadm's, and those of the host's administrator.
 func KubeletArgsFiles() []string {
 	return []string{KubeletFlags, "/etc/default/kubelet", "/etc/sysconfig/kubelet"}

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Exchange brings the keys and certificates of a control plane to the stage of a rotation, and returns the static pods to restart, in
@@ -137,7 +135,7 @@ func (h host) writeChain(e Entry, der, chain []byte) error {
 
 // exchangeKubeconfigs lets the kubeconfigs of this host trust a bundle.
 func (h host) exchangeKubeconfigs(bundle []byte) error {
-	paths, err := filepath.Glob(h.Path(kubernetesFolder + "/*.conf"))
+	paths, err := filepath.Glob(h.Path(kubeadm.Folder + "/*.conf"))
 	if err != nil {
 		return err
 	}
@@ -190,6 +188,6 @@ func (h host) dropServing(old *x509.Certificate) error {
 
 // hasOld reports whether the kubelet of this host shows the API a certificate of the old CA.
 func (h host) hasOld(old *x509.Certificate) (Entry, bool) {
-	e := h.kubeconfig(cluster.KubeletKubeconfig)
+	e := h.kubeconfig(kubeadm.KubeletKubeconfig)
 	return e, e.cert != nil && e.cert.CheckSignatureFrom(old) == nil
 }

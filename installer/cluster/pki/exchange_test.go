@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -19,7 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // stages are those of a rotation, in their order.
@@ -128,7 +130,7 @@ func (h host) accepts(t *testing.T, other host, when string) {
 	for name, chain := range shown {
 		verify(name, trustFile(name), certificatesOf(t, h.read(t, trustFile(name))), chain)
 	}
-	for _, file := range []string{cluster.AdminKubeconfig, cluster.KubeletKubeconfig} {
+	for _, file := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		config, err := clientcmd.LoadFromFile(h.Path(file))
 		if err != nil {
 			t.Fatal(err)
@@ -176,7 +178,7 @@ func TestNodesAcceptEachOtherAtEveryStageOfARotation(t *testing.T) {
 func (h host) contents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(h.Path(kubernetesFolder), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.Path(kubeadm.Folder), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -260,8 +262,8 @@ func TestEtcdAndItsClientsMeetAtDifferentStages(t *testing.T) {
 		{"a server that has forgotten, a client that rotates", forget, trust, true},
 		{"a server that has forgotten, a client from before", forget, before, false},
 	} {
-		endpoint := kubeadm.Etcd(t, row.server.Path(kubernetesFolder))
-		o, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: endpoint, PKI: row.client.Path(kubernetesFolder + "/pki/etcd")})
+		endpoint := kubeadmtest.Etcd(t, row.server.Path(kubeadm.Folder))
+		o, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: endpoint, PKI: row.client.Path(kubeadm.Folder + "/pki/etcd")})
 		if err == nil {
 			_, err = io.Copy(io.Discard, o)
 			_ = o.Close()

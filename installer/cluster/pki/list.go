@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -35,11 +36,10 @@ const (
 
 // The folders with certificates, and the kubelet's files in theirs.
 const (
-	kubernetesFolder = "/etc/kubernetes"
-	kubeletFolder    = "/var/lib/kubelet/pki"
-	kubeletServing   = kubeletFolder + "/kubelet.crt"
-	kubeletRotated   = kubeletFolder + "/kubelet-server-current.pem"
-	manifestFolder   = kubernetesFolder + "/manifests"
+	kubeletFolder  = "/var/lib/kubelet/pki"
+	kubeletServing = kubeletFolder + "/kubelet.crt"
+	kubeletRotated = kubeletFolder + "/kubelet-server-current.pem"
+	manifestFolder = kubeadm.Manifests
 )
 
 // KubeletServing names the certificate with which the kubelet serves, and its key. If they are missing, the kubelet makes them when it
@@ -107,7 +107,7 @@ func List(now time.Time) ([]Entry, error) { return host{}.list(now) }
 
 func (h host) list(now time.Time) ([]Entry, error) {
 	entries := []Entry{}
-	err := filepath.WalkDir(h.Path(kubernetesFolder+"/pki"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.Path(kubeadm.PKI), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -123,7 +123,7 @@ func (h host) list(now time.Time) ([]Entry, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the certificates of kubeadm: %w", err)
 	}
-	configs, err := filepath.Glob(h.Path(kubernetesFolder + "/*.conf"))
+	configs, err := filepath.Glob(h.Path(kubeadm.Folder + "/*.conf"))
 	if err != nil {
 		return nil, err
 	}

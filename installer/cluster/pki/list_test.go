@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/host/files"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // controlPlane has the files of a control plane in a folder of the test.
 func controlPlane(t *testing.T) host {
 	t.Helper()
-	return host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), kubernetesFolder)}}
+	return host{files.Host{Rootfs: strings.TrimSuffix(kubeadmtest.Copy(t), kubeadm.Folder)}}
 }
 
 func (h host) must(t *testing.T, now time.Time) map[string]Entry {
@@ -26,7 +28,7 @@ func (h host) must(t *testing.T, now time.Time) map[string]Entry {
 	}
 	all := map[string]Entry{}
 	for _, e := range entries {
-		all[strings.TrimPrefix(e.File, kubernetesFolder+"/")] = e
+		all[strings.TrimPrefix(e.File, kubeadm.Folder+"/")] = e
 	}
 	return all
 }
@@ -151,7 +153,7 @@ func TestAKubeconfigMayNameTheFileOfItsCertificate(t *testing.T) {
 	}
 	var pem []byte
 	for _, name := range []string{"apiserver-kubelet-client.crt", "apiserver-kubelet-client.key"} {
-		text, err := os.ReadFile(h.Path(filepath.Join(kubernetesFolder, "pki", name)))
+		text, err := os.ReadFile(h.Path(filepath.Join(kubeadm.Folder, "pki", name)))
 		if err != nil {
 			t.Fatal(err)
 		}

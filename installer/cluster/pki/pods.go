@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientset "k8s.io/client-go/kubernetes"
@@ -106,7 +108,7 @@ func (h host) waitPod(ctx context.Context, pod, node, generation string) error {
 		return err
 	}
 	err = poll.Until(ctx, pollPause, nil, poll.Success(func(ctx context.Context) error {
-		client, err := cluster.Client(h.Path(cluster.AdminKubeconfig)) // its certificate is new now
+		client, err := cluster.Client(h.Path(kubeadm.AdminKubeconfig)) // its certificate is new now
 		if err == nil {
 			err = renewed(ctx, client, manifest, node, generation)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 )
 
@@ -90,7 +91,7 @@ func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
 		r.ca = signer
 		return nil
 	}
-	return fmt.Errorf("%s names the address, and no CA in %s/pki signed it; make a certificate with both addresses where it came from, and try again", r.File, kubernetesFolder)
+	return fmt.Errorf("%s names the address, and no CA in %s/pki signed it; make a certificate with both addresses where it came from, and try again", r.File, kubeadm.Folder)
 }
 
 // Files are the files that get a new certificate.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
@@ -91,7 +93,7 @@ func (r *Renewal) look(now time.Time) error {
 		return err
 	}
 	r.node = nodeName(entries)
-	if _, err := os.Stat(r.host.Path(cluster.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(r.host.Path(kubeadm.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
 		return r.lookAtWorker(entries, now)
 	}
 	r.options.Token = "" // the keys of the CAs are here

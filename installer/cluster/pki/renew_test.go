@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -23,7 +25,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // renew renews everything at a time, and returns how the certificates were and how they are.
@@ -105,7 +107,7 @@ func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
 		t.Errorf("none has ended: %v, %v", files, err)
 	}
 	files, err := RenewEnded(h.Rootfs, later)
-	if err != nil || !slices.Contains(files, "/etc/kubernetes/pki/apiserver.crt") || !slices.Contains(files, cluster.AdminKubeconfig) {
+	if err != nil || !slices.Contains(files, "/etc/kubernetes/pki/apiserver.crt") || !slices.Contains(files, kubeadm.AdminKubeconfig) {
 		t.Errorf("renewed %v, %v", files, err)
 	}
 	for name, e := range h.must(t, later) {
@@ -122,8 +124,8 @@ func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
 func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	h := controlPlane(t)
 	h.renew(t, time.Now())
-	folder := h.Path(kubernetesFolder)
-	s, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")})
+	folder := h.Path(kubeadm.Folder)
+	s, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: kubeadmtest.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		t.Error(err)
 	}
-	config, err := clientcmd.LoadFromFile(h.Path(cluster.AdminKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(kubeadm.AdminKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +188,7 @@ func TestWhatCannotBeRenewedIsRefusedBeforeAnyChange(t *testing.T) {
 	}{
 		{"the key of a CA is elsewhere", "/etc/kubernetes/pki/etcd/ca.key, is not on this host", func(h host) error { return os.Remove(h.Path("/etc/kubernetes/pki/etcd/ca.key")) }, 0},
 		{"a CA has ended", "and sealift cannot renew a CA yet", func(host) error { return nil }, 11},
-		{"a worker", "run the command on a control plane", func(h host) error { return os.RemoveAll(h.Path(kubernetesFolder + "/pki")) }, 0},
+		{"a worker", "run the command on a control plane", func(h host) error { return os.RemoveAll(h.Path(kubeadm.PKI)) }, 0},
 	} {
 		h, now := controlPlane(t), time.Now().AddDate(row.years, 0, 0)
 		if err := row.damage(h); err != nil {
@@ -279,7 +281,7 @@ func TestAPodCountsWhenItRunsWithItsNewManifest(t *testing.T) {
 	if err := os.WriteFile(h.Path(manifestOf("etcd")), []byte("kind: Pod\nmetadata: {name: etcd, namespace: kube-system}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := controlplane.WriteKubeconfig(h.Path(cluster.AdminKubeconfig), config); err != nil {
+	if err := controlplane.WriteKubeconfig(h.Path(kubeadm.AdminKubeconfig), config); err != nil {
 		t.Fatal(err)
 	}
 	pods := clientset.NewForConfigOrDie(config).CoreV1().Pods(metav1.NamespaceSystem)

@@ -12,6 +12,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/certificate/csr"
@@ -43,7 +45,7 @@ func (r Rotator) step(text string) {
 // Bring brings this host to the stage of a rotation, and returns when it works with it. It may be interrupted and run again. The
 // agent of this host has to be restarted afterwards: it may know only the old CA.
 func (r Rotator) Bring(ctx context.Context, s authority.State) error {
-	_, err := os.Stat(r.host.Path(cluster.APIServerManifest))
+	_, err := os.Stat(r.host.Path(kubeadm.APIServerManifest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.bringWorker(ctx, s)
 	}
@@ -60,7 +62,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 	}
 	node := nodeName(entries)
 	if node == "" {
-		return errors.New(cluster.KubeletKubeconfig + " does not tell the name of this node")
+		return errors.New(kubeadm.KubeletKubeconfig + " does not tell the name of this node")
 	}
 	r.step("keys and certificates")
 	if known, ok, err := authority.Read(r.host.Rootfs); err != nil {
@@ -190,7 +192,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 	if err != nil {
 		return err
 	}
-	client, err := cluster.Client(h.Path(cluster.KubeletKubeconfig))
+	client, err := cluster.Client(h.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 
 // clientKey returns the PEM with the key of the kubelet's certificate.
 func (h host) clientKey(e Entry) ([]byte, error) {
-	config, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/regularfile"
+	"sigs.k8s.io/yaml"
 )
 
 // Who renews certificates by itself.
@@ -82,7 +82,7 @@ func isRotated(file string) bool {
 
 // kubeletRotates reports whether the kubelet renews its client certificate. kubeadm switches that on.
 func (h host) kubeletRotates() (bool, error) {
-	text, err := regularfile.ReadFile(h.Path(cluster.KubeletConfig))
+	text, err := regularfile.ReadFile(h.Path(kubeadm.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -91,7 +91,7 @@ func (h host) kubeletRotates() (bool, error) {
 	}
 	config := struct{ RotateCertificates bool }{}
 	if err := yaml.Unmarshal(text, &config); err != nil {
-		return false, fmt.Errorf("%s: %w", cluster.KubeletConfig, err)
+		return false, fmt.Errorf("%s: %w", kubeadm.KubeletConfig, err)
 	}
 	return config.RotateCertificates, nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 func (h host) scheduleAt(t *testing.T, now time.Time) Schedule {
@@ -76,17 +76,17 @@ func TestAKubeletThatDoesNotRotateIsNotReliedOn(t *testing.T) {
 	h := controlPlane(t)
 	h.rotatedClient(t)
 	for config, want := range map[string]string{"rotateCertificates: true\n": Kubelet, "rotateCertificates: false\n": Sealift} {
-		if err := os.WriteFile(h.Path(cluster.KubeletConfig), []byte(config), 0o600); err != nil {
+		if err := os.WriteFile(h.Path(kubeadm.KubeletConfig), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if e := h.must(t, time.Now())["kubelet.conf"]; e.RenewedBy != want {
 			t.Errorf("%s: %+v", config, e)
 		}
 	}
-	if err := os.WriteFile(h.Path(cluster.KubeletConfig), []byte("rotateCertificates: ["), 0o600); err != nil {
+	if err := os.WriteFile(h.Path(kubeadm.KubeletConfig), []byte("rotateCertificates: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.list(time.Now()); err == nil || !strings.Contains(err.Error(), filepath.Base(cluster.KubeletConfig)) {
+	if _, err := h.list(time.Now()); err == nil || !strings.Contains(err.Error(), filepath.Base(kubeadm.KubeletConfig)) {
 		t.Error(err)
 	}
 }

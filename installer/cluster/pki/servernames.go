@@ -10,19 +10,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // serverCertificate is the one that an API server shows.
-const serverCertificate = cluster.PKI + "/apiserver.crt"
+const serverCertificate = kubeadm.PKI + "/apiserver.crt"
 
 // ServerNames lists the names and addresses in the certificates with which this host serves the API and etcd. A host that serves
 // neither has none. rootfs is the folder with the host's files; empty means /.
 func ServerNames(rootfs string) (names []string, err error) {
 	h := host{files.Host{Rootfs: rootfs}}
-	for _, file := range []string{serverCertificate, cluster.PKI + "/etcd/server.crt", cluster.PKI + "/etcd/peer.crt"} {
+	for _, file := range []string{serverCertificate, kubeadm.PKI + "/etcd/server.crt", kubeadm.PKI + "/etcd/peer.crt"} {
 		text, err := regularfile.ReadFile(h.Path(file))
 		if errors.Is(err, fs.ErrNotExist) { // etcd may run elsewhere
 			continue

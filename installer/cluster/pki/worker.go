@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -25,7 +27,7 @@ const checkTime = 15 * time.Second
 // nodeName is the name that the kubelet's certificate has, "" without one.
 func nodeName(entries []Entry) string {
 	for _, e := range entries {
-		if e.File != cluster.KubeletKubeconfig || e.cert == nil {
+		if e.File != kubeadm.KubeletKubeconfig || e.cert == nil {
 			continue
 		}
 		if name, ok := strings.CutPrefix(e.cert.Subject.CommonName, "system:node:"); ok {
@@ -42,7 +44,7 @@ func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	var client *Entry
 	for i, e := range entries {
 		switch e.File {
-		case cluster.KubeletKubeconfig:
+		case kubeadm.KubeletKubeconfig:
 			client = &entries[i]
 		case kubeletServing:
 			r.files = append(r.files, e.File)
@@ -50,7 +52,7 @@ func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	}
 	switch {
 	case client == nil:
-		return errors.New("this host is no node of a cluster: it has no " + cluster.KubeletKubeconfig + "; run the command on a node")
+		return errors.New("this host is no node of a cluster: it has no " + kubeadm.KubeletKubeconfig + "; run the command on a node")
 	case r.node == "":
 		return fmt.Errorf("%s does not tell the name of this node: it %s; run 'sealift reset' and join again", client.File, client.Why())
 	case client.Ended(now) && r.options.Token == "":
@@ -87,7 +89,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the kubelet has not got a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
 	}
-	if err := files.Remove(r.host.Path(cluster.BootstrapKubeconfig)); err != nil {
+	if err := files.Remove(r.host.Path(kubeadm.BootstrapKubeconfig)); err != nil {
 		return err
 	}
 	if err := cluster.WaitNode(ctx, r.node, r.Log); err != nil {
@@ -117,19 +119,19 @@ func (h host) servingEnded(now time.Time) bool {
 
 // clientValid reports whether the kubelet has a certificate that is valid now.
 func (h host) clientValid(now time.Time) bool {
-	e := h.kubeconfig(cluster.KubeletKubeconfig)
+	e := h.kubeconfig(kubeadm.KubeletKubeconfig)
 	return e.Problem == "" && e.cert != nil && now.Before(e.cert.NotAfter)
 }
 
 // bootstrap is the kubelet's kubeconfig with a token in place of its certificate.
 func (h host) bootstrap(token string) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
+	config, err := clientcmd.LoadFromFile(h.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}
 	context := config.Contexts[config.CurrentContext]
 	if context == nil || config.Clusters[context.Cluster] == nil {
-		return nil, fmt.Errorf("%s: its current context names no cluster", cluster.KubeletKubeconfig)
+		return nil, fmt.Errorf("%s: its current context names no cluster", kubeadm.KubeletKubeconfig)
 	}
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{context.AuthInfo: {Token: token}}
 	return config, nil
@@ -144,7 +146,7 @@ func (h host) writeBootstrap(token string) error {
 	if err != nil {
 		return err
 	}
-	return files.WriteMode(h.Path(cluster.BootstrapKubeconfig), 0o600, text)
+	return files.WriteMode(h.Path(kubeadm.BootstrapKubeconfig), 0o600, text)
 }
 
 // checkToken asks the API, before anything is changed, whether the token may ask for a certificate.

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/token"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/short"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // worker makes the files that a worker has.
@@ -32,7 +32,7 @@ func worker(t *testing.T) host {
 		}
 	}
 	for _, name := range []string{"admin", "super-admin", "scheduler", "controller-manager"} {
-		if err := os.Remove(h.Path(kubernetesFolder + "/" + name + ".conf")); err != nil {
+		if err := os.Remove(h.Path(kubeadm.Folder + "/" + name + ".conf")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,14 +91,14 @@ func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
 	if err := h.writeBootstrap("abcdef.0123456789abcdef"); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(h.Path(cluster.BootstrapKubeconfig)); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(h.Path(kubeadm.BootstrapKubeconfig)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	own, err := clientcmd.LoadFromFile(h.Path(cluster.KubeletKubeconfig))
+	own, err := clientcmd.LoadFromFile(h.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := clientcmd.LoadFromFile(h.Path(cluster.BootstrapKubeconfig))
+	made, err := clientcmd.LoadFromFile(h.Path(kubeadm.BootstrapKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +141,10 @@ func TestATokenIsTriedBeforeAnythingIsChanged(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
 	h, client := host{files.Host{Rootfs: t.TempDir()}}, clientset.NewForConfigOrDie(plane.Config())
-	if err := os.MkdirAll(h.Path(kubernetesFolder), 0o700); err != nil {
+	if err := os.MkdirAll(h.Path(kubeadm.Folder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := controlplane.WriteKubeconfig(h.Path(cluster.KubeletKubeconfig), plane.Config()); err != nil {
+	if err := controlplane.WriteKubeconfig(h.Path(kubeadm.KubeletKubeconfig), plane.Config()); err != nil {
 		t.Fatal(err)
 	}
 	good, err := token.Create(t.Context(), client, time.Hour, "")

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -24,7 +26,7 @@ func Balance(ctx context.Context, root string, log *slog.Logger) error {
 	b := &balancer.Balancer{Log: log}
 	b.Set(ctx, known)
 	go b.Follow(ctx, file, func(ctx context.Context) ([]string, error) {
-		client, err := cluster.Client(cluster.KubeletKubeconfig) // made each time, because the file appears late and its certificate changes
+		client, err := cluster.Client(kubeadm.KubeletKubeconfig) // made each time, because the file appears late and its certificate changes
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
@@ -28,7 +30,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	if err != nil {
 		return err
 	}
-	ca, err := identity.ReadAuthority(cluster.PKI)
+	ca, err := identity.ReadAuthority(kubeadm.PKI)
 	if err != nil {
 		return err
 	}

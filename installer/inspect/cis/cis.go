@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"k8s.io/client-go/kubernetes"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Benchmark names what a node is compared with.
@@ -117,5 +117,5 @@ func onControlPlane(find func(context.Context, *facts) (finding, error)) func(co
 
 // manifest is the file of a static pod.
 func manifest(component string) string {
-	return filepath.Join(filepath.Dir(cluster.APIServerManifest), component+".yaml")
+	return filepath.Join(kubeadm.Manifests, component+".yaml")
 }

@@ -9,12 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
-
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // The static pods.
@@ -57,15 +55,15 @@ func read(h Host) (*facts, error) {
 		}
 		f.flags[component] = maps.Collect(pod.Args().All())
 	}
-	text, err := regularfile.ReadFile(h.path(cluster.KubeletConfig))
+	text, err := regularfile.ReadFile(h.path(kubeadm.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletConfig)
+		return nil, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletConfig)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if err := yaml.Unmarshal(text, &f.kubelet); err != nil {
-		return nil, fmt.Errorf("%s: %w", cluster.KubeletConfig, err)
+		return nil, fmt.Errorf("%s: %w", kubeadm.KubeletConfig, err)
 	}
 	return f, f.readArguments()
 }

@@ -3,7 +3,7 @@ package cis
 import (
 	"context"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 // nodeFiles is section 4.1.
@@ -17,12 +17,12 @@ func nodeFiles() []check {
 		{id: "4.1.2", title: "The kubelet's unit belongs to root", find: owner(units...)},
 		{id: "4.1.3", title: "kube-proxy's kubeconfig is for root alone", find: proxy},
 		{id: "4.1.4", title: "kube-proxy's kubeconfig belongs to root", find: proxy},
-		{id: "4.1.5", title: "The kubelet's kubeconfig is for root alone", find: mode(0o600, cluster.KubeletKubeconfig)},
-		{id: "4.1.6", title: "The kubelet's kubeconfig belongs to root", find: owner(cluster.KubeletKubeconfig)},
+		{id: "4.1.5", title: "The kubelet's kubeconfig is for root alone", find: mode(0o600, kubeadm.KubeletKubeconfig)},
+		{id: "4.1.6", title: "The kubelet's kubeconfig belongs to root", find: owner(kubeadm.KubeletKubeconfig)},
 		{id: "4.1.7", title: "The CA of the kubelet's clients is for root alone", find: mode(0o600, keys+"/ca.crt")},
 		{id: "4.1.8", title: "The CA of the kubelet's clients belongs to root", find: owner(keys + "/ca.crt")},
-		{id: "4.1.9", title: "The kubelet's configuration is for root alone", find: mode(0o600, cluster.KubeletConfig)},
-		{id: "4.1.10", title: "The kubelet's configuration belongs to root", find: owner(cluster.KubeletConfig)},
+		{id: "4.1.9", title: "The kubelet's configuration is for root alone", find: mode(0o600, kubeadm.KubeletConfig)},
+		{id: "4.1.10", title: "The kubelet's configuration belongs to root", find: owner(kubeadm.KubeletConfig)},
 	}
 }
 

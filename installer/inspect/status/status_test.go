@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,7 +199,7 @@ func TestARotationOfCAsIsToldWithTheCommandThatResumesIt(t *testing.T) {
 	}
 	put := func(name, kind string, der []byte, err error) {
 		t.Helper()
-		name = filepath.Join(rootfs, cluster.PKI, name)
+		name = filepath.Join(rootfs, kubeadm.PKI, name)
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 		if err := errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, text, 0o600)); err != nil {
 			t.Fatal(err)

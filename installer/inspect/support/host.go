@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
@@ -90,7 +90,7 @@ func hostCommands() []command {
 
 func clusterCommands() []command {
 	ask := func(name string, args ...string) command {
-		return command{"cluster/" + name, append([]string{"kubectl", "--kubeconfig", cluster.AdminKubeconfig, "--request-timeout=20s"}, args...)}
+		return command{"cluster/" + name, append([]string{"kubectl", "--kubeconfig", kubeadm.AdminKubeconfig, "--request-timeout=20s"}, args...)}
 	}
 	return []command{
 		ask("nodes", "get", "nodes", "-o", "wide"), ask("describe-nodes", "describe", "nodes"), ask("pods", "get", "pods", "-A", "-o", "wide"),
@@ -109,12 +109,12 @@ func (c *collection) answers(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	if _, err := os.Stat(cluster.AdminKubeconfig); err != nil {
+	if _, err := os.Stat(kubeadm.AdminKubeconfig); err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	said, err := c.run(ctx, program, []string{"kubectl", "--kubeconfig", cluster.AdminKubeconfig, "--request-timeout=10s", "get", "--raw", "/readyz?verbose"})
+	said, err := c.run(ctx, program, []string{"kubectl", "--kubeconfig", kubeadm.AdminKubeconfig, "--request-timeout=10s", "get", "--raw", "/readyz?verbose"})
 	c.put("cluster/health.txt", bytes.NewReader(said))
 	return err == nil
 }

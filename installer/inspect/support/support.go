@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/redact"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -207,7 +207,7 @@ func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
 	}
 	kubeconfig := ""
 	if c.api {
-		kubeconfig = cluster.AdminKubeconfig
+		kubeconfig = kubeadm.AdminKubeconfig
 	}
 	results, err := preflight.Program{Path: c.Program, Time: programTime}.Collect(ctx, c.dir, kubeconfig, specs)
 	c.failed("what add-ons and other files name", err)

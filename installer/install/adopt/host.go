@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/network"
@@ -18,7 +18,7 @@ import (
 )
 
 // haproxyManifest is the static pod with which ekco balances the API on port 6444 of each node.
-const haproxyManifest = "/etc/kubernetes/manifests/haproxy.yaml"
+const haproxyManifest = kubeadm.Manifests + "/haproxy.yaml"
 
 // Host is what lies on the disk of this host.
 type Host struct {
@@ -36,7 +36,7 @@ type Host struct {
 func readHost(ctx context.Context, root, name string) (h Host, err error) {
 	h = Host{Name: name, Kurl: []string{}, Packages: map[string]string{}}
 	for path, found := range map[string]*bool{
-		cluster.KubeletKubeconfig: &h.Member, cluster.APIServerManifest: &h.ControlPlane, "/etc/containerd/config.toml": &h.Containerd, haproxyManifest: &h.Haproxy,
+		kubeadm.KubeletKubeconfig: &h.Member, kubeadm.APIServerManifest: &h.ControlPlane, "/etc/containerd/config.toml": &h.Containerd, haproxyManifest: &h.Haproxy,
 	} {
 		if *found, err = exists(root, path); err != nil {
 			return h, err

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -242,7 +244,7 @@ func (n Node) until(ctx context.Context, what string, ask func(context.Context) 
 
 // config has the credentials of the kubelet, for an endpoint.
 func (n Node) config(endpoint, serverName string) (*rest.Config, error) {
-	config, err := cluster.Config(n.host().Path(cluster.KubeletKubeconfig))
+	config, err := cluster.Config(n.host().Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		return nil, err
 	}

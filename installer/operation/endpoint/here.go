@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -63,7 +65,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		return err
 	}
 	n.finish = func(ctx context.Context) error {
-		client, err := cluster.Client(h.Path(cluster.KubeletKubeconfig))
+		client, err := cluster.Client(h.Path(kubeadm.KubeletKubeconfig))
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -32,7 +34,7 @@ type host struct {
 // endpoint is where this node reaches the API of the cluster. kubeadm lets the kubelet of a control plane ask the API server of its own
 // host; there the administrator's kubeconfig has it.
 func (h host) endpoint() (string, error) {
-	for _, name := range []string{cluster.AdminKubeconfig, cluster.KubeletKubeconfig} {
+	for _, name := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		config, err := clientcmd.LoadFromFile(h.Path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -46,12 +48,12 @@ func (h host) endpoint() (string, error) {
 		}
 		return strings.TrimPrefix(config.Clusters[of.Cluster].Server, "https://"), nil
 	}
-	return "", fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletKubeconfig)
+	return "", fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletKubeconfig)
 }
 
 // server is where the API server of this host listens; "" on a worker.
 func (h host) server() (string, error) {
-	manifest, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(kubeadm.APIServerManifest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

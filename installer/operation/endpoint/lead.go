@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -51,7 +52,7 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 
 // direct has the rights of an administrator, and asks the API server of this host if that answers: the load balancer may be gone.
 func direct(ctx context.Context, address string) (*rest.Config, error) {
-	config, err := cluster.Config(cluster.AdminKubeconfig)
+	config, err := cluster.Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}

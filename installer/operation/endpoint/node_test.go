@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +111,7 @@ func newRig(t *testing.T) *rig {
 	r.client = client
 	r.planes = r.folder(true)
 	for is, name := range map[string]string{"ca.crt": "ca.crt", "ca.key": "ca.key", "server.crt": "apiserver.crt", "server.key": "apiserver.key"} {
-		r.made(os.Symlink(filepath.Join(started.Folder(), is), filepath.Join(r.planes, cluster.PKI, name)))
+		r.made(os.Symlink(filepath.Join(started.Folder(), is), filepath.Join(r.planes, kubeadm.PKI, name)))
 	}
 	issued, err := pki.NewServerNames(r.planes, oldHost, "", time.Now())
 	r.made(err)
@@ -137,16 +139,16 @@ func (r *rig) folder(controlPlane bool) (rootfs string) {
 		node.InstallerFile("/var/lib/sealift"): "spec:\n  kubernetes:\n    loadBalancerAddress: " + r.old.address + "\n",
 		"/var/lib/sealift/proxy.env":           "NO_PROXY=\"localhost," + oldHost + "\"\n",
 	}
-	kubeconfigs := []string{cluster.KubeletKubeconfig}
+	kubeconfigs := []string{kubeadm.KubeletKubeconfig}
 	if controlPlane {
-		files[cluster.APIServerManifest] = "metadata: {name: kube-apiserver, annotations: {kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: '127.0.0.1:6443'}}\n"
-		kubeconfigs = append(kubeconfigs, cluster.AdminKubeconfig)
+		files[kubeadm.APIServerManifest] = "metadata: {name: kube-apiserver, annotations: {kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: '127.0.0.1:6443'}}\n"
+		kubeconfigs = append(kubeconfigs, kubeadm.AdminKubeconfig)
 	}
 	for name, text := range files {
 		r.made(os.MkdirAll(filepath.Dir(filepath.Join(rootfs, name)), 0o700))
 		r.made(os.WriteFile(filepath.Join(rootfs, name), []byte(text), 0o600))
 	}
-	r.made(os.MkdirAll(filepath.Join(rootfs, cluster.PKI), 0o700))
+	r.made(os.MkdirAll(filepath.Join(rootfs, kubeadm.PKI), 0o700))
 	through := rest.CopyConfig(r.config)
 	through.Host = "https://" + r.old.address
 	for _, name := range kubeconfigs {
@@ -180,7 +182,7 @@ func (r *rig) nodeIn(name, rootfs string) Node {
 			panic(errKilled)
 		}
 		r.restarts = append(r.restarts, name)
-		config, err := cluster.Config(filepath.Join(rootfs, cluster.KubeletKubeconfig))
+		config, err := cluster.Config(filepath.Join(rootfs, kubeadm.KubeletKubeconfig))
 		if err != nil {
 			return err
 		}
@@ -215,7 +217,7 @@ func (r *rig) move(stage string) intent.Move {
 // uses wants all files of a node to name one load balancer.
 func (r *rig) uses(n Node, host string) {
 	r.Helper()
-	for _, name := range []string{cluster.KubeletKubeconfig, node.InstallerFile(n.Root), "/var/lib/sealift/proxy.env"} {
+	for _, name := range []string{kubeadm.KubeletKubeconfig, node.InstallerFile(n.Root), "/var/lib/sealift/proxy.env"} {
 		text, err := os.ReadFile(filepath.Join(n.rootfs, name))
 		r.made(err)
 		if other := map[string]string{oldHost: newHost, newHost: oldHost}[host]; !strings.Contains(string(text), host) || strings.Contains(string(text), other) {

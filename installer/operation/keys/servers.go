@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +51,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err := r.host.CheckKeys(); err != nil {
 		return nil, err
 	}
-	config, err := cluster.Config(cluster.AdminKubeconfig)
+	config, err := cluster.Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/host"
@@ -42,7 +44,7 @@ type Leader struct {
 // Of makes a Leader with the rights of a view, on the control plane that this host is.
 func Of(view *cluster.View) Leader {
 	return Leader{view, func(in intent.Intent) (string, error) {
-		ca, err := identity.ReadAuthority(cluster.PKI)
+		ca, err := identity.ReadAuthority(kubeadm.PKI)
 		if err != nil {
 			return "", fmt.Errorf("ask as a control plane, which signs what it asks for: %w", err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -55,7 +57,7 @@ func askAs(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	config, err := cluster.Config(cluster.KubeletKubeconfig)
+	config, err := cluster.Config(kubeadm.KubeletKubeconfig)
 	if err != nil {
 		return err
 	}

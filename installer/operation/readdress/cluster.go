@@ -73,7 +73,7 @@ func (r *Readdress) configure(ctx context.Context) error {
 // through it to the kubelet of this node.
 func (r *Readdress) waitWorks(ctx context.Context) error {
 	if err := r.until(ctx, "node "+r.Node, func(ctx context.Context) error {
-		client, err := cluster.Client(r.host.Path(cluster.KubeletKubeconfig)) // its certificate may change
+		client, err := cluster.Client(r.host.Path(kubeadm.KubeletKubeconfig)) // its certificate may change
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func nodeHas(ctx context.Context, client kubernetes.Interface, name string, addr
 func (r *Readdress) reachedByOthers(ctx context.Context) error {
 	var errs []error
 	for _, other := range r.Others {
-		config, err := cluster.Config(r.host.Path(cluster.AdminKubeconfig))
+		config, err := cluster.Config(r.host.Path(kubeadm.AdminKubeconfig))
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (r *Readdress) reachedByOthers(ctx context.Context) error {
 // restartPods deletes the pods of this node that have the network of the host and were started with the old address: Kubernetes does
 // not change the address of a pod. What made them makes them again. The kubelet itself may delete them, so that a worker can.
 func (r *Readdress) restartPods(ctx context.Context) error {
-	client, err := cluster.Client(r.host.Path(cluster.KubeletKubeconfig))
+	client, err := cluster.Client(r.host.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
 		return err
 	}

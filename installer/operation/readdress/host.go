@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
@@ -30,7 +32,7 @@ type host struct {
 func (h host) patterns() []string {
 	return []string{
 		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.conf",
-		cluster.KubeletFlags, "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/etc/default/kubelet",
+		kubeadm.KubeletFlags, "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/etc/default/kubelet",
 		"/etc/systemd/system/sealift-*.service", "/etc/systemd/system/*.service.d/*.conf",
 		"/etc/containerd/config.toml", "/etc/containerd/conf.d/*", "/etc/containerd/certs.d/*/hosts.toml",
 		"/etc/hosts",
@@ -40,7 +42,7 @@ func (h host) patterns() []string {
 
 // kept are the patterns of the files to keep copies of: those that change, and those that are made again.
 func (h host) kept() []string {
-	return slices.Concat(h.patterns(), []string{cluster.PKI + "/*.crt", cluster.PKI + "/etcd/*.crt"}, pki.KubeletServing())
+	return slices.Concat(h.patterns(), []string{kubeadm.PKI + "/*.crt", kubeadm.PKI + "/etcd/*.crt"}, pki.KubeletServing())
 }
 
 // state is what the files of a node say of it.
@@ -55,7 +57,7 @@ type state struct {
 
 // read reads the state of the node. It needs no API.
 func (h host) read() (s state, err error) {
-	manifest, err := regularfile.ReadFile(h.Path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(kubeadm.APIServerManifest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.address, err = h.kubeletAddress()
@@ -90,34 +92,34 @@ func advertised(manifest []byte) (netip.Addr, error) {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return netip.Addr{}, fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	return address.Unmap(), nil
 }
 
 // kubeletAddress reads the address that the kubelet is told.
 func (h host) kubeletAddress() (netip.Addr, error) {
-	flags, err := regularfile.ReadFile(h.Path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.Path(kubeadm.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
-		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletFlags)
+		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletFlags)
 	}
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	found, _ := cluster.NodeIPs(flags)
 	if found == "" {
-		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", cluster.KubeletFlags)
+		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", kubeadm.KubeletFlags)
 	}
 	address, err := netip.ParseAddr(found)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
+		return netip.Addr{}, fmt.Errorf("%s: %w", kubeadm.KubeletFlags, err)
 	}
 	return address.Unmap(), nil
 }
 
 // secondAddress reads the second address that the kubelet is told. It is not valid if there is none.
 func (h host) secondAddress() (netip.Addr, error) {
-	flags, err := regularfile.ReadFile(h.Path(cluster.KubeletFlags))
+	flags, err := regularfile.ReadFile(h.Path(kubeadm.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
 		return netip.Addr{}, nil
 	}
@@ -127,18 +129,18 @@ func (h host) secondAddress() (netip.Addr, error) {
 	}
 	address, err := netip.ParseAddr(second)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
+		return netip.Addr{}, fmt.Errorf("%s: %w", kubeadm.KubeletFlags, err)
 	}
 	return address.Unmap(), nil
 }
 
 func (h host) readControlPlane(s *state) error {
-	_, err := os.Stat(h.Path(cluster.EtcdManifest))
+	_, err := os.Stat(h.Path(kubeadm.EtcdManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.etcd = err == nil
-	manifest, err := regularfile.ReadFile(h.Path(cluster.ControllerManagerManifest))
+	manifest, err := regularfile.ReadFile(h.Path(kubeadm.ControllerManagerManifest))
 	if err != nil {
 		return err
 	}

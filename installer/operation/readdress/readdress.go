@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -244,7 +246,7 @@ func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
 func (r *Readdress) askNodes(ctx context.Context, f *facts) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	client, err := cluster.Client(r.host.Path(cluster.AdminKubeconfig))
+	client, err := cluster.Client(r.host.Path(kubeadm.AdminKubeconfig))
 	if err != nil {
 		return
 	}
@@ -286,7 +288,7 @@ func (r *Readdress) addOther(address string) {
 
 // client asks the API with the rights of an administrator.
 func (r *Readdress) client() (kubernetes.Interface, error) {
-	return cluster.Client(r.host.Path(cluster.AdminKubeconfig))
+	return cluster.Client(r.host.Path(kubeadm.AdminKubeconfig))
 }
 
 // copies are the copies of what changes.

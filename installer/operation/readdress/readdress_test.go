@@ -11,18 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/google/go-cmp/cmp"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-var change = Change{From: netip.MustParseAddr(kubeadm.Address), To: netip.MustParseAddr("10.20.0.7"), Link: "eth1"}
+var change = Change{From: netip.MustParseAddr(kubeadmtest.Address), To: netip.MustParseAddr("10.20.0.7"), Link: "eth1"}
 
 func TestAnAddressIsReplacedAsAWhole(t *testing.T) {
 	t.Parallel()
@@ -65,11 +65,11 @@ func FuzzReplace(f *testing.F) {
 // newHost is a control plane with the files of a real kubeadm, and with those of Sealift.
 func newHost(t *testing.T) host {
 	t.Helper()
-	folder := kubeadm.Folder(t)
-	kubeadm.EtcdManifest(t, folder)
+	folder := kubeadmtest.Folder(t)
+	kubeadmtest.EtcdManifest(t, folder)
 	h := host{files.Host{Rootfs: strings.TrimSuffix(folder, "/etc/kubernetes")}, "/var/lib/sealift"}
 	for name, text := range map[string]string{
-		cluster.KubeletFlags:                                `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
+		kubeadm.KubeletFlags:                                `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
 		pki.KubeletServing()[0]:                             "signed by the kubelet itself",
 		"/var/lib/kubelet/pki/kubelet.key":                  "its key",
 		"/etc/hosts":                                        "127.0.0.1 localhost\n10.10.0.1 host-1\n10.10.0.11 host-11\n",
@@ -157,7 +157,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 		"/etc/kubernetes/manifests/etcd.yaml": 6, "/etc/kubernetes/manifests/kube-apiserver.yaml": 5,
 		"/etc/kubernetes/controller-manager.conf": 1, "/etc/kubernetes/scheduler.conf": 1, "/etc/kubernetes/admin.conf": 1, "/etc/kubernetes/super-admin.conf": 1,
 		"/etc/kubernetes/kubelet.conf": 1,
-		cluster.KubeletFlags:           1, "/etc/hosts": 1, "/var/lib/sealift/state/api-servers": 1, "/var/lib/sealift/state/installer.yaml": 1,
+		kubeadm.KubeletFlags:           1, "/etc/hosts": 1, "/var/lib/sealift/state/api-servers": 1, "/var/lib/sealift/state/installer.yaml": 1,
 		"/etc/systemd/system/sealift-service-route.service": 1,
 	}
 	if diff := cmp.Diff(want, places); diff != "" {
@@ -252,7 +252,7 @@ func TestAWorkerTellsItsAddress(t *testing.T) {
 	if _, err := h.read(); err == nil || !strings.Contains(err.Error(), "run the command on a node") {
 		t.Errorf("a bare host: %v", err)
 	}
-	path := h.Path(cluster.KubeletFlags)
+	path := h.Path(kubeadm.KubeletFlags)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}

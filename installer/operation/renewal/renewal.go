@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/approver"
 	"github.com/sealift/sealift/installer/cluster/pki"
@@ -65,7 +67,7 @@ func Run(ctx context.Context, root string, log *slog.Logger) error {
 			return err
 		}
 		approves := &approver.Approver{Log: log, Node: name, Own: func() ([]string, error) { return ownNames(root) }, Members: cluster.EtcdMembers}
-		beside.Go(func() { approves.Run(ctx, cluster.AdminKubeconfig) })
+		beside.Go(func() { approves.Run(ctx, kubeadm.AdminKubeconfig) })
 	}
 	k.Run(ctx)
 	return nil
@@ -96,7 +98,7 @@ func New(root string, log *slog.Logger) (*Keeper, error) {
 		Log: log, Now: time.Now, List: list, Settled: Settled, Answers: answers,
 		Renew: func(ctx context.Context) error { return renew(ctx, root, log) },
 	}
-	_, err := os.Stat(cluster.APIServerManifest)
+	_, err := os.Stat(kubeadm.APIServerManifest)
 	switch {
 	case err == nil:
 		k.Cluster = administrator
@@ -112,7 +114,7 @@ func answers(ctx context.Context) bool {
 }
 
 func administrator() (*kube.Cluster, error) {
-	config, err := cluster.Config(cluster.AdminKubeconfig)
+	config, err := cluster.Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}

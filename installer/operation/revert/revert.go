@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/recovery/restore"
@@ -58,7 +58,7 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Undo); err != nil {
 		return nil, err
 	}
-	if err := checkAuthority(filepath.Join(cluster.PKI, "ca.crt"), o.Set.Time); err != nil {
+	if err := checkAuthority(filepath.Join(kubeadm.PKI, "ca.crt"), o.Set.Time); err != nil {
 		return nil, err
 	}
 	if r.content, err = etcdOf(o.Set, o.Node); err != nil {
@@ -148,7 +148,7 @@ func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := identity.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	ca, err := identity.ReadCA(filepath.Join(kubeadm.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -19,7 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -33,7 +35,7 @@ type plane struct {
 	reached map[string]bool // programs by the stage with which they were started
 }
 
-func (p *plane) pki(name string) string { return filepath.Join(p.rootfs, cluster.PKI, name) }
+func (p *plane) pki(name string) string { return filepath.Join(p.rootfs, kubeadm.PKI, name) }
 
 // realCluster has a real etcd, two real API servers and a controller manager with kubeadm's certificates, and the files of a worker. The
 // first control plane has etcd and the controller manager.
@@ -65,8 +67,8 @@ func free(t *testing.T) (port string) {
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
 	c := &realCluster{t: t, dir: t.TempDir(), etcdPort: free(t)}
-	folder := kubeadm.Folder(t)
-	kubeadm.EtcdManifest(t, folder)
+	folder := kubeadmtest.Folder(t)
+	kubeadmtest.EtcdManifest(t, folder)
 	second := t.TempDir()
 	if err := os.CopyFS(filepath.Join(second, "etc/kubernetes"), os.DirFS(folder)); err != nil {
 		t.Fatal(err)
@@ -77,10 +79,10 @@ func newRealCluster(t *testing.T) *realCluster {
 		c.reach(p.rootfs, p.port)
 	}
 	c.worker = t.TempDir()
-	for _, name := range []string{cluster.KubeletKubeconfig, cluster.PKI + "/ca.crt"} {
+	for _, name := range []string{kubeadm.KubeletKubeconfig, kubeadm.PKI + "/ca.crt"} {
 		text, err := os.ReadFile(filepath.Join(c.planes[1].rootfs, name))
 		if err == nil {
-			err = os.MkdirAll(filepath.Join(c.worker, cluster.PKI), 0o700)
+			err = os.MkdirAll(filepath.Join(c.worker, kubeadm.PKI), 0o700)
 		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(c.worker, name), text, 0o600)
@@ -151,8 +153,8 @@ func (c *realCluster) startEtcd() {
 	}
 	p, at := c.planes[0], "https://127.0.0.1:"+c.etcdPort
 	c.etcd = c.start("etcd-v3.6.8", "etcd", "--name=one", "--data-dir="+filepath.Join(c.dir, "data"), "--log-level=warn", "--unsafe-no-fsync",
-		"--listen-client-urls="+at, "--advertise-client-urls="+at, "--listen-peer-urls="+kubeadm.Peer, "--initial-advertise-peer-urls="+kubeadm.Peer,
-		"--initial-cluster=one="+kubeadm.Peer, "--client-cert-auth", "--trusted-ca-file="+p.pki("etcd/ca.crt"), "--cert-file="+p.pki("etcd/server.crt"), "--key-file="+p.pki("etcd/server.key"))
+		"--listen-client-urls="+at, "--advertise-client-urls="+at, "--listen-peer-urls="+kubeadmtest.Peer, "--initial-advertise-peer-urls="+kubeadmtest.Peer,
+		"--initial-cluster=one="+kubeadmtest.Peer, "--client-cert-auth", "--trusted-ca-file="+p.pki("etcd/ca.crt"), "--cert-file="+p.pki("etcd/server.crt"), "--key-file="+p.pki("etcd/server.key"))
 }
 
 func (c *realCluster) startServer(p *plane) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/bundle"
@@ -50,7 +52,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 		return nil, err
 	}
 	r := &Rotation{options: o, Session: session, pause: pause,
-		client: func() (kubernetes.Interface, error) { return cluster.Client(cluster.AdminKubeconfig) }}
+		client: func() (kubernetes.Interface, error) { return cluster.Client(kubeadm.AdminKubeconfig) }}
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if r.own, err = hostinfo.Name(); err != nil {
 		return nil, err
 	}
-	config, err := cluster.Config(cluster.AdminKubeconfig)
+	config, err := cluster.Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -284,7 +286,7 @@ func (c *realCluster) rotated(t *testing.T, s authority.State, client kubernetes
 			t.Errorf("%s has\n%s, %v", rootfs, text, err)
 		}
 	}
-	kubelet, err := cluster.Client(filepath.Join(c.worker, cluster.KubeletKubeconfig))
+	kubelet, err := cluster.Client(filepath.Join(c.worker, kubeadm.KubeletKubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}

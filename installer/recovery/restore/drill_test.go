@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -38,9 +40,9 @@ type drillHost struct {
 func newDrillHost(t *testing.T, objects int) drillHost {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
-	folder := kubeadm.Folder(t)
-	kubeadm.EtcdManifest(t, folder)
-	h := drillHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}}
+	folder := kubeadmtest.Folder(t)
+	kubeadmtest.EtcdManifest(t, folder)
+	h := drillHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubeadm.Folder)}}}
 	h.encrypt(t)
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--encryption-provider-config=" + h.Path(cluster.EncryptionFile)}})
 	var err error
@@ -61,7 +63,7 @@ func newDrillHost(t *testing.T, objects int) drillHost {
 			t.Fatal(err)
 		}
 	}
-	manifest, err := h.manifest(cluster.EtcdManifest, nil)
+	manifest, err := h.manifest(kubeadm.EtcdManifest, nil)
 	if err == nil {
 		h.member, err = parseMember(manifest)
 	}
@@ -84,10 +86,10 @@ func (h drillHost) encrypt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(h.Path(cluster.APIServerManifest))
+	text, err := os.ReadFile(h.Path(kubeadm.APIServerManifest))
 	if err == nil {
 		with := strings.Replace(string(text), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+cluster.EncryptionFile+"\n", 1)
-		err = os.WriteFile(h.Path(cluster.APIServerManifest), []byte(with), 0o600)
+		err = os.WriteFile(h.Path(kubeadm.APIServerManifest), []byte(with), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -114,14 +116,14 @@ func (h drillHost) save(t *testing.T) *snapshot.Content {
 	}
 	defer f.Close()
 	d := dataFolder{path: filepath.Join(t.TempDir(), "etcd"), generation: "copy"}
-	if err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), member{Name: kubeadm.Node, Peers: kubeadm.Peer}, io.Discard}, f, true); err != nil {
+	if err := d.make(t.Context(), etcdutl{kubeadmtest.Etcdutl(t), member{Name: kubeadmtest.Node, Peers: kubeadmtest.Peer}, io.Discard}, f, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.exchange(); err != nil {
 		t.Fatal(err)
 	}
-	folder := h.Path(kubernetesFolder)
-	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, folder, d.path), PKI: filepath.Join(folder, "pki/etcd")}
+	folder := h.Path(kubeadm.Folder)
+	at := cluster.EtcdAddress{Endpoint: kubeadmtest.EtcdWithData(t, folder, d.path), PKI: filepath.Join(folder, "pki/etcd")}
 	return etcdHost{host: h.host, etcd: at}.save(t)
 }
 

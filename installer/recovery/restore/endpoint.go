@@ -6,16 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/tools/clientcmd"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // endpointOf is where the nodes of a snapshot reach the API, host:port. It is "" if the snapshot does not tell.
 func endpointOf(from *snapshot.Content) string {
-	text, _ := from.File(strings.TrimPrefix(cluster.AdminKubeconfig, "/"))
+	text, _ := from.File(strings.TrimPrefix(kubeadm.AdminKubeconfig, "/"))
 	config, err := clientcmd.Load(text)
 	if err != nil {
 		return ""

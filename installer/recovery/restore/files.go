@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/identity"
@@ -68,13 +70,13 @@ func (h host) checkPlaces(names []string, root string) error {
 		if snapshot.OfKubeadm(path) || path == node.InstallerFile(root) {
 			continue
 		}
-		manifest, err := h.manifest(cluster.APIServerManifest, nil)
+		manifest, err := h.manifest(kubeadm.APIServerManifest, nil)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if name != snapshot.EncryptionFile(manifest) {
 			return fmt.Errorf("the snapshot has %s, which restore does not write: it is neither in %s nor %s nor a file with keys that the API server of this host reads. "+
-				"If you know the file, take it from 'sealift snapshot unpack', put it there, and try again", path, kubernetesFolder, node.InstallerFile(root))
+				"If you know the file, take it from 'sealift snapshot unpack', put it there, and try again", path, kubeadm.Folder, node.InstallerFile(root))
 		}
 	}
 	return nil
@@ -100,7 +102,7 @@ func (h host) lacksKeysFlag(from *snapshot.Content) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	manifest, err := h.manifest(cluster.APIServerManifest, from)
+	manifest, err := h.manifest(kubeadm.APIServerManifest, from)
 	if err != nil {
 		return false, err
 	}
@@ -109,10 +111,10 @@ func (h host) lacksKeysFlag(from *snapshot.Content) (bool, error) {
 		return false, nil
 	case own != "":
 		return false, fmt.Errorf("the snapshot has the keys for Secrets in /%s, and the API server of this host reads them from /%s: let --encryption-provider-config in %s name /%s, and try again",
-			name, own, cluster.APIServerManifest, name)
+			name, own, kubeadm.APIServerManifest, name)
 	case "/"+name != cluster.EncryptionFile:
 		return false, fmt.Errorf("the snapshot has encrypted Secrets with keys in /%s, and the API server of this host reads none: give it --encryption-provider-config=/%s in %s, with a volume for that folder, and try again",
-			name, name, cluster.APIServerManifest)
+			name, name, kubeadm.APIServerManifest)
 	}
 	return true, nil
 }

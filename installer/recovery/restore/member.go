@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/recovery/volume"
 )
 
-// kubernetesFolder has kubeadm's files.
-const kubernetesFolder = "/etc/kubernetes"
+// kubeadm.Folder has kubeadm's files.
 
 // controlPlane are the containers that end while etcd's data is exchanged: none of them may remember what is lost.
 var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
@@ -29,15 +27,15 @@ type member struct {
 func parseMember(manifest []byte) (m member, err error) {
 	pod, err := kubeadm.ParsePod(manifest)
 	if err != nil {
-		return member{}, fmt.Errorf("%s: %w", cluster.EtcdManifest, err)
+		return member{}, fmt.Errorf("%s: %w", kubeadm.EtcdManifest, err)
 	}
 	args := pod.Args()
 	m = member{Name: args.Value("name"), Peers: args.Value("initial-advertise-peer-urls"), Data: args.Value("data-dir"), Image: pod.Image(), Known: args.Value("initial-cluster")}
 	if m.Name == "" || m.Peers == "" || m.Data == "" || m.Image == "" {
-		return member{}, errors.New(cluster.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
+		return member{}, errors.New(kubeadm.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
 	}
 	if err := volume.CheckFolder(m.Data); err != nil {
-		return member{}, fmt.Errorf("%s: --data-dir: %w", cluster.EtcdManifest, err)
+		return member{}, fmt.Errorf("%s: --data-dir: %w", kubeadm.EtcdManifest, err)
 	}
 	return m, nil
 }

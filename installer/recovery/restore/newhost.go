@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -58,17 +60,17 @@ func (n *NewHost) read() error {
 		return fmt.Errorf("this host is part of another cluster: the CA in %s is %s, and that of the snapshot is %s; reset it first with 'sealift reset'", file, own, n.from.Cluster)
 	}
 	for _, f := range n.from.Files {
-		shared, isKey := strings.CutPrefix("/"+f.Name, cluster.PKI+"/")
+		shared, isKey := strings.CutPrefix("/"+f.Name, kubeadm.PKI+"/")
 		if isKey && slices.Contains(sharedKeys, shared) {
 			n.keys = append(n.keys, f.Name)
 		}
 	}
 	for _, name := range sharedKeys {
-		if !slices.Contains(n.keys, strings.TrimPrefix(cluster.PKI, "/")+"/"+name) {
-			return fmt.Errorf("the snapshot lacks %s/%s, without which no new host can be made", cluster.PKI, name)
+		if !slices.Contains(n.keys, strings.TrimPrefix(kubeadm.PKI, "/")+"/"+name) {
+			return fmt.Errorf("the snapshot lacks %s/%s, without which no new host can be made", kubeadm.PKI, name)
 		}
 	}
-	manifest, _ := n.from.File(strings.TrimPrefix(cluster.EtcdManifest, "/"))
+	manifest, _ := n.from.File(strings.TrimPrefix(kubeadm.EtcdManifest, "/"))
 	if n.was, err = parseMember(manifest); err != nil {
 		return fmt.Errorf("the snapshot: %w", err)
 	}
@@ -85,7 +87,7 @@ func (n *NewHost) read() error {
 
 // readNetworks reads the networks of the cluster from the manifest of its controller manager.
 func (n *NewHost) readNetworks() (err error) {
-	manifest, _ := n.from.File(strings.TrimPrefix(cluster.ControllerManagerManifest, "/"))
+	manifest, _ := n.from.File(strings.TrimPrefix(kubeadm.ControllerManagerManifest, "/"))
 	n.Pods, n.Services, err = cluster.NetworksOf(manifest)
 	return err
 }

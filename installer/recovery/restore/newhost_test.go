@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
@@ -25,28 +27,28 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	if err := n.read(); err != nil {
 		t.Fatal(err)
 	}
-	if n.Pods != kubeadm.Pods || n.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadm.Node || !strings.HasSuffix(n.endpoint, ":6443") || !slices.Equal(namesOf(n.others, ""), []string{kubeadm.Node}) {
+	if n.Pods != kubeadmtest.Pods || n.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadmtest.Node || !strings.HasSuffix(n.endpoint, ":6443") || !slices.Equal(namesOf(n.others, ""), []string{kubeadmtest.Node}) {
 		t.Errorf("it is %+v", n)
 	}
 	if err := n.host.write(from, n.keys); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range sharedKeys {
-		want, err := os.ReadFile(c.Path(cluster.PKI + "/" + name))
+		want, err := os.ReadFile(c.Path(kubeadm.PKI + "/" + name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(n.host.Path(cluster.PKI + "/" + name)); err != nil || !bytes.Equal(got, want) {
+		if got, err := os.ReadFile(n.host.Path(kubeadm.PKI + "/" + name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s differs: %v", name, err)
 		}
 	}
-	if exists(n.host.Path(cluster.PKI + "/apiserver.crt")) {
+	if exists(n.host.Path(kubeadm.PKI + "/apiserver.crt")) {
 		t.Error("it has a certificate for another address")
 	}
 	if err := n.read(); err != nil {
 		t.Errorf("with its own keys: %v", err)
 	}
-	n.host = host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}}
+	n.host = host{files.Host{Rootfs: strings.TrimSuffix(kubeadmtest.Folder(t), kubeadm.Folder)}}
 	if err := n.read(); err == nil || !strings.Contains(err.Error(), "part of another cluster") {
 		t.Errorf("on a host of another cluster: %v", err)
 	}
@@ -113,10 +115,10 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 		}
 		return names
 	}
-	manifest, err := os.ReadFile(c.Path(cluster.APIServerManifest))
+	manifest, err := os.ReadFile(c.Path(kubeadm.APIServerManifest))
 	if err == nil {
 		text := strings.Replace(string(manifest), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+cluster.EncryptionFile+"\n", 1)
-		err = os.WriteFile(c.Path(cluster.APIServerManifest), []byte(text), 0o600)
+		err = os.WriteFile(c.Path(kubeadm.APIServerManifest), []byte(text), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +166,7 @@ func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := os.ReadFile(c.Path(cluster.APIServerManifest))
+	plain, err := os.ReadFile(c.Path(kubeadm.APIServerManifest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +194,10 @@ func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
 		{"the host reads another file", cluster.EncryptionFile, reads("/etc/kubernetes/enc.yaml"), false, "name /etc/kubernetes/encryption/config.yaml"},
 		{"the snapshot has a file of an administrator", "/etc/kubernetes/enc.yaml", plain, false, "give it --encryption-provider-config=/etc/kubernetes/enc.yaml"},
 	} {
-		put(cluster.APIServerManifest, reads(row.inSnapshot))
+		put(kubeadm.APIServerManifest, reads(row.inSnapshot))
 		put(row.inSnapshot, keys)
 		from := c.save(t)
-		put(cluster.APIServerManifest, row.own)
+		put(kubeadm.APIServerManifest, row.own)
 		r := &Restore{host: c.host, from: from}
 		err := r.fit()
 		if r.enables != row.enables || (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
@@ -210,7 +212,7 @@ func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
 		if err := r.enable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if now, err := os.ReadFile(c.Path(cluster.APIServerManifest)); err != nil || snapshot.EncryptionFile(now) != "etc/kubernetes/encryption/config.yaml" {
+		if now, err := os.ReadFile(c.Path(kubeadm.APIServerManifest)); err != nil || snapshot.EncryptionFile(now) != "etc/kubernetes/encryption/config.yaml" {
 			t.Errorf("%s: the manifest has\n%s, %v", row.name, now, err)
 		}
 		if err := r.fit(); err != nil || r.enables {

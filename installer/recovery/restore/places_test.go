@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 )
 
@@ -17,7 +17,7 @@ func TestRestoreWritesNoOtherFiles(t *testing.T) {
 	t.Parallel()
 	const keys = "/srv/keys/secrets.yaml"
 	with, without := host{files.Host{Rootfs: t.TempDir()}}, host{files.Host{Rootfs: t.TempDir()}}
-	manifest := with.Path(cluster.APIServerManifest)
+	manifest := with.Path(kubeadm.APIServerManifest)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(manifest), 0o700), os.WriteFile(manifest, []byte("spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --encryption-provider-config="+keys+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -101,7 +103,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 
 // fit refuses a snapshot of another cluster, and one whose files are those of another host.
 func (r *Restore) fit() (err error) {
-	manifest, err := r.host.manifest(cluster.EtcdManifest, r.from)
+	manifest, err := r.host.manifest(kubeadm.EtcdManifest, r.from)
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (r *Restore) fit() (err error) {
 	if lost := slices.DeleteFunc(slices.Clone(r.missing), hasKeys(r.from)); len(lost) > 0 && r.member.Name != r.from.Node {
 		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, lost[0], r.from.Node)
 	}
-	if slices.Contains(r.missing, strings.TrimPrefix(cluster.EtcdManifest, "/")) {
+	if slices.Contains(r.missing, strings.TrimPrefix(kubeadm.EtcdManifest, "/")) {
 		return hasAddress(r.member.peer())
 	}
 	return nil
@@ -237,7 +239,7 @@ func (r *Restore) present(ctx context.Context) (data, error) {
 	if r.data.inPlace() {
 		return readData(strings.Replace(r.data.database(), r.data.member(), r.data.old()+"/"+memberFolder, 1))
 	}
-	found, err := askData(ctx, cluster.EtcdAddress{PKI: r.host.Path(cluster.PKI + "/etcd")})
+	found, err := askData(ctx, cluster.EtcdAddress{PKI: r.host.Path(kubeadm.PKI + "/etcd")})
 	if err == nil {
 		return found, nil
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,7 +27,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/testing/isolation"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // etcdHost is a control plane whose etcd has objects.
@@ -37,11 +39,11 @@ type etcdHost struct {
 
 func newEtcdHost(t *testing.T) etcdHost {
 	t.Helper()
-	folder := kubeadm.Folder(t)
-	kubeadm.EtcdManifest(t, folder)
-	c := etcdHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}}
-	c.etcd = cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
-	c.client = kubeadm.EtcdClient(t, c.etcd.Endpoint, c.etcd.PKI)
+	folder := kubeadmtest.Folder(t)
+	kubeadmtest.EtcdManifest(t, folder)
+	c := etcdHost{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubeadm.Folder)}}}
+	c.etcd = cluster.EtcdAddress{Endpoint: kubeadmtest.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
+	c.client = kubeadmtest.EtcdClient(t, c.etcd.Endpoint, c.etcd.PKI)
 	c.put(t, "namespaces/kube-system", "uid 01234567-89ab-cdef-0123-456789abcdef")
 	return c
 }
@@ -72,7 +74,7 @@ func (c etcdHost) save(t *testing.T) *snapshot.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := snapshot.Source{Etcd: c.etcd, Rootfs: c.Rootfs, Node: kubeadm.Node}
+	source := snapshot.Source{Etcd: c.etcd, Rootfs: c.Rootfs, Node: kubeadmtest.Node}
 	if _, err := source.Save(t.Context(), filepath.Join(dir, "snapshot"), to...); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	from := c.save(t)
 	was := contentData(t, from)
 	c.put(t, "configmaps/default/late", "lost")
-	manifest, err := c.manifest(cluster.EtcdManifest, from)
+	manifest, err := c.manifest(kubeadm.EtcdManifest, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,20 +122,20 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (member{kubeadm.Node, "https://" + kubeadm.Address + ":2380", "/var/lib/etcd", m.Image, kubeadm.Node + "=https://" + kubeadm.Address + ":2380"}); m != want || !strings.Contains(m.Image, "/etcd:") {
+	if want := (member{kubeadmtest.Node, "https://" + kubeadmtest.Address + ":2380", "/var/lib/etcd", m.Image, kubeadmtest.Node + "=https://" + kubeadmtest.Address + ":2380"}); m != want || !strings.Contains(m.Image, "/etcd:") {
 		t.Errorf("the manifest has %+v", m)
 	}
-	m.Peers = kubeadm.Peer
+	m.Peers = kubeadmtest.Peer
 	d := dataFolder{path: filepath.Join(t.TempDir(), "etcd"), generation: "now"}
 	plant(t, filepath.Join(d.member(), "old"))
 	plant(t, filepath.Join(d.made(), "half")) // by a restore that was killed
-	if err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, from.Etcd, true); err != nil {
+	if err := d.make(t.Context(), etcdutl{kubeadmtest.Etcdutl(t), m, io.Discard}, from.Etcd, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.exchange(); err != nil {
 		t.Fatal(err)
 	}
-	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, c.Path(kubernetesFolder), d.path), PKI: c.etcd.PKI}
+	at := cluster.EtcdAddress{Endpoint: kubeadmtest.EtcdWithData(t, c.Path(kubeadm.Folder), d.path), PKI: c.etcd.PKI}
 	is, err := askData(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
@@ -155,12 +157,12 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 // TestLastMemberGoesOnWithItsOwnData makes data of the file of an etcd that has ended, which has no digest.
 func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
 	t.Parallel()
-	folder := kubeadm.Folder(t)
+	folder := kubeadmtest.Folder(t)
 	d := dataFolder{path: filepath.Join(t.TempDir(), "etcd"), generation: "now"}
 	pki := filepath.Join(folder, "pki/etcd")
 	t.Run("before", func(t *testing.T) {
-		at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, folder, d.path), PKI: pki}
-		c := etcdHost{etcd: at, client: kubeadm.EtcdClient(t, at.Endpoint, at.PKI)}
+		at := cluster.EtcdAddress{Endpoint: kubeadmtest.EtcdWithData(t, folder, d.path), PKI: pki}
+		c := etcdHost{etcd: at, client: kubeadmtest.EtcdClient(t, at.Endpoint, at.PKI)}
 		c.put(t, "configmaps/default/last", "word")
 	})
 	was, err := readData(d.database())
@@ -172,17 +174,17 @@ func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	m := member{Name: kubeadm.Node, Peers: kubeadm.Peer, Data: d.path, Image: ""}
-	if err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, f, true); err == nil {
+	m := member{Name: kubeadmtest.Node, Peers: kubeadmtest.Peer, Data: d.path, Image: ""}
+	if err := d.make(t.Context(), etcdutl{kubeadmtest.Etcdutl(t), m, io.Discard}, f, true); err == nil {
 		t.Error("a file without a digest is taken for a snapshot")
 	}
-	if err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, f, false); err != nil {
+	if err := d.make(t.Context(), etcdutl{kubeadmtest.Etcdutl(t), m, io.Discard}, f, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.exchange(); err != nil {
 		t.Fatal(err)
 	}
-	is, err := askData(t.Context(), cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, folder, d.path), PKI: pki})
+	is, err := askData(t.Context(), cluster.EtcdAddress{Endpoint: kubeadmtest.EtcdWithData(t, folder, d.path), PKI: pki})
 	if err != nil || !maps.Equal(was.keys, is.keys) || len(is.members) != 1 {
 		t.Errorf("it has %v, had %v, %v", is.keys, was.keys, err)
 	}
@@ -196,8 +198,8 @@ func TestNoDataIsMadeOfADamagedSnapshot(t *testing.T) {
 	if _, err := from.Etcd.WriteAt([]byte("x"), 9000); err != nil {
 		t.Fatal(err)
 	}
-	m := member{Name: kubeadm.Node, Peers: kubeadm.Peer, Data: "/var/lib/etcd", Image: ""}
-	err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, from.Etcd, true)
+	m := member{Name: kubeadmtest.Node, Peers: kubeadmtest.Peer, Data: "/var/lib/etcd", Image: ""}
+	err := d.make(t.Context(), etcdutl{kubeadmtest.Etcdutl(t), m, io.Discard}, from.Etcd, true)
 	if err == nil || exists(d.made()) || d.ready() {
 		t.Errorf("it is made: %v", err)
 	}
@@ -286,7 +288,7 @@ func TestWhatWasWrittenAfterTheSnapshotIsNamed(t *testing.T) {
 		if diff := cmp.Diff(want, compare(was, now)); diff != "" {
 			t.Errorf("%s: %s", how, diff)
 		}
-		if len(now.members) != 1 || now.members[0].Name != kubeadm.Node {
+		if len(now.members) != 1 || now.members[0].Name != kubeadmtest.Node {
 			t.Errorf("%s: the members are %v", how, now.members)
 		}
 	}
@@ -313,7 +315,7 @@ func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
 	}
 	defer l.Close()
 	c := newEtcdHost(t)
-	m := member{Name: kubeadm.Node, Known: kubeadm.Node + "=https://127.0.0.93:2380,host-2=https://" + living + ":2380"}
+	m := member{Name: kubeadmtest.Node, Known: kubeadmtest.Node + "=https://127.0.0.93:2380,host-2=https://" + living + ":2380"}
 	r := &Restore{host: c.host, from: c.save(t), member: m, data: dataFolder{path: t.TempDir()}}
 	if err := r.look(t.Context()); err != nil || r.Lost.Unknown == "" {
 		t.Fatalf("%+v, %v", r.Lost, err)
@@ -328,8 +330,8 @@ func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
 
 // TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts restores a year too late.
 func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
-	folder := kubeadm.Copy(t)
-	r := &Restore{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubernetesFolder)}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
+	folder := kubeadmtest.Copy(t)
+	r := &Restore{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubeadm.Folder)}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
 	defer r.Log.Close()
 	file := filepath.Join(folder, "pki/apiserver.crt")
 	was, err := os.ReadFile(file)
@@ -404,8 +406,8 @@ func TestSnapshotMustFitTheHost(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
-	stranger := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}}
-	kubeadm.EtcdManifest(t, stranger.Path(kubernetesFolder))
+	stranger := host{files.Host{Rootfs: strings.TrimSuffix(kubeadmtest.Folder(t), kubeadm.Folder)}}
+	kubeadmtest.EtcdManifest(t, stranger.Path(kubeadm.Folder))
 	remove := func(h host, names ...string) {
 		for _, name := range names {
 			if err := os.RemoveAll(h.Path(name)); err != nil {
@@ -427,10 +429,10 @@ func TestSnapshotMustFitTheHost(t *testing.T) {
 		}
 	}
 	refused("another CA", stranger, "of another cluster")
-	remove(stranger, cluster.PKI)
+	remove(stranger, kubeadm.PKI)
 	refused("another CA in a kubeconfig", stranger, "/etc/kubernetes/kubelet.conf")
-	remove(stranger, kubernetesFolder)
-	refused("nothing, and another address", stranger, kubeadm.Address)
+	remove(stranger, kubeadm.Folder)
+	refused("nothing, and another address", stranger, kubeadmtest.Address)
 	missing("all is there")
 	remove(c.host, "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/pki/sa.pub")
 	missing("half a pair", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub")

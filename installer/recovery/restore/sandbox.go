@@ -69,20 +69,20 @@ func (s *sandbox) file(name string) string { return filepath.Join(s.dir, name) }
 
 // read finds out what ran where the snapshot was saved.
 func (s *sandbox) read() (err error) {
-	manifest, _ := s.from.File(strings.TrimPrefix(cluster.EtcdManifest, "/"))
+	manifest, _ := s.from.File(strings.TrimPrefix(kubeadm.EtcdManifest, "/"))
 	if s.member, err = parseMember(manifest); err != nil {
 		return err
 	}
-	text, _ := s.from.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
+	text, _ := s.from.File(strings.TrimPrefix(kubeadm.APIServerManifest, "/"))
 	pod, err := kubeadm.ParsePod(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	s.server = serverOf{pod.Image(), pod.Args().Only(func(name string) bool {
 		return slices.Contains([]string{"service-cluster-ip-range", "runtime-config", "feature-gates", "service-account-issuer"}, name)
 	})}
 	if s.server.image == "" {
-		return fmt.Errorf("%s has no image", cluster.APIServerManifest)
+		return fmt.Errorf("%s has no image", kubeadm.APIServerManifest)
 	}
 	return nil
 }
@@ -210,9 +210,9 @@ func (s *sandbox) startServer(ctx context.Context) error {
 // writeKeys writes what the API server needs besides etcd, and returns the token of an administrator that exists in the drill alone.
 func (s *sandbox) writeKeys() (token string, err error) {
 	for _, name := range []string{"sa.pub", "sa.key"} {
-		text, ok := s.from.File(strings.TrimPrefix(cluster.PKI, "/") + "/" + name)
+		text, ok := s.from.File(strings.TrimPrefix(kubeadm.PKI, "/") + "/" + name)
 		if !ok {
-			return "", fmt.Errorf("the snapshot lacks %s/%s", cluster.PKI, name)
+			return "", fmt.Errorf("the snapshot lacks %s/%s", kubeadm.PKI, name)
 		}
 		if err := files.WriteMode(s.file("pki/"+name), 0o600, text); err != nil {
 			return "", err

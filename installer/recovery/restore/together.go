@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -57,7 +59,7 @@ func inOrder(members []peer) (found []cluster.EtcdMember) {
 func (r *Restore) Join(t Together) error {
 	own := r.member.etcd()
 	if !slices.ContainsFunc(t.Members, func(m cluster.EtcdMember) bool { return m.Name == own.Name && slices.Equal(m.Peers, own.Peers) }) {
-		return fmt.Errorf("%s has %s at %s, which is not one of the members that go back: %s", cluster.EtcdManifest, own.Name, strings.Join(own.Peers, ","), initialCluster(t.Members))
+		return fmt.Errorf("%s has %s at %s, which is not one of the members that go back: %s", kubeadm.EtcdManifest, own.Name, strings.Join(own.Peers, ","), initialCluster(t.Members))
 	}
 	r.others = slices.DeleteFunc(r.others, func(p peer) bool { return t.has(p.Name) })
 	r.data.together, r.data.generation = &t, t.Token
@@ -74,7 +76,7 @@ func (r *Restore) Arm(ctx context.Context, observe func(lifecycle.Event)) error 
 // Abort removes the data that Arm has made on this host for a token.
 func Abort(token string) error {
 	var h host
-	manifest, err := h.manifest(cluster.EtcdManifest, nil)
+	manifest, err := h.manifest(kubeadm.EtcdManifest, nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	machine "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -103,7 +105,7 @@ func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err 
 }
 
 func (v Volumes) checkUnused(ctx context.Context) error {
-	config := v.host.Path(cluster.AdminKubeconfig)
+	config := v.host.Path(kubeadm.AdminKubeconfig)
 	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

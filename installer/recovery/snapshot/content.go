@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 )
@@ -71,7 +70,7 @@ func (c *Content) File(name string) (content []byte, ok bool) {
 // Encryption returns the file with the keys with which the API server of the snapshot encrypted Secrets, and its name in the index.
 // ok reports whether there is one.
 func (c *Content) Encryption() (name string, content []byte, ok bool) {
-	manifest, _ := c.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
+	manifest, _ := c.File(strings.TrimPrefix(kubeadm.APIServerManifest, "/"))
 	if name = EncryptionFile(manifest); name == "" {
 		return "", nil, false
 	}

@@ -13,11 +13,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/testing/isolation"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // values is how many keys filledEtcd puts, each with a kilobyte.
@@ -26,8 +28,8 @@ const values = 2000
 // filledEtcd runs an etcd with values that are more than one message of a snapshot.
 func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 	t.Helper()
-	at := cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
-	client := kubeadm.EtcdClient(t, at.Endpoint, at.PKI)
+	at := cluster.EtcdAddress{Endpoint: kubeadmtest.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
+	client := kubeadmtest.EtcdClient(t, at.Endpoint, at.PKI)
 	for n := 0; n < values; n += 100 {
 		var puts []clientv3.Op
 		for i := range 100 {
@@ -41,7 +43,7 @@ func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 }
 
 func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
-	at := filledEtcd(t, kubeadm.Folder(t))
+	at := filledEtcd(t, kubeadmtest.Folder(t))
 	name := filepath.Join(t.TempDir(), "etcd.db")
 	saved, err := saveEtcd(t.Context(), at, name)
 	if err != nil {
@@ -57,7 +59,7 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 	if err := VerifyEtcd(name); err != nil {
 		t.Error(err)
 	}
-	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", name, "--data-dir", filepath.Join(t.TempDir(), "data"))
+	restore := exec.CommandContext(t.Context(), kubeadmtest.Etcdutl(t), "snapshot", "restore", name, "--data-dir", filepath.Join(t.TempDir(), "data"))
 	if out, err := restore.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -66,7 +68,7 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 // TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, except for the restart of a host's pods.
 func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 	s := controlPlane(t)
-	saved := kubeadm.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
+	saved := kubeadmtest.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
 	was, err := saved.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil || len(was.Kvs) != values {
 		t.Fatalf("%d values, %v", len(was.Kvs), err)
@@ -83,14 +85,14 @@ func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 	if _, err := s.reader(t, keys).Unpack(bytes.NewReader(read(t, name)), filepath.Join(dir, "unpacked")); err != nil {
 		t.Fatal(err)
 	}
-	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "unpacked/etcd.db"), "--data-dir", filepath.Join(dir, "data"),
-		"--name", kubeadm.Node, "--initial-cluster", kubeadm.Node+"="+kubeadm.Peer, "--initial-advertise-peer-urls", kubeadm.Peer,
+	restore := exec.CommandContext(t.Context(), kubeadmtest.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "unpacked/etcd.db"), "--data-dir", filepath.Join(dir, "data"),
+		"--name", kubeadmtest.Node, "--initial-cluster", kubeadmtest.Node+"="+kubeadmtest.Peer, "--initial-advertise-peer-urls", kubeadmtest.Peer,
 		"--bump-revision", "1000000000", "--mark-compacted")
 	if out, err := restore.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, s.path(kubernetesFolder), filepath.Join(dir, "data")), PKI: s.Etcd.PKI}
-	is, err := kubeadm.EtcdClient(t, at.Endpoint, at.PKI).Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	at := cluster.EtcdAddress{Endpoint: kubeadmtest.EtcdWithData(t, s.path(kubeadm.Folder), filepath.Join(dir, "data")), PKI: s.Etcd.PKI}
+	is, err := kubeadmtest.EtcdClient(t, at.Endpoint, at.PKI).Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil || len(is.Kvs) != values {
 		t.Fatalf("%d values, %v", len(is.Kvs), err)
 	}
@@ -105,7 +107,7 @@ func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 }
 
 func TestDamagedSnapshotOfEtcdIsRefused(t *testing.T) {
-	at := filledEtcd(t, kubeadm.Folder(t))
+	at := filledEtcd(t, kubeadmtest.Folder(t))
 	name := filepath.Join(t.TempDir(), "etcd.db")
 	if _, err := saveEtcd(t.Context(), at, name); err != nil {
 		t.Fatal(err)
@@ -135,7 +137,7 @@ func TestDamagedSnapshotOfEtcdIsRefused(t *testing.T) {
 }
 
 func TestASnapshotOfEtcdThatFailsLeavesNoFile(t *testing.T) {
-	at := filledEtcd(t, kubeadm.Folder(t))
+	at := filledEtcd(t, kubeadmtest.Folder(t))
 	full := isolation.NewDisk(t, 32<<20)
 	defer full.Fill()()
 	ended, end := context.WithCancel(t.Context())

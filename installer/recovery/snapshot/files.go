@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
@@ -47,7 +47,7 @@ func (i Index) outside() (names []string) {
 
 // OfKubeadm reports whether a file is one of kubeadm's: below /etc/kubernetes, but not a backup in its tmp.
 func OfKubeadm(path string) bool {
-	return strings.HasPrefix(path, kubernetesFolder+"/") && !strings.HasPrefix(path, kubeadmBackups+"/")
+	return strings.HasPrefix(path, kubeadm.Folder+"/") && !strings.HasPrefix(path, kubeadmBackups+"/")
 }
 
 // keysCheck sees the files of a snapshot while they are read, and keeps the manifest of the API server.
@@ -55,7 +55,7 @@ type keysCheck struct{ manifest bytes.Buffer }
 
 // of returns where the content of a file goes, too.
 func (k *keysCheck) of(name string) io.Writer {
-	if name == strings.TrimPrefix(cluster.APIServerManifest, "/") {
+	if name == strings.TrimPrefix(kubeadm.APIServerManifest, "/") {
 		return &k.manifest
 	}
 	return io.Discard

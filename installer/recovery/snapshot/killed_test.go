@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"filippo.io/age"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -29,7 +31,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if rootfs := os.Getenv(rootfsVariable); rootfs != "" {
-		s := Source{Rootfs: rootfs, Node: "host-1", Etcd: cluster.EtcdAddress{Endpoint: os.Getenv(endpointVariable), PKI: rootfs + cluster.PKI + "/etcd"}}
+		s := Source{Rootfs: rootfs, Node: "host-1", Etcd: cluster.EtcdAddress{Endpoint: os.Getenv(endpointVariable), PKI: rootfs + kubeadm.PKI + "/etcd"}}
 		to, err := Recipients(os.Getenv(keyVariable))
 		if err == nil {
 			_, _, err = At(os.Getenv(storeVariable), store.Opener{}).Save(context.Background(), s, to...)

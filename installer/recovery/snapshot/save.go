@@ -128,7 +128,7 @@ func (o *opened) Close() { _ = o.etcd.Close() }
 var apiServerImage = regexp.MustCompile(`/kube-apiserver:v([0-9][^\s@]*)`)
 
 func (o *opened) describe(s Source) error {
-	authority, err := identity.ReadAuthority(s.path(cluster.PKI))
+	authority, err := identity.ReadAuthority(s.path(kubeadm.PKI))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("this host is not a control plane with the CA's private key, which signs snapshots; run the command on one, as root: %w", err)
 	}
@@ -139,31 +139,30 @@ func (o *opened) describe(s Source) error {
 	if o.signer.Signer, err = authority.Signer(s.Node); err != nil {
 		return err
 	}
-	manifest, err := regularfile.ReadFile(s.path(cluster.APIServerManifest))
+	manifest, err := regularfile.ReadFile(s.path(kubeadm.APIServerManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	pod, err := kubeadm.ParsePod(manifest)
 	if err != nil {
-		return fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return fmt.Errorf("%s: %w", kubeadm.APIServerManifest, err)
 	}
 	if found := apiServerImage.FindStringSubmatch(pod.Image()); found != nil {
 		o.index.Kubernetes = found[1]
 	}
-	if file := pod.Args().Value(encryptionFlag); file != "" && !strings.HasPrefix(file, kubernetesFolder+"/") {
+	if file := pod.Args().Value(encryptionFlag); file != "" && !strings.HasPrefix(file, kubeadm.Folder+"/") {
 		return o.add(s, file)
 	}
 	return nil
 }
 
 const (
-	kubernetesFolder = "/etc/kubernetes"
-	kubeadmBackups   = kubernetesFolder + "/tmp"
+	kubeadmBackups = kubeadm.Folder + "/tmp"
 )
 
 // collect reads the files of the host: everything of kubeadm but its backups, and the Installer.
 func (o *opened) collect(s Source) error {
-	err := filepath.WalkDir(s.path(kubernetesFolder), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(s.path(kubeadm.Folder), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -15,21 +15,21 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
-
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/isolation"
-	"github.com/sealift/sealift/internal/testing/kubeadm"
+	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
 // controlPlane makes a control plane: kubeadm's files, an Installer, and an etcd with values.
 func controlPlane(t *testing.T) Source {
 	t.Helper()
-	folder := kubeadm.Folder(t)
-	rootfs := strings.TrimSuffix(folder, kubernetesFolder)
+	folder := kubeadmtest.Folder(t)
+	rootfs := strings.TrimSuffix(folder, kubeadm.Folder)
 	installer := filepath.Join(rootfs, node.InstallerFile(node.DefaultRoot))
 	if err := os.MkdirAll(filepath.Dir(installer), 0o700); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func controlPlane(t *testing.T) Source {
 // reader trusts the cluster of a control plane.
 func (s Source) reader(t *testing.T, keys []age.Identity) Reader {
 	t.Helper()
-	ca, err := identity.ReadCA(s.path(cluster.PKI + "/ca.crt"))
+	ca, err := identity.ReadCA(s.path(kubeadm.PKI + "/ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSnapshotIsReadWithoutSealift(t *testing.T) {
 	if got, want := read(t, filepath.Join(dir, "etc/kubernetes/pki/ca.key")), read(t, s.path("/etc/kubernetes/pki/ca.key")); !bytes.Equal(got, want) {
 		t.Error("the CA's key differs")
 	}
-	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "etcd.db"), "--data-dir", filepath.Join(dir, "data"))
+	restore := exec.CommandContext(t.Context(), kubeadmtest.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "etcd.db"), "--data-dir", filepath.Join(dir, "data"))
 	if out, err := restore.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -47,7 +49,7 @@ func sumOf(v Volume) string { return volumesFolder + v.Name + ".json" }
 
 // findVolumes notes the local volumes of the host in the index.
 func (o *opened) findVolumes(ctx context.Context) error {
-	client, err := cluster.Client(o.source.path(cluster.AdminKubeconfig))
+	client, err := cluster.Client(o.source.path(kubeadm.AdminKubeconfig))
 	if err != nil {
 		return err
 	}

@@ -13,24 +13,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/volume"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/volume"
-	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // withVolumes gives a control plane two volumes, one of 9 MiB that a pod uses which is quiesced, and one of another node.
 func withVolumes(t *testing.T, s *Source) {
 	t.Helper()
 	config := controlplane.ForTest(t)
-	if err := controlplane.WriteKubeconfig(s.path(cluster.AdminKubeconfig), config); err != nil {
+	if err := controlplane.WriteKubeconfig(s.path(kubeadm.AdminKubeconfig), config); err != nil {
 		t.Fatal(err)
 	}
 	client, err := kubernetes.NewForConfig(config)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -14,20 +13,20 @@ import (
 // ownAddress reads the address of a node from one of its files: the flag that names it. ok is false for a file without that flag, such
 // as one that is broken.
 func ownAddress(path string, text []byte) (address string, ok bool) {
-	if path == cluster.KubeletFlags {
+	if path == kubeadm.KubeletFlags {
 		return kubeadm.KubeletArgs(text).Get("node-ip")
 	}
 	pod, err := kubeadm.ParsePod(text)
 	if err != nil {
 		return "", false
 	}
-	return pod.Args().Get(map[string]string{cluster.APIServerManifest: "advertise-address", cluster.EtcdManifest: "initial-advertise-peer-urls"}[path])
+	return pod.Args().Get(map[string]string{kubeadm.APIServerManifest: "advertise-address", kubeadm.EtcdManifest: "initial-advertise-peer-urls"}[path])
 }
 
 // CheckAddress refuses a set of a node that has another address now: its manifests would start at an address that the host may not have,
 // with certificates for the other one.
 func (s Set) CheckAddress(store Store) error {
-	for _, path := range []string{cluster.APIServerManifest, cluster.EtcdManifest, cluster.KubeletFlags} {
+	for _, path := range []string{kubeadm.APIServerManifest, kubeadm.EtcdManifest, kubeadm.KubeletFlags} {
 		at := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path })
 		if at < 0 {
 			continue

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/regularfile"
@@ -62,7 +62,7 @@ type File struct {
 func hostFiles() []string {
 	return []string{
 		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.yaml", "/etc/kubernetes/encryption/*.yaml",
-		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", cluster.KubeletFlags,
+		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", kubeadm.KubeletFlags,
 		"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet", node.Binary,
 		"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/sealift-*.service",
 		"/etc/containerd/config.toml", "/etc/containerd/conf.d/*",
