@@ -22,14 +22,14 @@ type Flags struct {
 
 // Add gives a command the flags. shows is what --plan shows, such as "what would be done".
 func (f *Flags) Add(cmd *cobra.Command, shows string) {
-	cmd.Flags().BoolVar(&f.Plan, "plan", false, "show "+shows+", and change nothing")
-	f.AddYes(cmd)
-	app.AddOutputFlag(cmd, &f.Format)
+	f.AddPlan(cmd, shows)
+	cmd.Flags().BoolVarP(&f.Yes, "yes", "y", false, "do not ask")
 }
 
-// AddYes gives a command --yes alone.
-func (f *Flags) AddYes(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.Yes, "yes", "y", false, "do not ask")
+// AddPlan gives a command that asks nobody --plan and -o.
+func (f *Flags) AddPlan(cmd *cobra.Command, shows string) {
+	cmd.Flags().BoolVar(&f.Plan, "plan", false, "show "+shows+", and change nothing")
+	app.AddOutputFlag(cmd, &f.Format)
 }
 
 // Result is what a command prints at its end. Document and Text have the same facts.

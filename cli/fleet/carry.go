@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/carry"
@@ -51,7 +52,8 @@ func (f *hubFlags) hub(a commands) (carry.Hub, error) {
 func (a commands) packCommand() *cobra.Command {
 	var f hubFlags
 	var p carry.Pack
-	var from, since, format string
+	var flags change.Flags
+	var from, since string
 	var signers, schemes, secrets []string
 	cmd := &cobra.Command{
 		Use:   "pack CLUSTER --out FILE|FOLDER",
@@ -84,14 +86,12 @@ package must be signed with one of these keys: people who can write to the store
 					return err
 				}
 			}
+			p.Plan = flags.Plan
 			packed, err := h.Pack(cmd.Context(), p)
 			if err != nil {
 				return refusedCode(err)
 			}
-			if format == "json" {
-				return a.PrintJSON(packed)
-			}
-			return a.printPacked(packed)
+			return a.Print(flags.Format, packed, func() error { return a.printPacked(packed) })
 		},
 	}
 	f.add(cmd)
@@ -102,9 +102,8 @@ package must be signed with one of these keys: people who can write to the store
 	cmd.Flags().StringArrayVar(&schemes, "chart-scheme", nil, "scheme that repoURL of a chart may have beside https and oci: http or file; repeat it")
 	cmd.Flags().StringArrayVar(&secrets, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy may name; repeat it")
 	cmd.Flags().StringVar(&p.Spool, "spool", "", "folder for large files while they are packed (default: that of temporary files)")
-	cmd.Flags().BoolVar(&p.Plan, "plan", false, "only say what would be packed")
+	flags.AddPlan(cmd, "what would be packed")
 	_ = cmd.MarkFlagFilename("since")
-	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -141,9 +140,10 @@ func releases(names []string) string {
 }
 
 func (a commands) applyCommand() *cobra.Command {
-	var file, local, context, format string
+	var file, local, context string
 	var c agent.Carried
-	var plan, loaded bool
+	var flags change.Flags
+	var loaded bool
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|FOLDER] --hub-kubeconfig FILE",
 		Short: "Apply a parcel on a cluster without a connection, and write a report",
@@ -181,14 +181,11 @@ Without a parcel, the command looks at what was applied before and writes a new 
 			if !loaded {
 				c.Images = nodes{c.Local, a.Err}
 			}
-			applied, err := agent.Apply(cmd.Context(), c, from, plan)
+			applied, err := agent.Apply(cmd.Context(), c, from, flags.Plan)
 			if err != nil {
 				return refusedCode(err)
 			}
-			if format == "json" {
-				return a.PrintJSON(applied)
-			}
-			return a.printApplied(applied, plan)
+			return a.Print(flags.Format, applied, func() error { return a.printApplied(applied, flags.Plan) })
 		},
 	}
 	cmd.Flags().StringVar(&file, "hub-kubeconfig", "", "kubeconfig file that 'sealift fleet join' wrote")
@@ -199,10 +196,9 @@ Without a parcel, the command looks at what was applied before and writes a new 
 	cmd.Flags().DurationVar(&c.MaxAge, "max-age", agent.DefaultMaxAge, "how old the parcel may be")
 	cmd.Flags().DurationVar(&c.Wait, "wait", 5*time.Minute, "how long to wait until all works are rolled out")
 	cmd.Flags().BoolVar(&loaded, "images-loaded", false, "the nodes have the images of the parcel already")
-	cmd.Flags().BoolVar(&plan, "plan", false, "only check the parcel, and say what it would do")
+	flags.AddPlan(cmd, "what the parcel would do")
 	_ = cmd.MarkFlagFilename("hub-kubeconfig")
 	_ = cmd.MarkFlagFilename("kubeconfig")
-	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -233,8 +229,7 @@ func (a commands) printApplied(out agent.Applied, plan bool) error {
 
 func (a commands) takeCommand() *cobra.Command {
 	var f hubFlags
-	var format string
-	var plan bool
+	var flags change.Flags
 	cmd := &cobra.Command{
 		Use:   "take REPORT",
 		Short: "Bring the report of a cluster without a connection into the rollout",
@@ -251,19 +246,15 @@ cluster got when it joined, and newer than the last one that was taken.`,
 			if err != nil {
 				return err
 			}
-			taken, err := h.Take(cmd.Context(), text, plan)
+			taken, err := h.Take(cmd.Context(), text, flags.Plan)
 			if err != nil {
 				return refusedCode(err)
 			}
-			if format == "json" {
-				return a.PrintJSON(taken)
-			}
-			return a.printTaken(taken, plan)
+			return a.Print(flags.Format, taken, func() error { return a.printTaken(taken, flags.Plan) })
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&plan, "plan", false, "only check the report, and say what it would change")
-	app.AddOutputFlag(cmd, &format)
+	flags.AddPlan(cmd, "what the report would change")
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/token"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -36,7 +37,7 @@ func (a commands) tokenCommand() *cobra.Command {
 func (a commands) tokenCreateCommand() *cobra.Command {
 	var controlPlane bool
 	var ttl time.Duration
-	var description, from, renew string
+	var description, from, renew, format string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token, and print the command that joins a host",
@@ -64,19 +65,18 @@ The token is good for that node and for nothing else.`,
 			if err != nil {
 				return err
 			}
+			made := joinCommand{ControlPlane: controlPlane, Expires: time.Now().Add(ttl).Truncate(time.Second)}
 			if renew != "" {
-				whole, err := admin.RenewToken(cmd.Context(), ttl, description, renew)
-				if err == nil {
-					fmt.Fprintln(a.Out, hostpath.Sudo("certs renew --token "+whole))
-				}
-				return err
+				var whole string
+				whole, err = admin.RenewToken(cmd.Context(), ttl, description, renew)
+				made.Command = hostpath.Sudo("certs renew --token " + whole)
+			} else {
+				made.Command, err = admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			}
-			command, err := admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Out, command)
-			return nil
+			return a.Print(format, made, change.Line(a.Out, "%s", made.Command))
 		},
 	}
 	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "create a token for an additional control plane")
@@ -86,6 +86,7 @@ The token is good for that node and for nothing else.`,
 	cmd.Flags().StringVar(&description, "description", "", "description for the list of tokens")
 	cmd.MarkFlagsMutuallyExclusive("renew", "control-plane")
 	cmd.MarkFlagsMutuallyExclusive("renew", "from")
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -163,7 +164,7 @@ func (a commands) tokenRevokeCommand() *cobra.Command {
 	}
 }
 
-// joinCommand is a command with which hosts join the cluster that was just made.
+// joinCommand is a command with which hosts join the cluster, or with which a worker comes back.
 type joinCommand struct {
 	ControlPlane bool      `json:"controlPlane"`
 	Expires      time.Time `json:"expires"`
