@@ -116,6 +116,14 @@ func (w Work) agree(a *app.App, f Flags) error {
 	return nil
 }
 
+// Nothing is Next of work that needs nothing after a failure.
+func Nothing(context.Context, error) string { return "" }
+
+// Again is Next of work that the command with these words resumes.
+func Again(words string) func(context.Context, error) string {
+	return func(context.Context, error) string { return "run 'sealift " + words + "' again to go on" }
+}
+
 // failed adds to an error of Run where its log is, and what to do next.
 func (w Work) failed(ctx context.Context, err error) error {
 	next := "run the same command again to go on"

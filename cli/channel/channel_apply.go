@@ -133,7 +133,7 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 			}})
 			return change.Result{Document: map[string]any{"updated": done}, Text: func() error { return nil }}, err
 		},
-		Next: func(context.Context, error) string { return "" },
+		Next: change.Nothing,
 	})
 }
 

@@ -1,28 +1,12 @@
 package node
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/kube/lease"
 )
-
-// agree asks a person before something is changed, unless --yes was given. to names what the command does.
-func (a commands) agree(yes bool, to, question string) error {
-	switch {
-	case yes:
-		return nil
-	case !a.CanAsk():
-		return app.UsageError("nobody can be asked here: give --yes to %s, or --plan to see what that would do", to)
-	case !a.Confirm(question):
-		return errors.New("not confirmed; nothing was changed")
-	}
-	return nil
-}
 
 // addressQuestion asks which of several addresses is that of the node. It is nil where nobody is asked.
 func (a commands) addressQuestion(quiet bool) func(network.Choice) (network.Candidate, error) {
@@ -46,16 +30,5 @@ func (a commands) addressQuestion(quiet bool) func(network.Choice) (network.Cand
 			}
 		}
 		return network.Candidate{}, app.UsageError("%q is not one of the addresses; nothing was changed", answer)
-	}
-}
-
-// eventsOfMany returns where the events of work on several control planes are printed, and what prints that another one is at work.
-func (a commands) eventsOfMany(format string) (events io.Writer, waiting func(holder string)) {
-	events = a.Out
-	if format == "json" {
-		events = a.Err
-	}
-	return events, func(holder string) {
-		fmt.Fprintf(events, "waiting for the control plane that is at work: %s\n", lease.HostOf(holder))
 	}
 }

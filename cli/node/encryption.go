@@ -7,16 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/keys"
 )
 
 type rotateEncryptionOptions struct {
 	keys.Options
-	plan, yes bool
-	format    string
+	change.Flags
 }
 
 func (a commands) rotateEncryptionCommand() *cobra.Command {
@@ -34,47 +32,43 @@ control plane: it resumes where it stopped.
 Snapshots from before contain the old key that they need.`,
 		Example: "  sealift certs rotate-encryption --plan\n  sealift certs rotate-encryption --yes",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
-			}
-			return refuse(a.rotateEncryption(cmd.Context(), o))
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.rotateEncryption(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
-	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	app.AddOutputFlag(cmd, &o.format)
+	o.Add(cmd, "what would be done")
 	return cmd
 }
 
 func (a commands) rotateEncryption(ctx context.Context, o rotateEncryptionOptions) (err error) {
+	o.Output = a.ProgramOutput()
 	r, err := keys.Prepare(ctx, o.Options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printRotation(r, o.format)
-	}
 	question := "Encrypt all Secrets with a new key?"
 	if r.Enables {
 		question = "Encrypt all Secrets? API servers are restarted, one at a time."
 	}
-	if err := a.agree(o.yes, "rotate", question); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	events, waiting := a.eventsOfMany(o.format)
-	if err := r.Run(ctx, waiting, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nrun 'sealift certs rotate-encryption' again to go on", err, r.LogFile())
-	}
-	if o.format == "json" {
-		return a.PrintJSON(rotated{r.Key, append([]string{}, r.Old...)})
-	}
-	fmt.Fprintf(a.Out, "all Secrets are encrypted with %s, log %s\n", r.Key, r.LogFile())
-	fmt.Fprintln(a.Out, "save a snapshot now: those from before have the Secrets with the keys from before")
-	return nil
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "rotate", Question: question, LogFile: r.LogFile, Next: change.Again("certs rotate-encryption"),
+		Plan: func() (change.Result, error) {
+			return change.Result{
+				Document: map[string]any{"steps": r.Plan(), "enables": r.Enables, "resumes": r.Resumes, "key": r.Key, "removes": append([]string{}, r.Old...)},
+				Text:     func() error { return a.printRotation(r) },
+			}, nil
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := r.Run(ctx, p.Waiting, steps(p)); err != nil {
+				return change.Result{}, err
+			}
+			return change.Result{
+				Document: rotated{r.Key, append([]string{}, r.Old...)},
+				Text: change.Line(a.Out, "all Secrets are encrypted with %s, log %s\nsave a snapshot now: those from before have the Secrets with the keys from before",
+					r.Key, r.LogFile()),
+			}, nil
+		},
+	})
 }
 
 // rotated is what 'certs rotate-encryption -o json' prints.
@@ -83,10 +77,7 @@ type rotated struct {
 	Removed []string `json:"removed"` // keys
 }
 
-func (a commands) printRotation(r *keys.Rotation, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "enables": r.Enables, "resumes": r.Resumes, "key": r.Key, "removes": append([]string{}, r.Old...)})
-	}
+func (a commands) printRotation(r *keys.Rotation) error {
 	if err := a.printSteps(r.Plan()); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -58,11 +59,7 @@ from it what they lack. A node that is not Ready is named and left out. If the c
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return a.PrintJSON(result)
-			}
-			fmt.Fprintf(a.Out, "%d images loaded, %d were there\n", result.Loaded, result.Present)
-			return nil
+			return a.Print(format, result, change.Line(a.Out, "%d images loaded, %d were there", result.Loaded, result.Present))
 		},
 	}
 	cmd.Flags().StringVar(&o.Socket, "containerd", runtime.Socket, "socket of containerd")
@@ -80,12 +77,9 @@ func (a commands) deliverImages(ctx context.Context, o delivery.Options, format 
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return a.PrintJSON(result)
-	}
-	fmt.Fprintf(a.Out, "all images are on %s\n", strings.Join(result.Nodes, ", "))
+	text := "all images are on " + strings.Join(result.Nodes, ", ")
 	if len(result.Away) > 0 {
-		fmt.Fprintf(a.Out, "not Ready, and left out: %s; when they are back, run: sealift images load %s --all-nodes\n", strings.Join(result.Away, ", "), o.Archive)
+		text += fmt.Sprintf("\nnot Ready, and left out: %s; when they are back, run: sealift images load %s --all-nodes", strings.Join(result.Away, ", "), o.Archive)
 	}
-	return nil
+	return a.Print(format, result, change.Line(a.Out, "%s", text))
 }

@@ -193,14 +193,6 @@ func (a commands) runInstall(ctx context.Context, in *install.Install, p *change
 	}}, nil
 }
 
-// tellOfInterruption reports an interruption at once, since the current step may take a while to end. Call the returned function
-// to stop.
-func (a commands) tellOfInterruption(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
-		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
-	})
-}
-
 // steps prints the steps of an operation as its progress.
 func steps(p *change.Progress) func(lifecycle.Event) {
 	return func(e lifecycle.Event) { printEvent(p, e) }

@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/endpoint"
 )
 
 type loadBalancerOptions struct {
 	endpoint.Options
-	plan, yes, here bool
-	format          string
+	change.Flags
+	here bool
 }
 
 func (a commands) loadBalancerCommand() *cobra.Command {
@@ -48,82 +48,80 @@ A cluster without a load balancer needs none of this.`,
   sealift node load-balancer 10.0.0.9 --here   # on a worker that was off meanwhile`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
-			}
+			o.Output = a.ProgramOutput()
 			address := strings.Join(args, "")
 			switch {
 			case address == "" && !o.Finish:
 				return app.UsageError("name the address of the new load balancer, such as 10.0.0.9:6443")
 			case o.here:
-				return refuse(a.followLoadBalancer(cmd.Context(), address, o))
+				return a.followLoadBalancer(cmd.Context(), address, o)
 			}
-			return refuse(a.loadBalancer(cmd.Context(), address, o))
+			return a.loadBalancer(cmd.Context(), address, o)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
-	flags.BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.Finish, "finish", false, "take the old load balancer out of the certificates")
 	flags.BoolVar(&o.here, "here", false, "change this node alone, which was off while the others changed")
+	o.Add(cmd, "what would be done")
 	for _, other := range []string{"plan", "finish"} {
 		cmd.MarkFlagsMutuallyExclusive("here", other)
 	}
-	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
 func (a commands) followLoadBalancer(ctx context.Context, address string, o loadBalancerOptions) error {
-	if err := a.agree(o.yes, "change this node", "Let this node reach the API through "+address+"? Its kubelet is restarted."); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	events, _ := a.eventsOfMany(o.format)
-	err := endpoint.Follow(ctx, o.Options, address, func(step string) { fmt.Fprintln(events, step) })
-	switch {
-	case errors.Is(err, endpoint.ErrSame):
-		return a.printReaddressed(address, "nothing to do: this node uses it already", o.format)
-	case err != nil:
-		return forRoot(err)
-	}
-	return a.printReaddressed(address, "done: this node reaches the API through "+address, o.format)
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "change this node", Question: "Let this node reach the API through " + address + "? Its kubelet is restarted.", Next: change.Nothing,
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			err := endpoint.Follow(ctx, o.Options, address, p.Line)
+			switch {
+			case errors.Is(err, endpoint.ErrSame):
+				return a.readdressed(address, "nothing to do: this node uses it already"), nil
+			case err != nil:
+				return change.Result{}, err
+			}
+			return a.readdressed(address, "done: this node reaches the API through "+address), nil
+		},
+	})
 }
 
 func (a commands) loadBalancer(ctx context.Context, address string, o loadBalancerOptions) (err error) {
 	c, err := endpoint.Prepare(ctx, o.Options, address)
 	if errors.Is(err, endpoint.ErrSame) {
-		return a.printReaddressed(address, "nothing to do: "+err.Error(), o.format)
+		return change.Print(a.App, o.Flags, a.readdressed(address, "nothing to do: "+err.Error()))
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nnothing was changed", forRoot(err))
+		return change.Unchanged(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if o.plan {
-		return a.printLoadBalancer(c, o.format)
-	}
-	question := fmt.Sprintf("Let all nodes reach the API through %s, no longer through %s? Kubelets are restarted, one at a time.", c.To(), c.From())
+	question, again := fmt.Sprintf("Let all nodes reach the API through %s, no longer through %s? Kubelets are restarted, one at a time.", c.To(), c.From()), c.To()
 	if o.Finish {
-		question = fmt.Sprintf("Take %s out of the certificates? Kubeconfigs that name it end.", c.From())
+		question, again = fmt.Sprintf("Take %s out of the certificates? Kubeconfigs that name it end.", c.From()), "--finish"
 	}
-	if err := a.agree(o.yes, "change the load balancer", question); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	events, waiting := a.eventsOfMany(o.format)
-	began := time.Now()
-	if err := c.Run(ctx, waiting, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		again := c.To()
-		if o.Finish {
-			again = "--finish"
-		}
-		return fmt.Errorf("%w\nlog: %s\nrun 'sealift node load-balancer %s' again to go on", err, c.LogFile(), again)
-	}
-	if o.format == "json" {
-		return a.PrintJSON(map[string]any{"from": c.From(), "to": c.To(), "finished": o.Finish || c.Back(), "off": append([]string{}, c.Off...)})
-	}
-	took := time.Since(began).Round(time.Second)
-	if o.Finish {
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "change the load balancer", Question: question, LogFile: c.LogFile, Next: change.Again("node load-balancer " + again),
+		Plan: func() (change.Result, error) {
+			return change.Result{Document: map[string]any{
+				"from": c.From(), "to": c.To(), "resumes": c.Resumes, "back": c.Back(), "off": append([]string{}, c.Off...), "files": append([]string{}, c.Files...), "steps": c.Plan(),
+			}, Text: func() error { return a.printLoadBalancer(c) }}, nil
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := c.Run(ctx, p.Waiting, steps(p)); err != nil {
+				return change.Result{}, err
+			}
+			took := p.Took(time.Second)
+			return change.Result{
+				Document: map[string]any{"from": c.From(), "to": c.To(), "finished": o.Finish || c.Back(), "off": append([]string{}, c.Off...)},
+				Text:     func() error { return a.printBalanced(c, o.Finish, took) },
+			}, nil
+		},
+	})
+}
+
+// printBalanced tells what was changed, and what is left to do.
+func (a commands) printBalanced(c *endpoint.Change, finish bool, took time.Duration) error {
+	if finish {
 		fmt.Fprintf(a.Out, "done: the certificates name %s alone, in %s; log %s\n", c.To(), took, c.LogFile())
 		return nil
 	}
@@ -137,11 +135,7 @@ func (a commands) loadBalancer(ctx context.Context, address string, o loadBalanc
 	return nil
 }
 
-func (a commands) printLoadBalancer(c *endpoint.Change, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"from": c.From(), "to": c.To(), "resumes": c.Resumes, "back": c.Back(), "off": append([]string{}, c.Off...),
-			"files": append([]string{}, c.Files...), "steps": c.Plan()})
-	}
+func (a commands) printLoadBalancer(c *endpoint.Change) error {
 	fmt.Fprintf(a.Out, "from %s to %s\n", c.From(), c.To())
 	if c.Back() {
 		fmt.Fprintln(a.Out, "this takes an earlier change back")

@@ -120,10 +120,6 @@ func (a commands) readdressed(address, line string) change.Result {
 	return change.Result{Document: map[string]any{"address": address}, Text: change.Line(a.Out, "%s", line)}
 }
 
-func (a commands) printReaddressed(address, line, format string) error {
-	return change.Print(a.App, change.Flags{Format: format}, a.readdressed(address, line))
-}
-
 func (a commands) readdressPlan(r *readdress.Readdress) change.Result {
 	resumes, back := r.Resumes()
 	return change.Result{Document: map[string]any{

@@ -318,7 +318,7 @@ func (a commands) restoreVolumes(ctx context.Context, from *snapshot.Loaded, o r
 			}
 			return result, nil
 		},
-		Next: func(context.Context, error) string { return "" }, // Alone says it
+		Next: change.Nothing, // Alone says it
 	})
 }
 

@@ -9,16 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/rotation"
 )
 
 type rotateCAOptions struct {
 	rotation.Options
-	plan, yes bool
-	format    string
+	change.Flags
 }
 
 func (a commands) rotateCACommand() *cobra.Command {
@@ -41,21 +40,14 @@ are refused.
 Commands for joining, copies of admin.conf and snapshots from before belong to the old CAs. Make them again.`,
 		Example: "  sealift certs rotate-ca --plan\n  sealift certs rotate-ca --yes\n  sealift certs rotate-ca --finish --restart-workloads --yes",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
-			}
-			return refuse(a.rotateCA(cmd.Context(), o))
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.rotateCA(cmd.Context(), o) },
 	}
 	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
 	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "rotate only these: "+strings.Join(authority.Names(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(authority.Names(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&o.Finish, "finish", false, "forget the old CAs and the old key")
 	cmd.Flags().BoolVar(&o.Restart, "restart-workloads", false, "with --finish: restart the workloads from before the new CAs")
-	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	app.AddOutputFlag(cmd, &o.format)
+	o.Add(cmd, "what would be done")
 	return cmd
 }
 
@@ -63,6 +55,7 @@ func (a commands) rotateCA(ctx context.Context, o rotateCAOptions) (err error) {
 	if o.Restart && !o.Finish {
 		return app.UsageError("--restart-workloads needs --finish")
 	}
+	o.Output = a.ProgramOutput()
 	r, err := rotation.Prepare(ctx, o.Options)
 	if errors.Is(err, rotation.ErrNoPart) {
 		return app.WithCode(app.ExitUsage, err)
@@ -71,40 +64,40 @@ func (a commands) rotateCA(ctx context.Context, o rotateCAOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printRotationOfCAs(r, o.format)
-	}
-	if r.Signed() && !o.Finish {
-		return a.tellRotated(r, o.format)
-	}
-	if err := r.Check(); err != nil {
-		return err
-	}
-	question := "Give every node new CAs? Static pods are restarted, on one control plane at a time."
-	if o.Finish {
-		question = "Forget the old CAs? Certificates and tokens from before end."
-	}
-	if err := a.agree(o.yes, "rotate", question); err != nil {
-		return err
-	}
-	defer a.tellOfInterruption(ctx)()
-	events, waiting := a.eventsOfMany(o.format)
-	if err := r.Run(ctx, waiting, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
-		again := "sealift certs rotate-ca"
-		if o.Finish {
-			again += " --finish"
+	if !o.Plan && r.Signed() && !o.Finish {
+		done, err := a.signed(r)
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("%w\nlog: %s\nrun '%s' again to go on", err, r.LogFile(), again)
+		return change.Print(a.App, o.Flags, done)
 	}
-	if !o.Finish {
-		return a.tellRotated(r, o.format)
+	question, words := "Give every node new CAs? Static pods are restarted, on one control plane at a time.", "certs rotate-ca"
+	if o.Finish {
+		question, words = "Forget the old CAs? Certificates and tokens from before end.", words+" --finish"
 	}
-	if o.format == "json" {
-		return a.PrintJSON(rotatedCA{Parts: r.Parts(), Finished: true, Holders: []rotation.Holder{}})
-	}
-	fmt.Fprintf(a.Out, "nothing of the old %s is left, log %s\n", strings.Join(r.Parts(), ", "), r.LogFile())
-	fmt.Fprintln(a.Out, "save a snapshot now: those from before have the old ones")
-	return nil
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "rotate", Question: question, LogFile: r.LogFile, Next: change.Again(words),
+		Check: func(context.Context) error { return r.Check() },
+		Plan: func() (change.Result, error) {
+			return change.Result{
+				Document: map[string]any{"steps": r.Plan(), "parts": r.Parts(), "resumes": r.Resumes, "signed": r.Signed(), "holders": append([]rotation.Holder{}, r.Holders...)},
+				Text:     func() error { return a.printRotationOfCAs(r) },
+			}, nil
+		},
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := r.Run(ctx, p.Waiting, steps(p)); err != nil {
+				return change.Result{}, err
+			}
+			if !o.Finish {
+				return a.signed(r)
+			}
+			return change.Result{
+				Document: rotatedCA{Parts: r.Parts(), Finished: true, Holders: []rotation.Holder{}},
+				Text: change.Line(a.Out, "nothing of the old %s is left, log %s\nsave a snapshot now: those from before have the old ones",
+					strings.Join(r.Parts(), ", "), r.LogFile()),
+			}, nil
+		},
+	})
 }
 
 // rotatedCA is what 'certs rotate-ca -o json' prints.
@@ -116,15 +109,20 @@ type rotatedCA struct {
 	Holders []rotation.Holder `json:"holders"`
 }
 
-// tellRotated tells that every node has the new CAs, and what to do next.
-func (a commands) tellRotated(r *rotation.Rotation, format string) error {
+// signed is the result of the first part: every node has the new CAs.
+func (a commands) signed(r *rotation.Rotation) (change.Result, error) {
 	pin, err := r.Pin()
 	if err != nil {
-		return err
+		return change.Result{}, err
 	}
-	if format == "json" {
-		return a.PrintJSON(rotatedCA{Parts: r.Parts(), Pin: pin, Holders: append([]rotation.Holder{}, r.Holders...)})
-	}
+	return change.Result{
+		Document: rotatedCA{Parts: r.Parts(), Pin: pin, Holders: append([]rotation.Holder{}, r.Holders...)},
+		Text:     func() error { return a.printSigned(r, pin) },
+	}, nil
+}
+
+// printSigned tells what every node has, and what to do next.
+func (a commands) printSigned(r *rotation.Rotation, pin string) error {
 	fmt.Fprintf(a.Out, "every node has the new %s beside the old\n", strings.Join(r.Parts(), ", "))
 	if pin != "" {
 		fmt.Fprintf(a.Out, "the new CA has the hash %s: make commands for joining, and copies of admin.conf, again\n", pin)
@@ -136,10 +134,7 @@ func (a commands) tellRotated(r *rotation.Rotation, format string) error {
 	return nil
 }
 
-func (a commands) printRotationOfCAs(r *rotation.Rotation, format string) error {
-	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "parts": r.Parts(), "resumes": r.Resumes, "signed": r.Signed(), "holders": append([]rotation.Holder{}, r.Holders...)})
-	}
+func (a commands) printRotationOfCAs(r *rotation.Rotation) error {
 	if err := a.printSteps(r.Plan()); err != nil {
 		return err
 	}

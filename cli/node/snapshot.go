@@ -254,7 +254,7 @@ func (a commands) snapshotPrune(ctx context.Context, location string, keep int, 
 		To: "remove snapshots", Question: fmt.Sprintf("Remove all but the newest %d snapshots of each control plane from %s?", keep, location), Unasked: true,
 		Plan: func() (change.Result, error) { return list("would remove", place.Surplus) },
 		Run:  func(context.Context, *change.Progress) (change.Result, error) { return list("removed", place.Prune) },
-		Next: func(context.Context, error) string { return "" },
+		Next: change.Nothing,
 	})
 }
 

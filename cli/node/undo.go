@@ -5,23 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/upgrade"
 )
 
 type undoOptions struct {
-	root   string
-	plan   bool
-	yes    bool
-	format string
+	change.Flags
+	root string
 }
 
 func (a commands) undoCommand() *cobra.Command {
@@ -44,11 +40,8 @@ If the command is interrupted, run it again to continue.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.undo(cmd.Context(), o) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
-	flags.BoolVar(&o.plan, "plan", false, "print what would be lost, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	app.AddOutputFlag(cmd, &o.format)
+	cmd.Flags().StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	o.Add(cmd, "what would be lost")
 	return cmd
 }
 
@@ -59,36 +52,30 @@ func (a commands) undo(ctx context.Context, o undoOptions) (err error) {
 	}
 	u, err := upgrade.PrepareUndo(ctx, o.root, name, nil)
 	if err != nil {
-		return forRoot(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
-	if o.plan && o.format == "json" {
-		return a.PrintJSON(map[string]any{"from": u.Set.From, "time": u.Set.Time, "nodes": append([]string{}, u.Nodes...), "controlPlanes": append([]string{}, u.ControlPlanes()...), "lost": u.Lost})
+	lost := change.Result{
+		Document: map[string]any{"from": u.Set.From, "time": u.Set.Time, "nodes": append([]string{}, u.Nodes...), "controlPlanes": append([]string{}, u.ControlPlanes()...), "lost": u.Lost},
+		Text:     func() error { return nil }, // it is printed before
 	}
-	a.printUndo(u)
-	if o.plan {
-		return nil
+	if o.Format != "json" {
+		a.printUndo(u)
 	}
-	if !o.yes && !a.Confirm("Undo the upgrade?") {
-		return errors.New("not confirmed; nothing was changed")
-	}
-	defer a.tellOfInterruption(ctx)()
-	began := time.Now()
-	var mu sync.Mutex
-	err = u.Run(ctx, func(e lifecycle.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		printEvent(a.Out, e)
-	}, func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(a.Out, line)
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "undo the upgrade", Question: "Undo the upgrade?", Unasked: true,
+		Plan: func() (change.Result, error) { return lost, nil },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			if err := u.Run(ctx, steps(p), p.Line); err != nil {
+				return change.Result{}, err
+			}
+			lost.Text = change.Line(a.Out, "done: the cluster runs Kubernetes %s again, in %s", u.Set.From, p.Took(time.Second))
+			return lost, nil
+		},
+		Next: func(context.Context, error) string {
+			return "what is done stays done; run the command again to continue"
+		},
 	})
-	if err != nil {
-		return fmt.Errorf("%w\nwhat is done stays done; run the command again to continue", err)
-	}
-	fmt.Fprintf(a.Out, "done: the cluster runs Kubernetes %s again, in %s\n", u.Set.From, time.Since(began).Round(time.Second))
-	return nil
 }
 
 func (a commands) printUndo(u *upgrade.Undo) {

@@ -7,17 +7,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/upgrade"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
@@ -90,48 +89,66 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	plan, err := a.planUpgrade(ctx, c, options, o)
-	if err != nil || plan.Empty() || o.Plan {
+	plan, report, err := a.planUpgrade(ctx, c, options, o)
+	if err != nil {
 		return err
 	}
-	if !o.Yes && !a.Confirm("Upgrade the cluster?") {
-		return errors.New("not confirmed; nothing was changed")
+	planned := change.Result{
+		Document: map[string]any{"plan": plan, "checks": append([]preflight.Result{}, report.Results...)},
+		Text:     func() error { return a.printUpgradePlan(plan, report) },
 	}
-	began := time.Now()
-	for _, stop := range append(plan.Stops, "") {
-		if err := a.runUpgrade(ctx, options, stop, name, o); err != nil {
+	if plan.Empty() {
+		planned.Text = change.Line(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
+		return change.Print(a.App, o.Flags, planned)
+	}
+	if !o.Plan {
+		if err := report.Err(preflight.Policy{}); err != nil {
 			return err
 		}
+		fmt.Fprint(a.Notes(o.Format), plan)
 	}
-	fmt.Fprintf(a.Out, "done: the cluster is upgraded, in %s\n", time.Since(began).Round(time.Second))
-	return nil
+	var began begunUpgrade
+	return change.Do(ctx, a.App, o.Flags, change.Work{
+		To: "upgrade the cluster", Question: "Upgrade the cluster?", Unasked: true,
+		Plan: func() (change.Result, error) { return planned, report.Err(preflight.Policy{}) },
+		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
+			for _, stop := range append(plan.Stops, "") {
+				if err := a.runUpgrade(ctx, options, stop, name, o, p, &began); err != nil {
+					return change.Result{}, err
+				}
+				p.Line("log: " + began.log)
+			}
+			took := p.Took(time.Second)
+			return change.Result{
+				Document: map[string]any{"plan": plan, "seconds": took.Seconds(), "log": began.log},
+				Text:     change.Line(a.Out, "done: the cluster is upgraded, in %s", took),
+			}, nil
+		},
+		LogFile: func() string { return began.log },
+		Next: func(ctx context.Context, err error) string {
+			if began.resume == "" {
+				return ""
+			}
+			return "what is done stays done; " + nextStep(ctx, err, began.resume)
+		},
+	})
 }
 
-// planUpgrade makes and prints the plan, after the checks that it passes.
-func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options install.Options, o upgradeOptions) (plan upgrade.Plan, err error) {
+// begunUpgrade is what a person needs who looks after an upgrade that has begun.
+type begunUpgrade struct{ log, resume string }
+
+// planUpgrade makes the plan and, unless there is nothing to do, checks this host and the cluster.
+func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options install.Options, o upgradeOptions) (plan upgrade.Plan, report preflight.Report, err error) {
 	in, err := c.Prepare(ctx, options, "")
 	if err != nil {
-		return plan, err
+		return plan, report, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	fmt.Fprintln(a.Err, o.source.trust(in, o.keys))
-	plan = c.Plan(in)
-	if plan.Empty() {
-		fmt.Fprintln(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
-		return plan, nil
+	if plan = c.Plan(in); !plan.Empty() {
+		report, err = a.checkCluster(ctx, c, in, !o.Plan)
 	}
-	report, err := a.checkCluster(ctx, c, in, !o.Plan)
-	if err != nil {
-		return plan, err
-	}
-	if o.Plan {
-		return plan, a.printUpgradePlan(plan, report, o.Format)
-	}
-	if err := report.Err(preflight.Policy{}); err != nil {
-		return plan, err
-	}
-	fmt.Fprint(a.Out, plan)
-	return plan, nil
+	return plan, report, err
 }
 
 // checkCluster checks this host and the cluster.
@@ -145,23 +162,16 @@ func (a commands) checkCluster(ctx context.Context, c *upgrade.Cluster, in *inst
 	return report, err
 }
 
-func (a commands) printUpgradePlan(plan upgrade.Plan, report preflight.Report, format string) error {
-	if format == "json" {
-		if err := a.PrintJSON(map[string]any{"plan": plan, "checks": report.Results}); err != nil {
-			return err
-		}
-		return report.Err(preflight.Policy{})
-	}
+func (a commands) printUpgradePlan(plan upgrade.Plan, report preflight.Report) error {
 	if err := report.WriteTable(a.Out); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "\n%s", plan)
-	return report.Err(preflight.Policy{})
+	_, err := fmt.Fprintf(a.Out, "\n%s", plan)
+	return err
 }
 
 // runUpgrade takes all nodes to one stop, or to the end.
-func (a commands) runUpgrade(ctx context.Context, options install.Options, stop, name string, o upgradeOptions) (err error) {
-	defer a.tellOfInterruption(ctx)()
+func (a commands) runUpgrade(ctx context.Context, options install.Options, stop, name string, o upgradeOptions, p *change.Progress, began *begunUpgrade) (err error) {
 	c, err := upgrade.Open(ctx, name, a.Err)
 	if err != nil {
 		return err
@@ -172,25 +182,11 @@ func (a commands) runUpgrade(ctx context.Context, options install.Options, stop,
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if stop != "" {
-		fmt.Fprintf(a.Out, "all nodes go to Kubernetes %s first\n", stop)
+		p.Line(fmt.Sprintf("all nodes go to Kubernetes %s first", stop))
 	}
-	var mu sync.Mutex // several nodes are at work at once
-	o.how.Observe = func(e lifecycle.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		printEvent(a.Out, e)
-	}
-	o.how.Say = func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(a.Out, line)
-	}
-	o.how.Output = in.Log
-	if err := c.Run(ctx, in, o.how); err != nil {
-		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
-	}
-	fmt.Fprintf(a.Out, "log: %s\n", in.LogFile())
-	return nil
+	*began = begunUpgrade{in.LogFile(), in.Resume()}
+	o.how.Observe, o.how.Say, o.how.Output = steps(p), p.Line, in.Log
+	return c.Run(ctx, in, o.how)
 }
 
 func (a commands) upgradeStatusCommand() *cobra.Command {
@@ -210,10 +206,7 @@ func (a commands) upgradeStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return a.PrintJSON(map[string]any{"upgrade": state, "paused": paused})
-			}
-			return a.printUpgrade(state, paused)
+			return a.Print(format, map[string]any{"upgrade": state, "paused": paused}, func() error { return a.printUpgrade(state, paused) })
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
