@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sleepers are the functions that pause, by the path of their package. A loop that calls one of them is a wait.
-var sleepers = map[string][]string{
+// sleepCalls are the functions that pause, by the path of their package. A loop that calls one of them is a wait.
+var sleepCalls = map[string][]string{
 	"time": {"Sleep", "After", "NewTimer", "NewTicker", "Tick"},
 	"k8s.io/apimachinery/pkg/util/wait": {"Until", "UntilWithContext", "JitterUntil", "JitterUntilWithContext", "Forever", "PollUntilContextCancel",
 		"PollUntilContextTimeout", "ExponentialBackoff", "ExponentialBackoffWithContext"},
@@ -90,7 +90,7 @@ func sleepingLoops(file *ast.File) (calls []*ast.CallExpr) {
 	loops := map[string]bool{}
 	for _, spec := range file.Imports {
 		path := strings.Trim(spec.Path.Value, `"`)
-		functions, ok := sleepers[path]
+		functions, ok := sleepCalls[path]
 		if !ok {
 			continue
 		}

@@ -217,22 +217,22 @@ func testThereAndBack(c *cluster) {
 
 var errKilled = errors.New("killed")
 
-// dying makes requests fail from one on: the last one may take effect, but no response arrives.
-type dying struct {
+// failingServer makes requests fail from one on: the last one may take effect, but no response arrives.
+type failingServer struct {
 	addon.ConfigMaps
 	left   *int
 	effect bool
 }
 
-func (d dying) Get(ctx context.Context, name string, o metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (d failingServer) Get(ctx context.Context, name string, o metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
 	return d.hit(func() (*unstructured.Unstructured, error) { return d.ConfigMaps.Get(ctx, name, o) })
 }
 
-func (d dying) Update(ctx context.Context, obj *unstructured.Unstructured, o metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (d failingServer) Update(ctx context.Context, obj *unstructured.Unstructured, o metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
 	return d.hit(func() (*unstructured.Unstructured, error) { return d.ConfigMaps.Update(ctx, obj, o) })
 }
 
-func (d dying) hit(request func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (d failingServer) hit(request func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	*d.left--
 	if *d.left > 0 {
 		return request()
@@ -253,7 +253,7 @@ func testInterrupted(c *cluster) {
 			where := "sealift/" + name
 			move := func(_ context.Context, _, to string) error { where = to; return nil }
 			left := at
-			first := addon.Records{ConfigMaps: dying{c.configMaps, &left, effect}}
+			first := addon.Records{ConfigMaps: failingServer{c.configMaps, &left, effect}}
 			_, errThere := first.Adopt(c.Context(), name, addon.Installer(), byChannel(name), move)
 			record, err := c.Adopt(c.Context(), name, addon.Installer(), byChannel(name), move)
 			if err != nil || where != "kube-system/addon-"+name || record.Owner.Kind != addon.ChannelKind || record.Moving != "" || len(record.History) != 1 {

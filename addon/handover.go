@@ -55,7 +55,7 @@ func (r Records) handOver(ctx context.Context, name string, from Owner, move Mov
 		case record.Moving != "":
 			return fmt.Errorf("another handover of add-on %q has begun; run the command again", name)
 		}
-		record.give(to, r.now())
+		record.setOwner(to, r.now())
 		record.Released = released
 		return nil
 	})

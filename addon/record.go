@@ -120,8 +120,8 @@ func (r Record) Former() (Past, bool) {
 // maxHistory bounds the former ownerships that a record keeps.
 const maxHistory = 20
 
-// give makes another the owner. What is applied stays as it is.
-func (r *Record) give(to Ownership, now time.Time) {
+// setOwner makes another the owner. What is applied stays as it is.
+func (r *Record) setOwner(to Ownership, now time.Time) {
 	r.History = append(r.History, Past{r.Ownership, now.UTC().Truncate(time.Second)})
 	r.History = r.History[max(0, len(r.History)-maxHistory):]
 	r.Moving = r.Set

@@ -75,7 +75,7 @@ func (e *OwnedError) Error() string {
 // List reads every record. One that cannot be read does not hide the others: it is missing, and named in the error.
 func (r Records) List(ctx context.Context) ([]Record, error) {
 	var list *unstructured.UnstructuredList
-	err := r.ask(ctx, func(ctx context.Context) (err error) {
+	err := r.do(ctx, func(ctx context.Context) (err error) {
 		list, err = r.ConfigMaps.List(ctx, metav1.ListOptions{LabelSelector: labelRecord + "=" + recordOfKind})
 		return err
 	})
@@ -98,7 +98,7 @@ func (r Records) List(ctx context.Context) ([]Record, error) {
 // Get reads the record of an add-on; found is false when it has none.
 func (r Records) Get(ctx context.Context, name string) (record Record, found bool, err error) {
 	var obj *unstructured.Unstructured
-	err = r.ask(ctx, func(ctx context.Context) (err error) {
+	err = r.do(ctx, func(ctx context.Context) (err error) {
 		obj, err = r.ConfigMaps.Get(ctx, objectName(name), metav1.GetOptions{})
 		return err
 	})
@@ -158,7 +158,7 @@ func (r Records) Forget(ctx context.Context, name string, owner Owner) error {
 	case record.Owner != owner:
 		return &OwnedError{record}
 	}
-	err = r.ask(ctx, func(ctx context.Context) error {
+	err = r.do(ctx, func(ctx context.Context) error {
 		return r.ConfigMaps.Delete(ctx, objectName(name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &record.version}})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -185,7 +185,7 @@ func (r Records) change(ctx context.Context, name string, change func(*Record) e
 		if found && reflect.DeepEqual(before, after) {
 			return after, nil
 		}
-		err = r.ask(ctx, func(ctx context.Context) (err error) {
+		err = r.do(ctx, func(ctx context.Context) (err error) {
 			after.version, err = r.write(ctx, after, before.version)
 			return err
 		})
@@ -230,7 +230,7 @@ func (r Records) write(ctx context.Context, record Record, version string) (stri
 	return obj.GetResourceVersion(), nil
 }
 
-func (r Records) ask(ctx context.Context, request func(context.Context) error) error {
+func (r Records) do(ctx context.Context, request func(context.Context) error) error {
 	if r.Retry == nil {
 		return request(ctx)
 	}

@@ -119,7 +119,7 @@ type run struct {
 	// id is the digest of all that goes into the Job but the order of the inputs. Coordinators with the same id share the Job.
 	id          string
 	coordinator string // names this call of Run
-	asked       bool   // whether the API server was asked to make the Job
+	requested   bool   // whether the API server was asked to make the Job
 	pieces      []piece
 	places      map[string][]int // of the inputs with this digest
 	outcomes    []Outcome

@@ -76,7 +76,7 @@ func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 		if err != nil {
 			return false, err
 		}
-		return w.look(ctx, now)
+		return w.check(ctx, now)
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -137,8 +137,8 @@ type watcher struct {
 	waits atomic.Bool // for its queue
 }
 
-// look notes what has ended since the last look, and reports whether the Job has ended.
-func (w *watcher) look(ctx context.Context, job *batchv1.Job) (bool, error) {
+// check notes what has ended since the last check, and reports whether the Job has ended.
+func (w *watcher) check(ctx context.Context, job *batchv1.Job) (bool, error) {
 	w.waits.Store(job.Spec.Suspend != nil && *job.Spec.Suspend)
 	done, err := w.fresh(job.Status.CompletedIndexes)
 	if err != nil {
@@ -231,15 +231,15 @@ func (w *watcher) deleted(ctx context.Context) error {
 const (
 	// podsTime is how long the pods of a removed Job may take to end. Pods of a removed Job may keep working for hours.
 	podsTime = time.Minute
-	// podsAgain is the pause before pods are listed again.
-	podsAgain = 500 * time.Millisecond
+	// podsPoll is the pause before pods are listed again.
+	podsPoll = 500 * time.Millisecond
 )
 
 // awaitPods returns when no pod of the Job works any longer, or after podsTime.
 func (w *watcher) awaitPods(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, podsTime)
 	defer cancel()
-	err := poll.Until(waiting, podsAgain, nil, func(ctx context.Context) (bool, error) {
+	err := poll.Until(waiting, podsPoll, nil, func(ctx context.Context) (bool, error) {
 		pods, err := w.pods(ctx, 0)
 		return err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool {
 			return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed

@@ -32,8 +32,8 @@ const (
 	queueLabel = "kueue.x-k8s.io/queue-name"
 	// ensureTime is how long the API server may be away while a Job is looked up or created.
 	ensureTime = 5 * time.Minute
-	// goneAgain is the pause before a Job that is being removed is read again.
-	goneAgain = 500 * time.Millisecond
+	// removalPoll is the pause before a Job that is being removed is read again.
+	removalPoll = 500 * time.Millisecond
 )
 
 // ensure returns the Job with its plan, and creates it for the missing pieces if it does not exist.
@@ -44,7 +44,7 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 		return nil, nil, err
 	}
 	var job *batchv1.Job
-	err := poll.Until(ctx, goneAgain, nil, func(ctx context.Context) (_ bool, err error) {
+	err := poll.Until(ctx, removalPoll, nil, func(ctx context.Context) (_ bool, err error) {
 		job, err = r.find(ctx)
 		if apierrors.IsNotFound(err) {
 			job, err = r.create(ctx, missing)
@@ -112,7 +112,7 @@ func (r *run) create(ctx context.Context, missing []piece) (job *batchv1.Job, er
 		if err != nil {
 			return err
 		}
-		r.asked = true
+		r.requested = true
 		created, err := jobs.Create(ctx, made, metav1.CreateOptions{FieldManager: kube.Manager})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -192,7 +192,7 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 		if err != nil {
 			return err
 		}
-		return poll.Until(ctx, goneAgain, nil, func(ctx context.Context) (bool, error) {
+		return poll.Until(ctx, removalPoll, nil, func(ctx context.Context) (bool, error) {
 			_, err = secrets.Create(ctx, made, metav1.CreateOptions{FieldManager: kube.Manager})
 			if !apierrors.IsAlreadyExists(err) {
 				return err == nil, err
@@ -229,7 +229,7 @@ func (r *run) removeLeft(ctx context.Context) error { return r.removeIf(ctx, r.o
 
 // removeMade removes the Job that this coordinator may have made without learning of it. That of another coordinator stays: it works.
 func (r *run) removeMade(ctx context.Context) error {
-	if !r.asked {
+	if !r.requested {
 		return nil
 	}
 	return r.removeIf(ctx, func(job *batchv1.Job) bool { return job.Annotations[coordinatorAnnotation] == r.coordinator })

@@ -24,20 +24,20 @@ import (
 	"github.com/sealift/sealift/builder"
 )
 
-// toll is a proxy that counts the bytes of bodies that pass.
-type toll struct {
+// countingProxy is a proxy that counts the bytes of bodies that pass.
+type countingProxy struct {
 	*httptest.Server
 	bytes *atomic.Int64
 	paid  func(total int64) // called after every piece
 }
 
-func newToll(t *testing.T, to string, bytes *atomic.Int64, paid func(total int64)) *toll {
+func newToll(t *testing.T, to string, bytes *atomic.Int64, paid func(total int64)) *countingProxy {
 	t.Helper()
 	u, err := url.Parse(to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &toll{bytes: bytes, paid: paid}
+	p := &countingProxy{bytes: bytes, paid: paid}
 	proxy := httputil.NewSingleHostReverseProxy(u)
 	proxy.ErrorLog = discardLog()
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func (l shortQueues) Accept() (net.Conn, error) {
 
 type counted struct {
 	http.ResponseWriter
-	toll *toll
+	toll *countingProxy
 }
 
 // nsPerByte limits a connection to 100 MB/s, as a fast network does. At the speed of memory the kernel would buffer many MiB that
@@ -99,8 +99,8 @@ func TestBuildToBeKilled(t *testing.T) {
 	fmt.Printf("\nsha256=%s\n", r.SHA256)
 }
 
-// again is how many bytes a rerun may fetch twice.
-const again = 8 << 20
+// maxRefetched is how many bytes a rerun may fetch twice.
+const maxRefetched = 8 << 20
 
 func TestKilledBuildIsResumed(t *testing.T) {
 	w := newWorld(t, "debian-12")
@@ -179,8 +179,8 @@ func TestKilledBuildIsResumed(t *testing.T) {
 			if got != want {
 				t.Errorf("after the kill %s was built, not %s", got, want)
 			}
-			if twice := sent.Load() - total; twice > again {
-				t.Errorf("%d KiB were fetched again, at most %d may", twice>>10, again>>10)
+			if twice := sent.Load() - total; twice > maxRefetched {
+				t.Errorf("%d KiB were fetched again, at most %d may", twice>>10, maxRefetched>>10)
 			} else {
 				t.Logf("%d KiB were fetched again", twice>>10)
 			}

@@ -23,8 +23,8 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// noise returns bytes that deflate cannot shrink, with the start of a gzip file.
-func noise(n int) []byte {
+// randomBytes returns bytes that deflate cannot shrink, with the start of a gzip file.
+func randomBytes(n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(n)})
 	data := make([]byte, n)
 	_, _ = r.Read(data)
@@ -32,7 +32,7 @@ func noise(n int) []byte {
 	return data
 }
 
-var layer = noise(3_000_000)
+var layer = randomBytes(3_000_000)
 
 // demo is an add-on with one file of each kind that the format treats in its own way.
 func demo(name string) bundle.Package {
@@ -133,7 +133,7 @@ func TestSamePackageGivesSameBytes(t *testing.T) {
 
 func TestFileIsWrittenConcurrently(t *testing.T) {
 	big := demo("app")
-	big.Files = append(big.Files, bundle.BytesFile("addons/app/1.0.0/images/big", 0o644, noise(20_000_000)))
+	big.Files = append(big.Files, bundle.BytesFile("addons/app/1.0.0/images/big", 0o644, randomBytes(20_000_000)))
 	want := write(t, big, bundle.WriteOptions{})
 	for name, sum := range map[string]hash.Hash{"alone": nil, "with its sum": sha256.New()} {
 		t.Run(name, func(t *testing.T) {

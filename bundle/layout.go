@@ -78,7 +78,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 		return nil, err
 	}
 	l.Digest = sha256Hex(l.IndexData)
-	return l, l.lay(pieces, b.Key)
+	return l, l.assignOffsets(pieces, b.Key)
 }
 
 // packagePieces returns the members of a package in bundle order: its index, its signature, its files.
@@ -110,8 +110,8 @@ func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
 	return pieces, nil
 }
 
-// lay places the sections in sequence. Ranges that are adjacent in their package become one section.
-func (l *Layout) lay(pieces []piece, key *signature.Key) error {
+// assignOffsets places the sections in sequence. Ranges that are adjacent in their package become one section.
+func (l *Layout) assignOffsets(pieces []piece, key *signature.Key) error {
 	var front bytes.Buffer
 	if err := writeIndex(&front, IndexName, l.IndexData); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 func bundled(t *testing.T) (layout *bundle.Layout, packages []io.ReaderAt, data []byte) {
 	t.Helper()
 	b := bundle.Bundle{Members: render(t,
-		bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n")), bundle.BytesFile("bin/sealift", 0o755, noise(2_000_000)))}
+		bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n")), bundle.BytesFile("bin/sealift", 0o755, randomBytes(2_000_000)))}
 	for _, name := range []string{"one", "two"} {
 		p := write(t, demo(name), bundle.WriteOptions{})
 		b.Packages, packages = append(b.Packages, open(t, p)), append(packages, bytes.NewReader(p))

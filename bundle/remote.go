@@ -66,19 +66,19 @@ func (r *remote) reader(from, to, ahead int64) io.ReaderAt {
 	}
 	i := sort.Search(len(r.runs), func(i int) bool { return r.runs[i].to >= to })
 	if i < len(r.runs) && r.runs[i].from <= from {
-		return together{r, r.runs[i]}
+		return readGroup{r, r.runs[i]}
 	}
 	return r.src.Section(to)
 }
 
-// together reads from a run of members, which is fetched as a whole.
-type together struct {
+// readGroup reads from a run of members, which is fetched as a whole.
+type readGroup struct {
 	*remote
 	run
 }
 
 // ReadAt implements io.ReaderAt.
-func (t together) ReadAt(p []byte, off int64) (int, error) {
+func (t readGroup) ReadAt(p []byte, off int64) (int, error) {
 	data, err := t.fetch()
 	if err != nil {
 		return 0, err
@@ -93,7 +93,7 @@ func (t together) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (t together) fetch() ([]byte, error) {
+func (t readGroup) fetch() ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if data := t.kept[t.run]; data != nil {

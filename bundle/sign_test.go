@@ -244,7 +244,7 @@ func rewriteIndex(t *testing.T, unpacked string, change func(*bundle.Index, stri
 // view of it or ours could differ unseen.
 func TestFlippedByteAnywhereIsFound(t *testing.T) {
 	s := newSigner(t)
-	layer := noise(5000)
+	layer := randomBytes(5000)
 	small := bundle.Package{Name: "a", Version: "1", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
 		bundle.BytesFile("addons/a/1/Manifest", 0o644, []byte("image app example.org/app:1\n")),
 		bundle.BytesFile("addons/a/1/empty", 0o644, nil),

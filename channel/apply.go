@@ -48,7 +48,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	}
 	return c.withLease(ctx, o.Note, func(ctx context.Context) error {
 		// The run that had the Lease before may have done some of it.
-		err := c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
+		err := c.retry(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
 			plan, err = c.Plan(ctx, entries, o.Adopt...)
 			return err
 		})
@@ -129,7 +129,7 @@ func (c *Cluster) checkNamespace(ctx context.Context, name string, objs []*unstr
 		return nil
 	}
 	var there bool
-	err := c.insist(ctx, named(namespaces, name), func(ctx context.Context) (err error) {
+	err := c.retry(ctx, named(namespaces, name), func(ctx context.Context) (err error) {
 		there, err = c.exists(ctx, named(namespaces, name))
 		return err
 	})

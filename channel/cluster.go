@@ -53,8 +53,8 @@ func Connect(cfg *rest.Config, log *slog.Logger) (*Cluster, error) {
 // outagePatience bounds how long one request is tried again while the API server does not answer.
 const outagePatience = 30 * time.Second
 
-// insist repeats a request to the API server over a short outage.
-func (c *Cluster) insist(ctx context.Context, what kube.Ref, request func(context.Context) error) error {
+// retry repeats a request to the API server over a short outage.
+func (c *Cluster) retry(ctx context.Context, what kube.Ref, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, outagePatience)
 	defer cancel()
 	return c.engine.Retry(ctx, what, request)
@@ -218,7 +218,7 @@ func (c *Cluster) annotate(ctx context.Context, ref kube.Ref, key string, value 
 	if err != nil {
 		return err
 	}
-	return c.insist(ctx, ref, func(ctx context.Context) error {
+	return c.retry(ctx, ref, func(ctx context.Context) error {
 		objects, err := c.engine.Metadata(ctx, ref)
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (c *Cluster) markNodes(ctx context.Context, which string) error {
 	}
 	for _, selector := range selectors {
 		var list *metav1.PartialObjectMetadataList
-		err := c.insist(ctx, nodes, func(ctx context.Context) error {
+		err := c.retry(ctx, nodes, func(ctx context.Context) error {
 			objects, err := c.engine.Metadata(ctx, nodes)
 			if err != nil {
 				return err
@@ -278,7 +278,7 @@ func (c *Cluster) markNodes(ctx context.Context, which string) error {
 func (c *Cluster) create(ctx context.Context, content map[string]any) error {
 	obj := &unstructured.Unstructured{Object: content}
 	ref := kube.RefOf(obj)
-	err := c.insist(ctx, ref, func(ctx context.Context) error {
+	err := c.retry(ctx, ref, func(ctx context.Context) error {
 		objects, err := c.engine.Objects(ctx, ref)
 		if err != nil {
 			return err

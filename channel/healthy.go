@@ -18,9 +18,9 @@ import (
 // looks is how many objects are checked at once.
 const looks = 8
 
-// illness returns why an object is unhealthy by the rule of kOps (K-23), or "". The rule asks less than health.Of: no condition
+// unhealthyReason returns why an object is unhealthy by the rule of kOps (K-23), or "". The rule asks less than health.Of: no condition
 // that counts may be False, and the object may not be on its way out. An object that has not said anything yet is healthy.
-func illness(obj *unstructured.Unstructured) string {
+func unhealthyReason(obj *unstructured.Unstructured) string {
 	if obj.GetDeletionTimestamp() != nil {
 		return "it is being deleted"
 	}
@@ -45,7 +45,7 @@ func (c *Cluster) unhealthy(ctx context.Context, objs []*unstructured.Unstructur
 		group.Go(func() (err error) {
 			ref := kube.RefOf(obj)
 			return c.engine.Retry(ctx, ref, func(ctx context.Context) error {
-				ill[i], err = c.look(ctx, ref)
+				ill[i], err = c.checkHealth(ctx, ref)
 				return err
 			})
 		})
@@ -56,8 +56,8 @@ func (c *Cluster) unhealthy(ctx context.Context, objs []*unstructured.Unstructur
 	return slices.DeleteFunc(ill, func(err error) bool { return err == nil }), nil
 }
 
-// look returns why an object is unhealthy, or the error of the server.
-func (c *Cluster) look(ctx context.Context, ref kube.Ref) (ill, err error) {
+// checkHealth returns why an object is unhealthy, or the error of the server.
+func (c *Cluster) checkHealth(ctx context.Context, ref kube.Ref) (ill, err error) {
 	objects, err := c.engine.Objects(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (c *Cluster) look(ctx context.Context, ref kube.Ref) (ill, err error) {
 	case err != nil:
 		return nil, err
 	}
-	if why := illness(live); why != "" {
+	if why := unhealthyReason(live); why != "" {
 		return fmt.Errorf("%s: %s", ref, why), nil
 	}
 	return nil, nil

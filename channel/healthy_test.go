@@ -32,7 +32,7 @@ func TestHealthFollowsKOps(t *testing.T) {
 	}
 	for _, tt := range table.Cases {
 		t.Run(tt.Name, func(t *testing.T) {
-			if why := illness(&unstructured.Unstructured{Object: tt.Object}); (why == "") != tt.Healthy {
+			if why := unhealthyReason(&unstructured.Unstructured{Object: tt.Object}); (why == "") != tt.Healthy {
 				t.Errorf("illness is %q, healthy should be %v", why, tt.Healthy)
 			}
 		})
@@ -41,7 +41,7 @@ func TestHealthFollowsKOps(t *testing.T) {
 		obj := &unstructured.Unstructured{}
 		now := metav1.Now()
 		obj.SetDeletionTimestamp(&now)
-		if illness(obj) == "" {
+		if unhealthyReason(obj) == "" {
 			t.Error("it counts as healthy")
 		}
 	})

@@ -104,14 +104,14 @@ func unversioned(ref kube.Ref) kube.Ref {
 func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.names == nil && !p.deaf {
+	if a.names == nil && !p.unreadManifest {
 		objs := a.objs
 		var err error
 		if objs == nil {
 			objs, err = p.objects(ctx, a)
 		}
 		if err != nil {
-			p.deaf = true
+			p.unreadManifest = true
 			p.log.WarnContext(ctx, "what an add-on names cannot be read; objects that may be its own stay", "addon", a.Entry.Name, "error", err)
 			return true
 		}
@@ -142,17 +142,17 @@ func (p *pass) contest(ctx context.Context, a *addOn, ref kube.Ref, set kube.Set
 	other, name := p.holder(set)
 	switch {
 	case other == nil:
-		p.tell("%s moves from add-on %q, which is not in these channels, to %q", ref, name, a.Entry.Name)
+		p.report("%s moves from add-on %q, which is not in these channels, to %q", ref, name, a.Entry.Name)
 		return kube.Take
 	case !p.namesObject(ctx, other, ref):
-		p.tell("%s", Move{ref, name, a.Entry.Name})
+		p.report("%s", Move{ref, name, a.Entry.Name})
 		return kube.Take
 	}
 	first, last, verdict := name, a.Entry.Name, kube.Take
 	if other.place > a.place {
 		first, last, verdict = last, first, kube.Leave
 	}
-	p.tell("warning: add-ons %q and %q both name %s: it belongs to the later one, %q", first, last, ref, last)
+	p.report("warning: add-ons %q and %q both name %s: it belongs to the later one, %q", first, last, ref, last)
 	return verdict
 }
 

@@ -22,7 +22,7 @@ func ownership(e Entry) addon.Ownership {
 func (c *Cluster) recordsOf() addon.Records {
 	records := addon.RecordsOf(c.engine.Dynamic())
 	records.Retry = func(ctx context.Context, request func(context.Context) error) error {
-		return c.insist(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
+		return c.retry(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
 	}
 	return records
 }
@@ -50,7 +50,7 @@ func (p *pass) own(ctx context.Context, a *addOn) error {
 	case err != nil || !found:
 		return err
 	case a.Action == Adopt && record.Owner != to.Owner:
-		p.tell("add-on %q moves from %s to %s", name, record.Owner, to.Owner)
+		p.report("add-on %q moves from %s to %s", name, record.Owner, to.Owner)
 		_, err = records.Adopt(ctx, name, record.Owner, to, p.engine.AdoptNamed)
 		return err
 	}

@@ -187,8 +187,8 @@ func testAdoption(p *playground) {
 	p.wantLights("adopted again, with --prune", "dns", map[string]string{"a": "1.1.0 channel", "c": "1.1.0 channel"})
 }
 
-// mortal is a process whose line to the API server dies with it.
-type mortal struct {
+// killableProcess is a process whose line to the API server dies with it.
+type killableProcess struct {
 	*Cluster
 	left   atomic.Int32 // writes
 	effect atomic.Bool  // of the last write
@@ -197,9 +197,9 @@ type mortal struct {
 
 var errKilled = errors.New("killed")
 
-func (p *playground) mortal() *mortal {
+func (p *playground) mortal() *killableProcess {
 	p.Helper()
-	m := &mortal{}
+	m := &killableProcess{}
 	config, _ := p.cluster.engine.Config()
 	cfg := controlplane.Through(p, config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		// Without the Lease: that of a dead process of this machine is taken over at once, and others are tested elsewhere.
@@ -224,7 +224,7 @@ func (p *playground) mortal() *mortal {
 }
 
 // until runs work, and kills it at a write, which takes effect or not.
-func (m *mortal) until(ctx context.Context, write int32, effect bool, work func(context.Context, *Cluster) error) error {
+func (m *killableProcess) until(ctx context.Context, write int32, effect bool, work func(context.Context, *Cluster) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m.left.Store(write)

@@ -33,9 +33,9 @@ type pass struct {
 	options ApplyOptions
 	addons  []*addOn // all of the plan, in its order
 
-	mu   sync.Mutex      // guards what follows, and the names of add-ons
-	said map[string]bool // notes that were reported
-	deaf bool            // a manifest could not be read to learn its objects
+	mu             sync.Mutex      // guards what follows, and the names of add-ons
+	said           map[string]bool // notes that were reported
+	unreadManifest bool            // a manifest could not be read to learn its objects
 }
 
 // addOn is one add-on of a pass.
@@ -105,7 +105,7 @@ func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err 
 			}
 		case kube.Awaits(a.err) || errors.Is(a.err, errNoIssuers):
 			waiting = append(waiting, a)
-			p.tell("%q waits for what is not there yet, and is tried again after the others: %s", a.Entry.Name, firstLine(a.err))
+			p.report("%q waits for what is not there yet, and is tried again after the others: %s", a.Entry.Name, firstLine(a.err))
 		default:
 			a.objs = nil
 			if err := p.away(ctx); err != nil {
@@ -118,7 +118,7 @@ func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err 
 
 // away reports whether the API server is unreachable, so that no other add-on needs to find out.
 func (p *pass) away(ctx context.Context) error {
-	return p.insist(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
+	return p.retry(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
 		_, err := p.engine.Version(ctx)
 		return err
 	})
@@ -145,8 +145,8 @@ func (p *pass) bring(ctx context.Context, a *addOn) error {
 	return errors.Join(errs...)
 }
 
-// tell reports each note to a watching person once.
-func (p *pass) tell(format string, args ...any) {
+// report reports each note to a watching person once.
+func (p *pass) report(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	p.mu.Lock()
 	defer p.mu.Unlock()

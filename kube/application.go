@@ -42,7 +42,7 @@ func (a *application) try(ctx context.Context) error {
 	if created, err := a.create(ctx, res); created || err != nil {
 		return err
 	}
-	live, err := a.look(ctx, res)
+	live, err := a.checkReady(ctx, res)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (a *application) try(ctx context.Context) error {
 	}
 	version := ""
 	if live == nil {
-		version = nowhere
+		version = absentVersion
 	}
 	body, err := a.body(version)
 	if err != nil {
@@ -100,10 +100,10 @@ func placeOf(obj *unstructured.Unstructured, res resource) string {
 	return obj.GetNamespace()
 }
 
-// look finds the object in the cluster, or returns nil: at first among the members, which were all read with a few
+// checkReady finds the object in the cluster, or returns nil: at first among the members, which were all read with a few
 // requests. The first read decides between created and configured, because a later one may find the object that a try made
 // whose answer was lost.
-func (a *application) look(ctx context.Context, res resource) (*metav1.PartialObjectMetadata, error) {
+func (a *application) checkReady(ctx context.Context, res resource) (*metav1.PartialObjectMetadata, error) {
 	if m := a.members[a.ref.identity()]; m != nil && !a.looked {
 		a.looked = true
 		return m.meta, nil
@@ -118,9 +118,9 @@ func (a *application) look(ctx context.Context, res resource) (*metav1.PartialOb
 	return live, err
 }
 
-// nowhere is a resourceVersion that no object has: the first write to etcd makes it 2. To an apply it is the condition that the
+// absentVersion is a resourceVersion that no object has: the first write to etcd makes it 2. To an apply it is the condition that the
 // object does not exist, so that a just created foreign one is not touched.
-const nowhere = "1"
+const absentVersion = "1"
 
 // create applies an object that is not a member, without a get first: usually it is new. If it exists, or on any other error,
 // the long way reports more. An existing one makes others likely, and failed applies are expensive for the server, so the run
@@ -132,7 +132,7 @@ func (a *application) create(ctx context.Context, res resource) (created bool, e
 	if err := a.claim(ctx, nil); err != nil {
 		return false, err
 	}
-	body, err := a.body(nowhere)
+	body, err := a.body(absentVersion)
 	if err != nil {
 		return false, err
 	}

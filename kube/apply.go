@@ -86,7 +86,7 @@ func (e *Engine) Apply(ctx context.Context, set Set, objs []*unstructured.Unstru
 	if err := result.Err(); err != nil {
 		return result, fmt.Errorf("apply set %s: %w", set, err)
 	}
-	leavers := run.leavers(result.Entries)
+	leavers := run.formerMembers(result.Entries)
 	if !o.NoPrune {
 		result.Entries = append(result.Entries, run.prune(ctx, leavers)...)
 	}

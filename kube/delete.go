@@ -44,7 +44,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 	if err := run.readMembers(ctx); err != nil {
 		return result, fmt.Errorf("delete set %s: %w", set, err)
 	}
-	leavers := run.leavers(nil)
+	leavers := run.formerMembers(nil)
 	for s := stageCount - 1; s >= 0; s-- {
 		part := slices.DeleteFunc(slices.Clone(leavers), func(m *member) bool { return stageOf(m.ref.groupKind()) != s })
 		entries := run.prune(ctx, part)

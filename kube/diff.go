@@ -57,7 +57,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 	}
 	run.diffAll(ctx, result.Entries)
 	if !o.NoPrune {
-		for _, m := range run.leavers(result.Entries) {
+		for _, m := range run.formerMembers(result.Entries) {
 			action, why := run.fate(m)
 			result.Entries = append(result.Entries, Entry{Object: m.ref, Action: action, Message: why})
 		}

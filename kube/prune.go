@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leavers are the members that the run did not apply, in the order of their names. Those whose label is a copy
+// formerMembers are the members that the run did not apply, in the order of their names. Those whose label is a copy
 // made by a controller are not among them.
-func (r *applyRun) leavers(applied []Entry) []*member {
+func (r *applyRun) formerMembers(applied []Entry) []*member {
 	uids := make(map[string]bool, len(applied))
 	names := make(map[Ref]bool, len(applied))
 	for _, entry := range applied {
@@ -61,7 +61,7 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 	if m.meta.DeletionTimestamp != nil {
 		return Pruned, "it was being deleted already"
 	}
-	if why := r.spared(m); why != "" {
+	if why := r.protected(m); why != "" {
 		return Kept, why
 	}
 	if owner := r.coOwner(m.meta); owner != "" && (!r.options.PruneShared || m.ref.groupKind() == namespaceKind) {
@@ -73,7 +73,7 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 	return Pruned, ""
 }
 
-func (r *applyRun) spared(m *member) (why string) {
+func (r *applyRun) protected(m *member) (why string) {
 	if r.options.Spare == nil {
 		return ""
 	}
@@ -108,7 +108,7 @@ func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
 			if action == Pruned {
 				return r.metaFor(m.res, m.ref.Namespace).Delete(ctx, m.ref.Name, deleteOptions(m.meta))
 			}
-			if r.coOwner(m.meta) != "" && r.spared(m) == "" {
+			if r.coOwner(m.meta) != "" && r.protected(m) == "" {
 				return r.release(ctx, m)
 			}
 			return nil

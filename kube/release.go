@@ -28,7 +28,7 @@ func (e *Engine) Release(ctx context.Context, set Set, which func(Ref) bool) (Re
 	if err != nil {
 		return result, err
 	}
-	for _, m := range run.leavers(nil) {
+	for _, m := range run.formerMembers(nil) {
 		if !which(m.ref) {
 			continue
 		}

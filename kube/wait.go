@@ -95,7 +95,7 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 	}
 	pending := waiters
 	_ = poll.Until(bounded, orDefault(o.Interval, defaultPoll), nil, func(ctx context.Context) (bool, error) { // the waiters hold their reasons
-		pending = e.lookAll(ctx, pending, o.Progress != nil, report)
+		pending = e.checkAll(ctx, pending, o.Progress != nil, report)
 		return len(pending) == 0 || broken(pending), nil
 	})
 	switch {
@@ -107,8 +107,8 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 	return e.waitError(ctx, pending, len(objs), start)
 }
 
-// lookAll checks every waiter and returns the unready ones, in order.
-func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, report func(*waiter)) []*waiter {
+// checkAll checks every waiter and returns the unready ones, in order.
+func (e *Engine) checkAll(ctx context.Context, waiters []*waiter, explain bool, report func(*waiter)) []*waiter {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
 	for _, w := range waiters {

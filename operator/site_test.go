@@ -116,7 +116,7 @@ function __on_conversion::oldest() { answer '.apiVersion = "example.org/v1alpha1
 hook::run "$@"
 `
 
-const gears = `apiVersion: apiextensions.k8s.io/v1
+const gearDefinition = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gears.example.org}
 spec:

@@ -254,7 +254,7 @@ func testMutation(s *webhookSite) {
 }
 
 func testConversion(s *webhookSite) {
-	s.must(gears) // after the start of the operator
+	s.must(gearDefinition) // after the start of the operator
 	ref := kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: "gears.example.org"}
 	s.until("the definition leads to the operator", func() bool {
 		live, err := s.get(ref)

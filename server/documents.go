@@ -122,7 +122,7 @@ func (s *Server) readStored(client, id, key string) (*document, error) {
 		return nil, err
 	}
 	defer o.Close()
-	done, err := s.turns.take(ctx, client, o.Size())
+	done, err := s.slots.take(ctx, client, o.Size())
 	if err != nil {
 		return nil, err
 	}

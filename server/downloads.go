@@ -55,7 +55,7 @@ func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, w
 	if err != nil {
 		return err
 	}
-	plan, reader, err := s.plans.open(r.Context(), question{document: document, client: client, folder: folderOf(r), names: wanted, since: since})
+	plan, reader, err := s.plans.open(r.Context(), planKey{document: document, client: client, folder: folderOf(r), names: wanted, since: since})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func Routes() []string {
 }
 
 // Turns lets tests take turns as requests do.
-type Turns struct{ *turns }
+type Turns struct{ *slots }
 
 // NewTurns makes turns with room for some bytes.
 func NewTurns(room int64) Turns { return Turns{newTurns(room)} }

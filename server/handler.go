@@ -128,7 +128,7 @@ func (s *Server) handler(route route) http.Handler {
 		defer func() {
 			s.metrics.busy.Dec()
 			s.metrics.observe(route, seen, time.Since(begin))
-			s.tell(route, r, seen, time.Since(begin))
+			s.logRequest(route, r, seen, time.Since(begin))
 		}()
 		err := s.handle(route, seen, r.WithContext(context.WithValue(r.Context(), seenKey{}, seen)))
 		if err == nil {
@@ -166,7 +166,7 @@ func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	} else if !route.page {
 		return route.handle(seen, r)
 	}
-	done, err := s.turns.take(r.Context(), connlimit.Key(s.client(r)), size)
+	done, err := s.slots.take(r.Context(), connlimit.Key(s.client(r)), size)
 	if err != nil {
 		return err
 	}
@@ -187,8 +187,8 @@ func note(r *http.Request, id string) {
 	}
 }
 
-// tell logs a request. Requests that may change something become audit lines.
-func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Duration) {
+// logRequest logs a request. Requests that may change something become audit lines.
+func (s *Server) logRequest(route route, r *http.Request, seen *observed, took time.Duration) {
 	words := []any{"method", r.Method, "path", r.URL.Path, "status", seen.status, "client", s.client(r), "bytes", seen.bytes, "took", took.Round(time.Millisecond)}
 	if folder := folderOf(r); folder != "" {
 		words = append(words, "release", path.Base(folder))

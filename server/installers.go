@@ -182,7 +182,7 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	plan, err := s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
+	plan, err := s.plans.get(r.Context(), planKey{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
+	_, err = s.plans.get(r.Context(), planKey{document: d, folder: folderOf(r), client: connlimit.Key(s.client(r))})
 	return d, err
 }
 

@@ -50,7 +50,7 @@ func (m *lru[V]) put(key string, value V, size int64) {
 		left = append(left, m.take(m.used.Back()))
 	}
 	m.mu.Unlock()
-	m.tell(left)
+	m.notify(left)
 }
 
 // drop removes a value, unless another value has replaced it.
@@ -61,7 +61,7 @@ func (m *lru[V]) drop(key string, value V) {
 		left = append(left, m.take(e))
 	}
 	m.mu.Unlock()
-	m.tell(left)
+	m.notify(left)
 }
 
 // clear removes all values.
@@ -72,7 +72,7 @@ func (m *lru[V]) clear() {
 		left = append(left, m.take(m.used.Back()))
 	}
 	m.mu.Unlock()
-	m.tell(left)
+	m.notify(left)
 }
 
 func (m *lru[V]) take(e *list.Element) V {
@@ -82,7 +82,7 @@ func (m *lru[V]) take(e *list.Element) V {
 	return one.value
 }
 
-func (m *lru[V]) tell(left []V) {
+func (m *lru[V]) notify(left []V) {
 	for _, v := range left {
 		if m.forget != nil {
 			m.forget(v)

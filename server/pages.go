@@ -57,7 +57,7 @@ func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}
-	plan, err := p.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: connlimit.Key(p.client(r))})
+	plan, err := p.plans.get(r.Context(), planKey{document: d, folder: folderOf(r), client: connlimit.Key(p.client(r))})
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}

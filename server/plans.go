@@ -41,8 +41,8 @@ const (
 	maxIndex = 64 << 20
 )
 
-// question describes a requested bundle.
-type question struct {
+// planKey describes a requested bundle.
+type planKey struct {
 	document *document
 	client   string   // the client that asks
 	folder   string   // folder of the release
@@ -80,7 +80,7 @@ func newPlans(ctx context.Context, s *Server) *plans {
 }
 
 // get returns the plan of a bundle. It makes the plan if it is not in the cache.
-func (p *plans) get(ctx context.Context, q question) (*plan, error) {
+func (p *plans) get(ctx context.Context, q planKey) (*plan, error) {
 	if n := len(q.document.addOns); n > maxNames {
 		return nil, problem(http.StatusUnprocessableEntity, fmt.Sprintf("the Installer has %d add-ons; the limit is %d", n, maxNames))
 	}
@@ -105,7 +105,7 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 		ctx, cancel := context.WithTimeout(p.ctx, planTime)
 		defer cancel()
 		if !sent {
-			done, err := p.server.turns.take(ctx, q.client, int64(len(q.document.text)))
+			done, err := p.server.slots.take(ctx, q.client, int64(len(q.document.text)))
 			if err != nil {
 				return nil, err
 			}
@@ -127,7 +127,7 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 }
 
 // open opens a bundle for reading and returns it with its plan.
-func (p *plans) open(ctx context.Context, q question) (*plan, *assemble.Reader, error) {
+func (p *plans) open(ctx context.Context, q planKey) (*plan, *assemble.Reader, error) {
 	for {
 		planned, err := p.get(ctx, q)
 		if err != nil {
@@ -142,7 +142,7 @@ func (p *plans) open(ctx context.Context, q question) (*plan, *assemble.Reader, 
 }
 
 // make makes a plan.
-func (p *plans) make(ctx context.Context, packages packages.Source, q question, versions map[string]string) (*plan, error) {
+func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, versions map[string]string) (*plan, error) {
 	if q.document.parsed == nil {
 		p.server.metrics.parsed.Inc()
 	}

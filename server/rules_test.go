@@ -353,7 +353,7 @@ func TestStalledUploadIsAudited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := make(chan string, 10)
-			h := newServer(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(tell(lines), nil)) })
+			h := newServer(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(logWriter(lines), nil)) })
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&impatient{w}, r) }))
 			t.Cleanup(front.Close)
 			conn, err := net.Dial("tcp", front.Listener.Addr().String())
@@ -373,10 +373,10 @@ func TestStalledUploadIsAudited(t *testing.T) {
 	}
 }
 
-// tell forwards the lines of a log.
-type tell chan string
+// logWriter forwards the lines of a log.
+type logWriter chan string
 
-func (l tell) Write(p []byte) (int, error) {
+func (l logWriter) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
 }

@@ -85,7 +85,7 @@ type Server struct {
 	bounded http.Handler // routes requests within bounds
 	metrics *metrics
 	buffers *buffers
-	turns   *turns // limits the parsing of Installers and forms
+	slots   *slots // limits the parsing of Installers and forms
 	log     *slog.Logger
 
 	store      store.Store // without the cache of listings
@@ -142,7 +142,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	o.Packages.Store = newListings(ctx, inner)
 	s := &Server{
 		store: inner, quota: newQuota(o), used: newLRU[time.Time](maxUsed, nil),
-		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), buffers: newBuffers(), crossOrigin: http.NewCrossOriginProtection(),
+		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), slots: newTurns(maxTexts), buffers: newBuffers(), crossOrigin: http.NewCrossOriginProtection(),
 		tags: newLRU[string](maxTags, nil), documents: newLRU[*document](maxDocuments, nil), catalogues: newLRU[*catalogue](maxCatalogues, nil),
 	}
 	if o.URL != "" { // a reverse proxy may change the Host, which is compared with the Origin

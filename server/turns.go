@@ -18,27 +18,27 @@ const (
 	maxWaiting = 100
 )
 
-// turns limits the texts that are processed at once. When the limit is reached, clients wait in round-robin order: each
+// slots limits the texts that are processed at once. When the limit is reached, clients wait in round-robin order: each
 // client gets one turn after every other client, however many requests it has sent.
-type turns struct {
+type slots struct {
 	mu      sync.Mutex
 	free    int64
 	waiting map[string]*list.List // *turn by client, the next one first
 	order   []string              // clients with waiting requests, the next one first
 }
 
-type turn struct {
+type slot struct {
 	size    int64
 	granted chan struct{} // closed when the turn is granted
 }
 
-func newTurns(room int64) *turns {
-	return &turns{free: room, waiting: make(map[string]*list.List)}
+func newTurns(room int64) *slots {
+	return &slots{free: room, waiting: make(map[string]*list.List)}
 }
 
 // take waits until a text of size bytes may be processed. Call done to end the turn.
-func (t *turns) take(ctx context.Context, client string, size int64) (done func(), err error) {
-	own := &turn{size: min(max(size, minText), maxTexts), granted: make(chan struct{})}
+func (t *slots) take(ctx context.Context, client string, size int64) (done func(), err error) {
+	own := &slot{size: min(max(size, minText), maxTexts), granted: make(chan struct{})}
 	e, err := t.enqueue(client, own)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (t *turns) take(ctx context.Context, client string, size int64) (done func(
 	}
 }
 
-func (t *turns) enqueue(client string, own *turn) (*list.Element, error) {
+func (t *slots) enqueue(client string, own *slot) (*list.Element, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue := t.waiting[client]
@@ -71,11 +71,11 @@ func (t *turns) enqueue(client string, own *turn) (*list.Element, error) {
 
 // grant starts waiting turns while there is room. It never skips the next client in favour of a smaller text, because large
 // texts would then wait forever.
-func (t *turns) grant() {
+func (t *slots) grant() {
 	for len(t.order) > 0 {
 		client := t.order[0]
 		queue := t.waiting[client]
-		next := queue.Front().Value.(*turn)
+		next := queue.Front().Value.(*slot)
 		if next.size > t.free {
 			return
 		}
@@ -91,7 +91,7 @@ func (t *turns) grant() {
 	}
 }
 
-func (t *turns) end(own *turn) {
+func (t *slots) end(own *slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free += own.size
@@ -99,7 +99,7 @@ func (t *turns) end(own *turn) {
 }
 
 // leave stops waiting. If the turn was granted at the same moment, it ends the turn.
-func (t *turns) leave(client string, own *turn, e *list.Element) {
+func (t *slots) leave(client string, own *slot, e *list.Element) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {

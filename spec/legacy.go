@@ -89,7 +89,7 @@ func (p *parser) migrate(i *Installer, spec *yaml.Node) {
 
 // move copies the value of the old option to the new one, unless that is set.
 func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
-	value = old.today(value)
+	value = old.current(value)
 	given := find(body, to)
 	switch {
 	case given == nil:
@@ -101,8 +101,8 @@ func (old oldOption) move(body *yaml.Node, to string, key, value *yaml.Node) {
 	}
 }
 
-// today returns the value in the form of the new option. A value of a wrong type is kept, so that it is refused.
-func (old oldOption) today(value *yaml.Node) *yaml.Node {
+// current returns the value in the form of the new option. A value of a wrong type is kept, so that it is refused.
+func (old oldOption) current(value *yaml.Node) *yaml.Node {
 	is, isBool := strictyaml.Value(value).(bool)
 	switch {
 	case old.inverted && isBool:

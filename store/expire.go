@@ -95,7 +95,7 @@ func (b *bucket) expire(ctx context.Context, key string, before time.Time) (gone
 	if err != nil {
 		return false, err
 	}
-	err = b.ask(ctx, func(ctx context.Context) error {
+	err = b.request(ctx, func(ctx context.Context) error {
 		_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
 		return err
 	})

@@ -127,8 +127,8 @@ func (p *page) version() string {
 	return p.date
 }
 
-// ask sends a request. It returns the response if its status is among wanted.
-func (p *page) ask(ctx context.Context, method string, header map[string]string, wanted ...int) (*http.Response, error) {
+// request sends a request. It returns the response if its status is among wanted.
+func (p *page) request(ctx context.Context, method string, header map[string]string, wanted ...int) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, transfer.EscapePlus(p.url).String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
@@ -163,7 +163,7 @@ func redacted(u *url.URL) string {
 }
 
 func (p *page) stat(ctx context.Context) error {
-	resp, err := p.ask(ctx, http.MethodHead, nil, http.StatusOK)
+	resp, err := p.request(ctx, http.MethodHead, nil, http.StatusOK)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (p *page) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	case p.etag == "" && p.date != "":
 		header["If-Unmodified-Since"] = p.date
 	}
-	resp, err := p.ask(ctx, http.MethodGet, header, http.StatusOK, http.StatusPartialContent)
+	resp, err := p.request(ctx, http.MethodGet, header, http.StatusOK, http.StatusPartialContent)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestReturningServerIsAwaited(t *testing.T) {
 			if dead.Load() {
 				panic(http.ErrAbortHandler)
 			}
-			next.ServeHTTP(dying{w, &served, &dead}, r)
+			next.ServeHTTP(abortingServer{w, &served, &dead}, r)
 		})
 	})
 	var said bytes.Buffer
@@ -42,14 +42,14 @@ func TestReturningServerIsAwaited(t *testing.T) {
 	}
 }
 
-// dying breaks one response, after some bytes.
-type dying struct {
+// abortingServer breaks one response, after some bytes.
+type abortingServer struct {
 	http.ResponseWriter
 	served *atomic.Int64
 	dead   *atomic.Bool
 }
 
-func (d dying) Write(p []byte) (int, error) {
+func (d abortingServer) Write(p []byte) (int, error) {
 	before := d.served.Load()
 	if after := d.served.Add(int64(len(p))); before < 5<<20 && after >= 5<<20 {
 		d.dead.Store(true)

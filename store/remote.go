@@ -58,7 +58,7 @@ type remote struct {
 	opener  Opener
 
 	mu      sync.Mutex
-	told    time.Time // when the last failed read was logged
+	logged  time.Time // when the last failed read was logged
 	idle    []*stream // the most recently used last
 	dropped bool
 }
@@ -129,7 +129,7 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 			k, err := r.read(ctx, p[n:], off+int64(n), limit)
 			n += k
 			if err != nil {
-				r.tell(err)
+				r.logRetry(err)
 				return err
 			}
 		}
@@ -147,12 +147,12 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 // tellEvery is the shortest time between two log lines about a server that does not respond.
 const tellEvery = 30 * time.Second
 
-// tell logs that a read failed and is retried.
-func (r *remote) tell(err error) {
+// logRetry logs that a read failed and is retried.
+func (r *remote) logRetry(err error) {
 	r.mu.Lock()
-	again := !r.dropped && time.Since(r.told) > tellEvery
+	again := !r.dropped && time.Since(r.logged) > tellEvery
 	if again {
-		r.told = time.Now()
+		r.logged = time.Now()
 	}
 	r.mu.Unlock()
 	if again && transient(err) {
@@ -178,7 +178,7 @@ func (r *remote) read(ctx context.Context, p []byte, off, limit int64) (int, err
 // read skips to off and fills p with as many bytes as the stream has.
 func (s *stream) read(p []byte, off int64) (n int, err error) {
 	s.guard.moved()
-	defer s.guard.rest()
+	defer s.guard.pause()
 	from := &movingReader{s.body, s.guard, s.meter}
 	gap, err := io.CopyN(io.Discard, from, off-s.off)
 	s.off += gap

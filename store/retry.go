@@ -121,7 +121,7 @@ func newGuard(ctx context.Context, stall time.Duration) *guard {
 }
 
 func (g *guard) moved() { g.timer.Reset(g.stall) } // a byte moved, or is about to
-func (g *guard) rest()  { g.timer.Stop() }         // nothing is expected to move
+func (g *guard) pause() { g.timer.Stop() }         // nothing is expected to move
 
 func (g *guard) end() {
 	g.timer.Stop()

@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// patience multiplies the timeout for completing an upload, because the server joins the parts then.
-const patience = 5
+// retryTimeout multiplies the timeout for completing an upload, because the server joins the parts then.
+const retryTimeout = 5
 
 // bucket is a store in a bucket of an S3 server.
 type bucket struct {
@@ -38,7 +38,7 @@ func (o Opener) openS3(location string) (Store, error) {
 		return nil, fmt.Errorf("store %s: load the AWS settings: %w", c, err)
 	}
 	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
-		s.HTTPClient = &http.Client{Transport: newTransport(o.CAs, patience*o.Stall)}
+		s.HTTPClient = &http.Client{Transport: newTransport(o.CAs, retryTimeout*o.Stall)}
 		s.Retryer = aws.NopRetryer{} // Retry retries
 		s.APIOptions = append(s.APIOptions, hideEncoding)
 		s.UsePathStyle = c.PathStyle
@@ -112,8 +112,8 @@ func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
 	}, nil
 }
 
-// ask sends a request without content and with a short response.
-func (b *bucket) ask(ctx context.Context, request func(context.Context) error) error {
+// request sends a request without content and with a short response.
+func (b *bucket) request(ctx context.Context, request func(context.Context) error) error {
 	return b.askFor(ctx, b.opener.Stall, request)
 }
 
@@ -126,7 +126,7 @@ func (b *bucket) askFor(ctx context.Context, most time.Duration, request func(co
 }
 
 func (b *bucket) head(ctx context.Context, key string) (out *s3.HeadObjectOutput, err error) {
-	err = b.ask(ctx, func(ctx context.Context) (err error) {
+	err = b.request(ctx, func(ctx context.Context) (err error) {
 		out, err = b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
 		return err
 	})
@@ -187,7 +187,7 @@ func (b *bucket) list(ctx context.Context, prefix string, each func(types.Object
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
 		var page *s3.ListObjectsV2Output
-		err := b.ask(ctx, func(ctx context.Context) (err error) {
+		err := b.request(ctx, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
@@ -254,7 +254,7 @@ func (o Opener) Region(ctx context.Context, name string) (string, error) {
 	}
 	b := found.(*bucket) // an s3:// URL always opens a bucket
 	var region string
-	located := b.ask(ctx, func(ctx context.Context) error {
+	located := b.request(ctx, func(ctx context.Context) error {
 		answer, err := b.client.GetBucketLocation(ctx, &s3.GetBucketLocationInput{Bucket: &name})
 		if err == nil {
 			region = string(answer.LocationConstraint)
@@ -270,7 +270,7 @@ func (o Opener) Region(ctx context.Context, name string) (string, error) {
 		}
 		return region, nil
 	}
-	err = b.ask(ctx, func(ctx context.Context) error {
+	err = b.request(ctx, func(ctx context.Context) error {
 		answer, err := b.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
 		if err == nil {
 			region = aws.ToString(answer.BucketRegion)

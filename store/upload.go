@@ -217,7 +217,7 @@ func (u *upload) resume(ctx context.Context) error {
 	if u.config.Checksum == ChecksumWhenSupported {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 	}
-	err := u.ask(ctx, func(ctx context.Context) error {
+	err := u.request(ctx, func(ctx context.Context) error {
 		out, err := u.client.CreateMultipartUpload(ctx, in)
 		if err == nil {
 			u.id = aws.ToString(out.UploadId)
@@ -238,7 +238,7 @@ func (u *upload) listParts(ctx context.Context, id string) (map[int32]string, er
 	pages := s3.NewListPartsPaginator(u.client, &s3.ListPartsInput{Bucket: &u.config.Bucket, Key: u.bucket.key(u.key), UploadId: &id})
 	for pages.HasMorePages() {
 		var page *s3.ListPartsOutput
-		err := u.ask(ctx, func(ctx context.Context) (err error) {
+		err := u.request(ctx, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
@@ -319,7 +319,7 @@ func (u *upload) complete(ctx context.Context) (version string, err error) {
 		parts = append(parts, types.CompletedPart{PartNumber: &n, ETag: quoted(etag), ChecksumSHA256: u.checksum(u.value.parts[n-1])})
 	}
 	slices.SortFunc(parts, func(a, b types.CompletedPart) int { return cmp.Compare(*a.PartNumber, *b.PartNumber) })
-	err = u.askFor(ctx, patience*u.opener.Stall, func(ctx context.Context) error {
+	err = u.askFor(ctx, retryTimeout*u.opener.Stall, func(ctx context.Context) error {
 		out, err := u.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 			Bucket: &u.config.Bucket, Key: u.bucket.key(u.key), UploadId: &u.id, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 		})
@@ -376,7 +376,7 @@ func (u *upload) abortStale(ctx context.Context) {
 	pages := s3.NewListMultipartUploadsPaginator(u.client, &s3.ListMultipartUploadsInput{Bucket: &u.config.Bucket, Prefix: u.bucket.key(u.key)})
 	for pages.HasMorePages() {
 		var page *s3.ListMultipartUploadsOutput
-		err := u.ask(ctx, func(ctx context.Context) (err error) {
+		err := u.request(ctx, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})

@@ -25,9 +25,9 @@ import (
 // origin is a file server with configurable responses that records its requests.
 type origin struct {
 	*httptest.Server
-	mu     sync.Mutex
-	asked  []string // request targets as they were sent
-	answer http.HandlerFunc
+	mu       sync.Mutex
+	requests []string // request targets as they were sent
+	answer   http.HandlerFunc
 }
 
 func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
@@ -35,7 +35,7 @@ func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
 	o := &origin{answer: answer}
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.mu.Lock()
-		o.asked = append(o.asked, r.RequestURI)
+		o.requests = append(o.requests, r.RequestURI)
 		answer := o.answer
 		o.mu.Unlock()
 		answer(w, r)
@@ -104,8 +104,8 @@ func TestURLIsRequestedFromMirrorUnchanged(t *testing.T) {
 	if got := packed(t, r, c); got != "binary" || r.Source != source {
 		t.Errorf("got %q from %s", got, r.Source)
 	}
-	if want := "/files/kustomize%2Fv5.4.3/k.tar.gz?a=%20b"; o.asked[0] != want {
-		t.Errorf("asked for %s, want %s", o.asked[0], want)
+	if want := "/files/kustomize%2Fv5.4.3/k.tar.gz?a=%20b"; o.requests[0] != want {
+		t.Errorf("asked for %s, want %s", o.requests[0], want)
 	}
 }
 

@@ -247,7 +247,7 @@ func (p *parser) sources(n *yaml.Node) []hostpkg.Archive {
 			case texts[name] != nil:
 				*texts[name] = p.Text(n, name)
 			case switches[name] != nil:
-				*switches[name] = p.truth(n, name)
+				*switches[name] = p.boolean(n, name)
 			}
 		}
 		list = append(list, a)
@@ -257,8 +257,8 @@ func (p *parser) sources(n *yaml.Node) []hostpkg.Archive {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// truth reads a YAML 1.2 boolean.
-func (p *parser) truth(n *yaml.Node, what string) bool {
+// boolean reads a YAML 1.2 boolean.
+func (p *parser) boolean(n *yaml.Node, what string) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
 		p.Errorf(p.Pos(n), "", "%s must be true or false", what)
 	}

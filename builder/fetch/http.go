@@ -65,14 +65,14 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 		}
 		return nil, err
 	}
-	if !wanted(resp.StatusCode, header) {
+	if !isExpectedStatus(resp.StatusCode, header) {
 		_ = resp.Body.Close()
 		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode}
 	}
 	return resp, nil
 }
 
-func wanted(status int, asked http.Header) bool {
+func isExpectedStatus(status int, asked http.Header) bool {
 	switch status {
 	case http.StatusOK:
 		return true

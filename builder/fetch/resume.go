@@ -149,7 +149,7 @@ func bootID() string {
 
 // transfer requests the missing bytes and writes them.
 func (t *attempt) transfer(ctx context.Context, total int64, validator string) (Version, error) {
-	resp, err := t.ask(ctx, total, validator)
+	resp, err := t.request(ctx, total, validator)
 	if err != nil {
 		return Version{}, err
 	}
@@ -169,8 +169,8 @@ func (t *attempt) transfer(ctx context.Context, total int64, validator string) (
 	return version, take(t.blob, t.writer, resp.Body, announced)
 }
 
-// ask sends the request. The response has the requested range or the whole content.
-func (t *attempt) ask(ctx context.Context, total int64, validator string) (*http.Response, error) {
+// request sends the request. The response has the requested range or the whole content.
+func (t *attempt) request(ctx context.Context, total int64, validator string) (*http.Response, error) {
 	header := make(http.Header)
 	if t.from.Known != nil {
 		t.from.Known().condition(header)

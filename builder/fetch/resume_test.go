@@ -31,7 +31,7 @@ type origin struct {
 	noRanges bool  // ignores Range, as servers may
 	lies     bool  // answers a range with another one
 	cutAfter int64 // bytes of each body; 0 means not to cut
-	asked    []string
+	requests []string
 	sent     int64
 }
 
@@ -47,7 +47,7 @@ func newOrigin(t *testing.T, size int) *origin {
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked = append(o.asked, strings.TrimSpace(r.Header.Get("Range")+" "+r.Header.Get("If-Range")))
+	o.requests = append(o.requests, strings.TrimSpace(r.Header.Get("Range")+" "+r.Header.Get("If-Range")))
 	if o.noRanges {
 		r.Header.Del("Range")
 	}
@@ -95,7 +95,7 @@ func (o *origin) set(change func()) {
 func (o *origin) seen() (asked string, requests int, sent int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return strings.Join(o.asked, ", "), len(o.asked), o.sent
+	return strings.Join(o.requests, ", "), len(o.requests), o.sent
 }
 
 func (o *origin) digest() string {
@@ -119,7 +119,7 @@ func interrupted(t *testing.T, c *cache.Cache, o *origin, b fetch.Blob, after in
 	if _, err := fetch.Into(c).Fetch(t.Context(), b); err == nil || !fetch.Transient(err) {
 		t.Fatalf("got %v, want a transient error", err)
 	}
-	o.set(func() { o.cutAfter, o.asked, o.sent = 0, nil, 0 })
+	o.set(func() { o.cutAfter, o.requests, o.sent = 0, nil, 0 })
 }
 
 const size = 300_000

@@ -149,7 +149,7 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	if err := s.known(ctx, names); err != nil {
 		return nil, err
 	}
-	resolved, err := s.together(ctx, names)
+	resolved, err := s.resolveTogether(ctx, names)
 	if err == nil {
 		return resolved, s.options.Cache.Remember(solutions, question, resolved)
 	}
@@ -169,9 +169,9 @@ func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	return nil, &Error{Target: s.target.Name, Names: alone, Err: err}
 }
 
-// together resolves names, and adds the packages of a minimal host that have the same sources. Packages of one source often depend on
+// resolveTogether resolves names, and adds the packages of a minimal host that have the same sources. Packages of one source often depend on
 // one another in exactly their version, but a host may have an older one, so they are resolved together, as with yum.
-func (s *aptSolver) together(ctx context.Context, names []string) ([]Resolved, error) {
+func (s *aptSolver) resolveTogether(ctx context.Context, names []string) ([]Resolved, error) {
 	resolved, err := s.install(ctx, s.status, names)
 	if err != nil || len(resolved) == 0 {
 		return resolved, err

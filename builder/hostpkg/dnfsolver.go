@@ -179,7 +179,7 @@ type candidate struct {
 }
 
 func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, error) {
-	a, err := s.ask(ctx, names, nil)
+	a, err := s.query(ctx, names, nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -266,7 +266,7 @@ func (s *dnfSolver) lists(ctx context.Context, packages []Resolved) error {
 	for _, r := range packages {
 		names = append(names, r.Name)
 	}
-	a, err := s.ask(ctx, nil, slices.Compact(slices.Sorted(slices.Values(names))))
+	a, err := s.query(ctx, nil, slices.Compact(slices.Sorted(slices.Values(names))))
 	if err != nil {
 		return fmt.Errorf("look for locked packages in the repositories: %w", err)
 	}
@@ -298,8 +298,8 @@ func upstreamURL(upstream map[string]string, address string) string {
 // maxAnswer bounds solve.py's output in memory, in bytes; a whole distribution has some ten thousand packages.
 const maxAnswer = 64 << 20
 
-// ask requests the solution of names, or a list of all packages with a name.
-func (s *dnfSolver) ask(ctx context.Context, names, list []string) (answer, error) {
+// query requests the solution of names, or a list of all packages with a name.
+func (s *dnfSolver) query(ctx context.Context, names, list []string) (answer, error) {
 	q, err := json.Marshal(question{
 		Dir: s.dir, Arch: s.arch, Release: s.release(), Platform: s.target.Platform, Modules: append([]string{}, s.target.Modules...),
 		Refresh: !s.refreshed, Repositories: s.repositories, Base: append([]string{}, s.target.Base...), Names: append([]string{}, names...), List: list,

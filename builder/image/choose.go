@@ -18,8 +18,8 @@ import (
 	"github.com/sealift/sealift/internal/platform"
 )
 
-// takeApart finds the image of each platform that a reference points to: the one that the nodes' containerd loads.
-func (s *Source) takeApart(ctx context.Context, ref Reference, root Descriptor, data []byte, platforms []string, r *Resolved) error {
+// splitPlatforms finds the image of each platform that a reference points to: the one that the nodes' containerd loads.
+func (s *Source) splitPlatforms(ctx context.Context, ref Reference, root Descriptor, data []byte, platforms []string, r *Resolved) error {
 	root.MediaType = mediaType(root.MediaType, data)
 	r.Root = root
 	index := types.MediaType(root.MediaType).IsIndex()

@@ -126,7 +126,7 @@ func (s *Source) resolve(ctx context.Context, ref Reference, platforms []string,
 	if err != nil {
 		return err
 	}
-	return s.takeApart(ctx, ref, root, data, platforms, r)
+	return s.splitPlatforms(ctx, ref, root, data, platforms, r)
 }
 
 // pointer is the cached state of a tag: with it, one request without a body shows that nothing has changed.
@@ -196,7 +196,7 @@ func (s *Source) ResolvePinned(ctx context.Context, ref Reference, root Descript
 		_, data, err = s.manifest(ctx, pinned, root.Digest)
 	}
 	if err == nil {
-		err = s.takeApart(ctx, pinned, root, data, platforms, &r)
+		err = s.splitPlatforms(ctx, pinned, root, data, platforms, &r)
 	}
 	return r, s.wrap(pinned, err)
 }

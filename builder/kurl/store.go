@@ -21,7 +21,7 @@ import (
 type Store struct {
 	store.Store
 	dir  string
-	turn chan struct{} // held while importing: one import at a time uses the disk and the CPUs
+	lock chan struct{} // held while importing: one import at a time uses the disk and the CPUs
 
 	mu   sync.Mutex
 	kept store.Store       // in dir, once it is needed
@@ -36,7 +36,7 @@ type origin struct {
 
 // NewStore decorates a store; dir is where the packages are kept that were made.
 func NewStore(s store.Store, dir string) *Store {
-	return &Store{Store: s, dir: dir, turn: make(chan struct{}, 1), seen: make(map[string]origin)}
+	return &Store{Store: s, dir: dir, lock: make(chan struct{}, 1), seen: make(map[string]origin)}
 }
 
 // Get opens a value. A package in another format than Sealift's is imported.
@@ -117,8 +117,8 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 		return made, nil
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.lock <- struct{}{}:
+		defer func() { <-s.lock }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

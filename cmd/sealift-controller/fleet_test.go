@@ -24,7 +24,7 @@ import (
 // TestFleetPageIsFollowed follows docs/fleet.md with a hub, and with the agent of a cluster that has its own API server.
 func TestFleetPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
-	home, program, path := tourist(t)
+	home, program, path := follower(t)
 	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
 	admin := filepath.Join(home, "hub.kubeconfig")
 	if err := controlplane.WriteKubeconfig(admin, onHub); err != nil {
@@ -47,8 +47,8 @@ func TestFleetPageIsFollowed(t *testing.T) {
 	docexamples.Follow(t, page, program, "KUBECONFIG="+admin, "HOME="+home, path)
 }
 
-// tourist makes a home with the program sealift, which becomes this test, and a PATH with kubectl.
-func tourist(t *testing.T) (home, program, path string) {
+// follower makes a home with the program sealift, which becomes this test, and a PATH with kubectl.
+func follower(t *testing.T) (home, program, path string) {
 	t.Helper()
 	home, bin := t.TempDir(), t.TempDir()
 	workshop, err := upstream.NewWorkshop(upstream.Options{})
@@ -76,7 +76,7 @@ func tourist(t *testing.T) (home, program, path string) {
 // TestFleetAirgapPageIsFollowed follows docs/fleet-airgap.md with a hub, and with a disconnected cluster.
 func TestFleetAirgapPageIsFollowed(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
-	home, program, path := tourist(t)
+	home, program, path := follower(t)
 	onHub, onShip := controlplane.ForTest(t), controlplane.ForTest(t)
 	page, err := os.ReadFile("../../docs/fleet-airgap.md")
 	if err != nil {

@@ -200,7 +200,7 @@ func create(t *testing.T, cluster *kube.Cluster, text string) map[string]*unstru
 // TestHubTakesOverOpenClusterManagement follows the section of docs/fleet.md with a hub and a cluster as Open Cluster Management leaves them.
 func TestHubTakesOverOpenClusterManagement(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
-	home, program, path := tourist(t)
+	home, program, path := follower(t)
 	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
 	admin, oslo := filepath.Join(home, "hub.kubeconfig"), filepath.Join(home, "oslo-admin.kubeconfig")
 	for file, cfg := range map[string]*rest.Config{admin: onHub, oslo: onCluster} {

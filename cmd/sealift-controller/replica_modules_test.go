@@ -69,19 +69,19 @@ func tunnel(t *testing.T, from, to string) {
 	}()
 }
 
-// heard are the warnings that the API server has sent.
-type heard struct {
+// eventLog are the warnings that the API server has sent.
+type eventLog struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (h *heard) HandleWarningHeader(_ int, _, text string) {
+func (h *eventLog) HandleWarningHeader(_ int, _, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, text)
 }
 
-func (h *heard) last() string {
+func (h *eventLog) last() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.all) == 0 {
@@ -95,7 +95,7 @@ type replicas struct {
 	*testing.T
 
 	client        *kubernetes.Clientset
-	said          *heard
+	said          *eventLog
 	first, second *operatorProcess
 	painted       int
 }
@@ -161,7 +161,7 @@ func startReplicas(t *testing.T) *replicas {
 			t.Fatal(err)
 		}
 	}
-	s := &replicas{T: t, said: &heard{}}
+	s := &replicas{T: t, said: &eventLog{}}
 	cfg.WarningHandler, cfg.QPS = s.said, -1
 	var err error
 	if s.client, err = kubernetes.NewForConfig(cfg); err != nil {

@@ -30,8 +30,8 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// farm is a cluster whose pods are processes of this program, a bucket, and the web server that Manifests name.
-type farm struct {
+// buildCluster is a cluster whose pods are processes of this program, a bucket, and the web server that Manifests name.
+type buildCluster struct {
 	*testing.T
 	dir      string
 	cache    string // of the command that starts builds
@@ -44,10 +44,10 @@ type farm struct {
 	reach, kill     sync.Once
 }
 
-func newFarm(t *testing.T) *farm {
+func newFarm(t *testing.T) *buildCluster {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
-	f := &farm{T: t, dir: t.TempDir(), cache: t.TempDir(), location: objects.Start(t).URL("farm"), reached: make(chan struct{}), killed: make(chan struct{})}
+	f := &buildCluster{T: t, dir: t.TempDir(), cache: t.TempDir(), location: objects.Start(t).URL("farm"), reached: make(chan struct{}), killed: make(chan struct{})}
 	upstream := httptest.NewServer(f)
 	t.Cleanup(upstream.Close)
 	f.write("sealift.yaml", "mirrors: {https://files.example.com/: "+upstream.URL+"/}\n")
@@ -74,7 +74,7 @@ func newFarm(t *testing.T) *farm {
 	return f
 }
 
-func (f *farm) write(name, text string) {
+func (f *buildCluster) write(name, text string) {
 	f.Helper()
 	name = filepath.Join(f.dir, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
@@ -83,7 +83,7 @@ func (f *farm) write(name, text string) {
 }
 
 // ServeHTTP is the web server. The first request for the file of the second add-on waits until its pod is killed.
-func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *buildCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/common":
 		f.common.Add(1)
@@ -99,7 +99,7 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // pod runs the command of a pod's first container, with its environment and files. That of the second add-on is killed once.
-func (f *farm) pod(ctx context.Context, pod *corev1.Pod) error {
+func (f *buildCluster) pod(ctx context.Context, pod *corev1.Pod) error {
 	f.pods.Add(1)
 	home, err := os.MkdirTemp(f.dir, "pod-*")
 	if err != nil {
@@ -137,7 +137,7 @@ func (f *farm) pod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // sealift runs a command and returns the packages that it prints.
-func (f *farm) sealift(args ...string) (list []builder.Result, said string) {
+func (f *buildCluster) sealift(args ...string) (list []builder.Result, said string) {
 	f.Helper()
 	code, out, errOut := command(f.T, append(args, "--config", filepath.Join(f.dir, "sealift.yaml"))...)
 	if code != app.ExitDone {

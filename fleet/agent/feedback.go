@@ -23,9 +23,9 @@ import (
 // maxJSON is how long a value that is an object or a list may be.
 const maxJSON = 1024
 
-// look reads the object of a manifest. It sets conditions Available and StatusFeedbackSynced, those of the manifest's rules, and the
+// readFeedback reads the object of a manifest. It sets conditions Available and StatusFeedbackSynced, those of the manifest's rules, and the
 // requested values. It returns the status of Available.
-func (a *agent) look(ctx context.Context, work *ocm.ManifestWork, m *manifest, s *ocm.ManifestStatus) string {
+func (a *agent) readFeedback(ctx context.Context, work *ocm.ManifestWork, m *manifest, s *ocm.ManifestStatus) string {
 	live, err := a.live(ctx, m.object)
 	switch {
 	case apierrors.IsNotFound(err) && m.complete:

@@ -27,8 +27,8 @@ type former struct {
 	applied []ocm.AppliedResource
 }
 
-// formers reads the records of a work that the agent of Open Cluster Management wrote, for the hub of today or at its former addresses.
-func (a *agent) formers(ctx context.Context, work string) (list []former, err error) {
+// formerWorks reads the records of a work that the agent of Open Cluster Management wrote, for the hub of today or at its former addresses.
+func (a *agent) formerWorks(ctx context.Context, work string) (list []former, err error) {
 	hashes := []string{a.hubHash}
 	for _, url := range a.FormerHubs {
 		hashes = append(hashes, hashOf(url))
@@ -112,8 +112,8 @@ func (a *agent) takeOne(ctx context.Context, f former, r ocm.AppliedResource, st
 	return client.IgnoreNotFound(err)
 }
 
-// errStaysYet means that an object has finalizers.
-var errStaysYet = errors.New("it is being deleted")
+// errFinalizerPending means that an object has finalizers.
+var errFinalizerPending = errors.New("it is being deleted")
 
 func (a *agent) deleteObject(ctx context.Context, remove func(context.Context, string, metav1.DeleteOptions, ...string) error, live *unstructured.Unstructured) error {
 	background, uid := metav1.DeletePropagationBackground, live.GetUID()
@@ -124,7 +124,7 @@ func (a *agent) deleteObject(ctx context.Context, remove func(context.Context, s
 		}
 	}
 	if len(live.GetFinalizers()) > 0 {
-		return errStaysYet
+		return errFinalizerPending
 	}
 	return nil
 }

@@ -39,11 +39,11 @@ import (
 // identityLabel marks the Secrets on the cluster that have the identities of add-ons' agents. Its value is the add-on.
 const identityLabel = "fleet.sealift.dev/identity-of"
 
-// askAgain is how long the agent waits for a certificate before it requests another one.
-const askAgain = 5 * time.Minute
+// requestTimeout is how long the agent waits for a certificate before it requests another one.
+const requestTimeout = 5 * time.Minute
 
-// asked is a pending request for a certificate. Only memory has its key: a killed agent makes a new request.
-type asked struct {
+// pendingRequest is a pending request for a certificate. Only memory has its key: a killed agent makes a new request.
+type pendingRequest struct {
 	key *ecdsa.PrivateKey
 	at  time.Time
 	who ocm.RegistrationInfo
@@ -57,7 +57,7 @@ func (a *agent) identities(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting := make(map[string]asked)
+	waiting := make(map[string]pendingRequest)
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if err := a.identify(ctx, hub, waiting); err != nil && ctx.Err() == nil {
 			a.Log.WarnContext(ctx, "the agents of add-ons did not get their identities on the hub", "error", err)
@@ -72,7 +72,7 @@ func (a *agent) identities(ctx context.Context) error {
 }
 
 // identify checks all identities once. A failure of one does not affect the others.
-func (a *agent) identify(ctx context.Context, hub kubernetes.Interface, waiting map[string]asked) error {
+func (a *agent) identify(ctx context.Context, hub kubernetes.Interface, waiting map[string]pendingRequest) error {
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := a.hub.List(ctx, &list, client.InNamespace(a.Cluster)); err != nil {
 		return fmt.Errorf("read the add-ons of the cluster: %w", err)
@@ -127,7 +127,7 @@ func secretOf(addOn, signer string) string {
 }
 
 // ensure establishes one identity: it requests a certificate, or fetches the requested one.
-func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting map[string]asked, addOn *ocm.ManagedClusterAddOn, r ocm.RegistrationInfo) error {
+func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting map[string]pendingRequest, addOn *ocm.ManagedClusterAddOn, r ocm.RegistrationInfo) error {
 	namespace := namespaceOf(addOn)
 	name := secretOf(addOn.Name, r.SignerName)
 	secret, err := a.reader.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -142,12 +142,12 @@ func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting ma
 		return a.describeAgain(ctx, secret, addOn.Name)
 	}
 	request, asks := waiting[name]
-	if !asks || time.Since(request.at) > askAgain || !reflect.DeepEqual(request.who, r) {
-		key, err := a.ask(ctx, hub, addOn.Name, r)
+	if !asks || time.Since(request.at) > requestTimeout || !reflect.DeepEqual(request.who, r) {
+		key, err := a.requestCertificate(ctx, hub, addOn.Name, r)
 		if err != nil {
 			return err
 		}
-		waiting[name] = asked{key, time.Now(), r}
+		waiting[name] = pendingRequest{key, time.Now(), r}
 		return nil
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(request.key)
@@ -173,8 +173,8 @@ func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting ma
 	return nil
 }
 
-// ask makes a key, and a request for its certificate on the hub.
-func (a *agent) ask(ctx context.Context, hub kubernetes.Interface, addOn string, r ocm.RegistrationInfo) (*ecdsa.PrivateKey, error) {
+// requestCertificate makes a key, and a request for its certificate on the hub.
+func (a *agent) requestCertificate(ctx context.Context, hub kubernetes.Interface, addOn string, r ocm.RegistrationInfo) (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

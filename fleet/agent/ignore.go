@@ -17,7 +17,7 @@ import (
 
 // ignore returns what to apply of a manifest. Fields that its strategy ignores keep the values that they have on the
 // cluster, once the object exists. A change between this read and the apply is lost.
-func (a *agent) ignore(ctx context.Context, m manifest, how manner) (*unstructured.Unstructured, error) {
+func (a *agent) ignore(ctx context.Context, m manifest, how strategy) (*unstructured.Unstructured, error) {
 	s := m.config.UpdateStrategy
 	if how.createOnly || s == nil || s.ServerSideApply == nil || len(s.ServerSideApply.IgnoreFields) == 0 {
 		return m.object, nil

@@ -137,7 +137,7 @@ func (c *imageDelivery) want(work, state string, images []string, nodes map[type
 	case c.queue[0] != work:
 		return fmt.Errorf("images of work %s are delivered first", c.queue[0])
 	}
-	return errOnTheWay
+	return errDelivering
 }
 
 func (c *imageDelivery) enqueue(work string) {

@@ -39,11 +39,11 @@ type Content struct {
 	Timeout time.Duration
 }
 
-// errOnTheWay means that images are being delivered.
-var errOnTheWay = errors.New("they are being delivered")
+// errDelivering means that images are being delivered.
+var errDelivering = errors.New("they are being delivered")
 
-// retryLooks is how often an agent checks its works before it tries again to deliver images.
-const retryLooks = 6
+// checksPerRetry is how often an agent checks its works before it tries again to deliver images.
+const checksPerRetry = 6
 
 // bring returns nil if the images of a work are on the nodes, or need not be. Otherwise they are delivered soon, and the error reports
 // the progress.
@@ -57,7 +57,7 @@ func (a *agent) bring(ctx context.Context, work *ocm.ManifestWork) error {
 	if err != nil {
 		return err
 	}
-	return a.delivery.want(work.Name, fmt.Sprint(work.UID, work.Generation, images), images, nodes, retryLooks*a.Look, a.Repair)
+	return a.delivery.want(work.Name, fmt.Sprint(work.UID, work.Generation, images), images, nodes, checksPerRetry*a.Look, a.Repair)
 }
 
 // deliveries brings the images that are wanted, until ctx ends.

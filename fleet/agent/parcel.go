@@ -108,7 +108,7 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 		defer release()
 	}
 	if file == "" {
-		return w.lookOnly(ctx, plan)
+		return w.reportOnly(ctx, plan)
 	}
 	a, p, err := parcel.ReadArchive(file, c.Keys)
 	if err != nil {

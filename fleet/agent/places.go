@@ -31,7 +31,7 @@ type places struct {
 }
 
 // placesOf says where the objects of a work are to be.
-func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[manner][]int) places {
+func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[strategy][]int) places {
 	p := places{Sets: map[string]string{}, home: map[kube.Ref]string{}}
 	put := func(m manifest, set string) {
 		for _, ref := range m.refs() {
@@ -152,7 +152,7 @@ func (a *agent) findHomes(ctx context.Context, work *ocm.ManifestWork, was place
 		}
 		for name, manager := range was.Sets {
 			for _, force := range []bool{true, false} {
-				if how := (manner{manager: manager, force: force}); how.set(work.Name).Name == name && setNamed(name).Holds(live) {
+				if how := (strategy{manager: manager, force: force}); how.set(work.Name).Name == name && setNamed(name).Holds(live) {
 					m.home = &how
 				}
 			}

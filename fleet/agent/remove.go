@@ -53,7 +53,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	if err != nil {
 		return err
 	}
-	for name, manager := range placesOf(work, manifests, manners(manifests)).with(was).Sets {
+	for name, manager := range placesOf(work, manifests, strategiesOf(manifests)).with(was).Sets {
 		set := setNamed(name)
 		if !a.exists(ctx, set) {
 			continue
@@ -65,7 +65,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 			return err
 		}
 	}
-	former, err := a.formers(ctx, work.Name)
+	former, err := a.formerWorks(ctx, work.Name)
 	if err == nil {
 		err = a.takeOver(ctx, former, func(id ocm.ResourceIdentifier) bool { return orphaned(work.Spec, id) })
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// lookOnly reports on earlier applied works: those of the parcel that the content belongs to.
-func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err error) {
+// reportOnly reports on earlier applied works: those of the parcel that the content belongs to.
+func (w *carrier) reportOnly(ctx context.Context, plan bool) (out Applied, err error) {
 	current, err := currentContent(w.Content)
 	if err != nil {
 		return out, err

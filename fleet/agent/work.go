@@ -41,7 +41,7 @@ type manifest struct {
 	// complete manifests are no longer applied.
 	complete bool
 	// home is the manner of the set that has the object of a manifest which is only to be created now.
-	home *manner
+	home *strategy
 }
 
 // isLeft reports whether the object is left as it is, in its set.
@@ -122,15 +122,15 @@ func (a *agent) finalizers(ctx context.Context, work *ocm.ManifestWork, list []s
 	return a.hub.Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
 }
 
-// manner is how objects of a work are applied that are applied together.
-type manner struct {
+// strategy is how objects of a work are applied that are applied together.
+type strategy struct {
 	manager    string
 	force      bool
 	createOnly bool
 }
 
 // set names the set of the objects of a work that are applied in one manner.
-func (m manner) set(work string) kube.Set {
+func (m strategy) set(work string) kube.Set {
 	name := "work." + work
 	if m.createOnly {
 		name += ".create-only"
@@ -145,17 +145,17 @@ func (m manner) set(work string) kube.Set {
 
 func setNamed(name string) kube.Set { return kube.Set{Name: name, Namespace: Namespace} }
 
-// manners has each manner that is in use, at least the default one: a work may lose its last manifest.
-func manners(manifests []manifest) map[manner][]int {
-	by := map[manner][]int{{manager: ocm.DefaultFieldManager, force: true}: nil}
+// strategiesOf has each strategy that is in use, at least the default one: a work may lose its last manifest.
+func strategiesOf(manifests []manifest) map[strategy][]int {
+	by := map[strategy][]int{{manager: ocm.DefaultFieldManager, force: true}: nil}
 	for i, m := range manifests {
-		how := manner{manager: ocm.DefaultFieldManager, force: true}
+		how := strategy{manager: ocm.DefaultFieldManager, force: true}
 		if s := m.config.UpdateStrategy; s != nil {
 			switch s.Type {
 			case ocm.UpdateReadOnly:
 				continue
 			case ocm.UpdateCreateOnly:
-				how = manner{manager: ocm.DefaultFieldManager, createOnly: true}
+				how = strategy{manager: ocm.DefaultFieldManager, createOnly: true}
 				if m.home != nil {
 					how = *m.home
 				}
@@ -190,13 +190,13 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 		return manifests, a.recordPlaces(ctx, work, was)
 	}
 	a.findHomes(ctx, work, was, manifests)
-	by := manners(manifests)
+	by := strategiesOf(manifests)
 	now := placesOf(work, manifests, by)
 	gone, err := a.settle(ctx, work, was, now)
 	if err != nil {
 		return nil, fmt.Errorf("release objects of work %s whose update strategy changed: %w", work.Name, err)
 	}
-	former, err := a.formers(ctx, work.Name)
+	former, err := a.formerWorks(ctx, work.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 }
 
 // apply applies the manifests of a work, each manner for itself.
-func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool, earlier []string) {
+func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[strategy][]int, unread bool, earlier []string) {
 	for i := range manifests {
 		if m := &manifests[i]; m.err == nil && !m.isLeft() {
 			m.err = a.permit(ctx, work.Spec, m)
@@ -334,7 +334,7 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 		} else {
 			set(&s.Conditions, "Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
 		}
-		counts[a.look(ctx, work, m, &s)]++
+		counts[a.readFeedback(ctx, work, m, &s)]++
 		list = append(list, s)
 	}
 	work.Status.ResourceStatus.Manifests = list

@@ -50,7 +50,7 @@ func packed(t *testing.T, layers ...[]byte) []byte {
 	return out.Bytes()
 }
 
-func noise(seed uint64, size int) []byte {
+func randomBytes(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]byte, size)
 	for i := range data {
@@ -63,7 +63,7 @@ func noise(seed uint64, size int) []byte {
 // transferred more than once.
 func TestFetchResumesWhereItWasCut(t *testing.T) {
 	t.Parallel()
-	layers := [][]byte{noise(1, 20<<20), noise(2, 12<<20)}
+	layers := [][]byte{randomBytes(1, 20<<20), randomBytes(2, 12<<20)}
 	file, folder := packed(t, layers...), t.TempDir()
 	brought, cuts := 0, 0
 	for done := false; !done; {
@@ -110,7 +110,7 @@ func TestFetchResumesWhereItWasCut(t *testing.T) {
 // TestFetchRestartsAfterChangedBeginning has a layer whose first part has changed.
 func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	t.Parallel()
-	layer := noise(1, 1<<20)
+	layer := randomBytes(1, 1<<20)
 	file, folder := packed(t, layer), t.TempDir()
 	name := filepath.Join(folder, fmt.Sprintf("addons/hello/1/images/blobs/sha256/%x", sha256.Sum256(layer)))
 	for _, begun := range [][]byte{[]byte("something else"), make([]byte, 2<<20)} {
@@ -144,7 +144,7 @@ func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 // TestFetchEndsWithItsContext has a context that ends while a layer is read from a store that ignores it.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	file := packed(t, noise(1, 20<<20))
+	file := packed(t, randomBytes(1, 20<<20))
 	l := &line{Reader: bytes.NewReader(file), left: len(file)}
 	a, err := bundle.NewArchive(l, int64(len(file)))
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 )
 
-// patience is how long a request waits for its add-on, and retry how often the hub looks for it.
-const patience, retry = 10 * time.Minute, 5 * time.Second
+// cacheTimeout is how long a request waits for its add-on, and retry how often the hub looks for it.
+const cacheTimeout, retry = 10 * time.Minute, 5 * time.Second
 
 // certificates approves or refuses the requests of add-on agents, and signs them for custom signers (O-35, X-30). Those of
 // Kubernetes are signed by kube-controller-manager. Agents may not read requests, since all clusters ask the same API: the hub
@@ -59,7 +59,7 @@ func (c *controllers) certify(ctx context.Context, req reconcile.Request) (recon
 		return reconcile.Result{}, err
 	}
 	if cma.Name == "" || a.Name == "" || !known || len(a.Status.ConfigReferences) == 0 {
-		if c.now().Sub(csr.CreationTimestamp.Time) > patience {
+		if c.now().Sub(csr.CreationTimestamp.Time) > cacheTimeout {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{RequeueAfter: retry}, nil
@@ -106,7 +106,7 @@ func (c *controllers) answer(ctx context.Context, csr *certificatesv1.Certificat
 	authority, err := c.authority(ctx, wanted[at].CustomSigner) // there is one: it was verified
 	if err != nil {
 		c.log.WarnContext(ctx, "a certificate cannot be signed", "request", csr.Name, "error", err)
-		return patience / 10, nil // condition RegistrationApplied of the add-on also says so
+		return cacheTimeout / 10, nil // condition RegistrationApplied of the add-on also says so
 	}
 	return 0, c.sign(ctx, csr, request, authority)
 }

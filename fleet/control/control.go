@@ -56,8 +56,8 @@ type Options struct {
 	// Store has the packages that carry the images of add-ons. Works name the digests of these images then, and an add-on with an image
 	// that no package carries is given to no cluster. Nil: works name images as templates do.
 	Store *packages.Source
-	// LookAgain is how long after a look into the store another one follows for images that were not found. Default 1 min.
-	LookAgain time.Duration
+	// LookupInterval is how long after a look into the store another one follows for images that were not found. Default 1 min.
+	LookupInterval time.Duration
 }
 
 // controllers has the state that all controllers share.
@@ -82,7 +82,7 @@ func New(o Options) hub.Controller {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Concurrency, o.LookAgain = cmp.Or(o.Concurrency, 24), cmp.Or(o.LookAgain, time.Minute)
+	o.Concurrency, o.LookupInterval = cmp.Or(o.Concurrency, 24), cmp.Or(o.LookupInterval, time.Minute)
 	return func(ctx context.Context, h *hub.Hub) error {
 		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, inventory.Name, func(o client.Object) []string { return []string{o.GetName()} })
 		if err == nil {

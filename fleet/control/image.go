@@ -37,7 +37,7 @@ type images struct {
 	*controllers
 
 	known   memory[string, pins]   // by key; buys a read of a ConfigMap whenever an add-on of a cluster is looked at
-	lookups memory[string, lookUp] // by image; saves all but one lookup in the store per LookAgain, for all clusters
+	lookups memory[string, lookUp] // by image; saves all but one lookup in the store per LookupInterval, for all clusters
 	slot    chan struct{}          // one lookup at a time
 
 	ctx   context.Context //nolint:containedctx // of what looks for images
@@ -208,17 +208,17 @@ func (i *images) lookFor(a *agent, lacking []string) (ended bool, why string) {
 	next.what = fmt.Sprint(a.key(), lacking, next.uncarried)
 	i.lookups.change(next.what, func(last lookUp, found bool) (lookUp, bool) {
 		next.why, next.listed = last.why, last.listed
-		if found && (last.ended.IsZero() || time.Since(last.ended) < i.LookAgain) {
+		if found && (last.ended.IsZero() || time.Since(last.ended) < i.LookupInterval) {
 			return last, true
 		}
-		go i.look(i.ctx, a, next)
+		go i.lookup(i.ctx, a, next)
 		return next, true
 	})
 	return next.why != "", next.why
 }
 
-// look looks up images, stores the result, and calls the add-on.
-func (i *images) look(ctx context.Context, a *agent, l lookUp) {
+// lookup looks up images, stores the result, and calls the add-on.
+func (i *images) lookup(ctx context.Context, a *agent, l lookUp) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
 	var digests map[string]string

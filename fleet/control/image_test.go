@@ -104,7 +104,7 @@ func TestWorksNameDigests(t *testing.T) {
 	}
 	s, err := store.Open(folder)
 	g.must(err)
-	stocked := control.Options{Store: &packages.Source{Store: s}, LookAgain: time.Second}
+	stocked := control.Options{Store: &packages.Source{Store: s}, LookupInterval: time.Second}
 
 	g.apply(strings.Join(strings.Split(hello, "---")[:2], "---")) // all clusters
 	g.apply(fmt.Sprintf(toolTemplate, "one") + "---" + fmt.Sprintf(toolConfig, "1", "1") + "---" + strings.ReplaceAll(addOn, "name: hello", "name: tools"))

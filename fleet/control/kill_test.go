@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		o := hub.Options{Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: 4 * time.Second, Controllers: []hub.Controller{control.New(control.Options{})}}
 		if name := os.Getenv(diaryVariable); name != "" {
 			o.LeaseDuration, err = time.ParseDuration(os.Getenv(leaseVariable))
-			o.Controllers = append(o.Controllers, diary(name))
+			o.Controllers = append(o.Controllers, workLog(name))
 		}
 		if err == nil {
 			err = hub.Run(context.Background(), o)

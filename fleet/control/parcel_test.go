@@ -38,7 +38,7 @@ import (
 func TestParcelAndReportTravelByUSB(t *testing.T) {
 	t.Parallel()
 	s := newShip(t)
-	base, patch := noise(1, 2<<20), noise(2, 1<<20)
+	base, patch := randomBytes(1, 2<<20), randomBytes(2, 1<<20)
 	s.addPackage("1", base)
 	s.grid.apply(carried(t) + "---" + fmt.Sprintf(config, "1"))
 	s.waitForWork("ship", "1")
@@ -143,7 +143,7 @@ func (s *ship) signedPackagesOnly() {
 	}{
 		{nil, vendor, "package hello-1.tar.gz: "}, {somebody, vendor, "package hello-1.tar.gz: "}, {vendor, vendor, ""},
 	} {
-		s.writePackage("1", bundle.WriteOptions{Key: row.signed}, noise(1, 2<<20))
+		s.writePackage("1", bundle.WriteOptions{Key: row.signed}, randomBytes(1, 2<<20))
 		public, err := row.demanded.Public()
 		s.must(err)
 		p := carry.Pack{Cluster: "ship", Out: s.file("signed"), Store: &packages.Source{Store: from, Signers: []signature.PublicKey{public}}, Plan: true}

@@ -42,7 +42,7 @@ func (r *clusterAddOns) report(ctx context.Context, p place) (wait time.Duration
 // The zero value is idle.
 type pendingWorks struct {
 	mu            sync.Mutex
-	givers        int // decisions that are being written
+	assigners     int // decisions that are being written
 	since, last   time.Time
 	left, waiting map[types.NamespacedName]struct{}
 	again         func(reconcile.Request)
@@ -52,9 +52,9 @@ type pendingWorks struct {
 const pendingLong, pendingStuck = time.Second, 30 * time.Second
 
 // begin is called before a decision is written, and end afterwards.
-func (g *pendingWorks) begin() { g.change(func() { g.givers++ }) }
+func (g *pendingWorks) begin() { g.change(func() { g.assigners++ }) }
 
-func (g *pendingWorks) end() { g.change(func() { g.givers-- }) }
+func (g *pendingWorks) end() { g.change(func() { g.assigners-- }) }
 
 // add records that an add-on is about to get a configuration: its works may be written before the hub sees that. done records that
 // they are written.
@@ -91,7 +91,7 @@ func (g *pendingWorks) change(step func()) {
 	}
 }
 
-func (g *pendingWorks) idle() bool { return g.givers == 0 && len(g.left) == 0 }
+func (g *pendingWorks) idle() bool { return g.assigners == 0 && len(g.left) == 0 }
 
 // calls sets the function to call with each add-on whose status no longer waits.
 func (g *pendingWorks) calls(again func(reconcile.Request)) {

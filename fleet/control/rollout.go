@@ -38,7 +38,7 @@ func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []s
 	case err != nil || !ended:
 		return 0, err // what looks for images calls again
 	case len(missing) > 0:
-		return r.LookAgain, r.withhold(ctx, f, result, missing)
+		return r.LookupInterval, r.withhold(ctx, f, result, missing)
 	}
 	for _, p := range result.Placements {
 		if t := p.Rollout.Again; !t.IsZero() && (again == 0 || r.until(t) < again) {
@@ -123,7 +123,7 @@ func (r *addOns) assign(ctx context.Context, f *inventory.AddOn, result configur
 			supported = ofTemplate
 		}
 		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
-		g := assignment{a, refs, d.Condition(), moved(inventory.References(a), refs)}
+		g := assignment{a, refs, d.Condition(), changesConfig(inventory.References(a), refs)}
 		if assignments = append(assignments, g); g.moved && templated {
 			signed = append(signed, d.Cluster)
 		}
@@ -201,8 +201,8 @@ func (c *controllers) progress(a *ocm.ManagedClusterAddOn, works []ocm.ManifestW
 	c.set(&a.Status.Conditions, condition.Type, condition.Status, condition.Reason, condition.Message)
 }
 
-// moved reports whether an add-on is to have another configuration.
-func moved(before, after []ocm.ConfigReference) bool {
+// changesConfig reports whether an add-on is to have another configuration.
+func changesConfig(before, after []ocm.ConfigReference) bool {
 	return !slices.EqualFunc(before, after, func(x, y ocm.ConfigReference) bool {
 		same := x.DesiredConfig == y.DesiredConfig || x.DesiredConfig != nil && y.DesiredConfig != nil && *x.DesiredConfig == *y.DesiredConfig
 		return x.ConfigType == y.ConfigType && same

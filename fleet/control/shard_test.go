@@ -28,9 +28,9 @@ const diaryVariable, leaseVariable = "SEALIFT_TEST_DIARY", "SEALIFT_TEST_LEASE"
 // leader marks the deciding hub in the diary.
 const leader = "the-leader"
 
-// diary works on each cluster of the hub's shards all the time, and writes when it begins and ends. Entries of all hubs are in
+// workLog works on each cluster of the hub's shards all the time, and writes when it begins and ends. Entries of all hubs are in
 // the order in which they were written.
-func diary(file string) hub.Controller {
+func workLog(file string) hub.Controller {
 	return func(ctx context.Context, h *hub.Hub) error {
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {

@@ -250,8 +250,8 @@ func (s *ship) writePackage(version string, o bundle.WriteOptions, layers ...[]b
 	s.must(errors.Join(err, f.Close()))
 }
 
-// noise cannot be compressed.
-func noise(seed uint64, size int) []byte {
+// randomBytes cannot be compressed.
+func randomBytes(seed uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]byte, size)
 	for i := range data {

@@ -73,8 +73,8 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// battlefield is a hub in a separate process, two clusters without agents, and an agent's credentials.
-type battlefield struct {
+// hostileFixture is a hub in a separate process, two clusters without agents, and an agent's credentials.
+type hostileFixture struct {
 	*testing.T
 	admin dynamic.Interface
 	kube  *kube.Cluster
@@ -83,10 +83,10 @@ type battlefield struct {
 	heap  string
 }
 
-func newBattlefield(t *testing.T) (*battlefield, string) {
+func newBattlefield(t *testing.T) (*hostileFixture, string) {
 	t.Helper()
 	cfg := controlplane.ForTest(t)
-	b := &battlefield{T: t, heap: filepath.Join(t.TempDir(), "heap")}
+	b := &hostileFixture{T: t, heap: filepath.Join(t.TempDir(), "heap")}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	rights := hubsetup.Rights(t, cfg, registration.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: []string{"charts"}, Signers: []string{"example.com/*"}})
 	self, err := os.Executable()
@@ -127,14 +127,14 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	return b, string(text)
 }
 
-func (b *battlefield) must(err error) {
+func (b *hostileFixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *battlefield) eventually(what string, holds func() string) {
+func (b *hostileFixture) eventually(what string, holds func() string) {
 	b.Helper()
 	why := ""
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -146,7 +146,7 @@ func (b *battlefield) eventually(what string, holds func() string) {
 }
 
 // apply applies objects as the administrator does.
-func (b *battlefield) apply(text string) error {
+func (b *hostileFixture) apply(text string) error {
 	b.Helper()
 	objects, err := render.Decode(strings.NewReader(text))
 	b.must(err)
@@ -174,7 +174,7 @@ var groups = map[string]schema.GroupVersion{
 }
 
 // status returns the status of an object, as "resource namespace name". A HelmReleaseProxy is named by its cluster.
-func (b *battlefield) status(at string) string {
+func (b *hostileFixture) status(at string) string {
 	part := strings.Fields(at)
 	on := b.admin.Resource(groups[part[0]].WithResource(part[0])).Namespace(strings.Trim(part[1], "-"))
 	list, err := on.List(b.Context(), metav1.ListOptions{})
@@ -195,7 +195,7 @@ func (b *battlefield) status(at string) string {
 }
 
 // commit makes a mistake, and returns how to see whether it is named.
-func (b *battlefield) commit(m mistake, round int) (named func() string) {
+func (b *hostileFixture) commit(m mistake, round int) (named func() string) {
 	var err error
 	if m.do != nil {
 		err = m.do(b.agent)
@@ -223,7 +223,7 @@ func (b *battlefield) commit(m mistake, round int) (named func() string) {
 }
 
 // heapOf returns the size of the hub's heap after a garbage collection, in bytes.
-func (b *battlefield) heapOf() (size int) {
+func (b *hostileFixture) heapOf() (size int) {
 	b.Helper()
 	_ = os.Remove(b.heap)
 	b.must(b.hub.Process.Signal(syscall.SIGUSR1))
@@ -307,7 +307,7 @@ func TestHostileResourcesAndAgents(t *testing.T) {
 }
 
 // collects changes the owner of a work as the garbage collector does when it makes an orphan.
-func (b *battlefield) collects() {
+func (b *hostileFixture) collects() {
 	b.Helper()
 	cfg, _ := b.kube.Config()
 	cfg = rest.CopyConfig(cfg)

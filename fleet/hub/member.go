@@ -36,7 +36,7 @@ func (s *shards) Start(ctx context.Context) error {
 	ticker := time.NewTicker(s.period)
 	defer ticker.Stop()
 	for {
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+		if err := s.readLeases(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "the Leases of the fleet's shards were not renewed", "error", err)
 		}
 		select {
@@ -48,8 +48,8 @@ func (s *shards) Start(ctx context.Context) error {
 	}
 }
 
-// look reads all Leases once, and renews, takes or releases them.
-func (s *shards) look(ctx context.Context) error {
+// readLeases reads all Leases once, and renews, takes or releases them.
+func (s *shards) readLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.deadline/2)
 	defer cancel()
 	list, err := s.leases.List(ctx, metav1.ListOptions{LabelSelector: hubLease})
@@ -62,11 +62,11 @@ func (s *shards) look(ctx context.Context) error {
 		if at := slices.IndexFunc(list.Items, func(l coordinationv1.Lease) bool { return l.Name == shardName(n) }); at >= 0 {
 			l = &list.Items[at]
 		}
-		if e := s.care(ctx, n, l, members[n%len(members)] == s.me); e != nil && !apierrors.IsConflict(e) && !apierrors.IsAlreadyExists(e) {
+		if e := s.stepShard(ctx, n, l, members[n%len(members)] == s.me); e != nil && !apierrors.IsConflict(e) && !apierrors.IsAlreadyExists(e) {
 			err = e // with a conflict, another hub was faster
 		}
 	}
-	if e := s.tell(ctx, list.Items); e != nil {
+	if e := s.renewMember(ctx, list.Items); e != nil {
 		err = e
 	}
 	return err
@@ -99,8 +99,8 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// care takes the next step for a shard. wanted means that this hub should hold it.
-func (s *shards) care(ctx context.Context, n int, l *coordinationv1.Lease, wanted bool) error {
+// stepShard takes the next step for a shard. wanted means that this hub should hold it.
+func (s *shards) stepShard(ctx context.Context, n int, l *coordinationv1.Lease, wanted bool) error {
 	held, holder := s.holds(n), holderOf(l)
 	if held != nil && holder == s.me {
 		s.yield(held, wanted)
@@ -144,8 +144,8 @@ func (s *shards) write(ctx context.Context, l *coordinationv1.Lease, name, kind,
 	return err
 }
 
-// tell renews the Lease of this hub while it has no shard. It deletes it when it has one, and also those of dead hubs.
-func (s *shards) tell(ctx context.Context, leases []coordinationv1.Lease) error {
+// renewMember renews the Lease of this hub while it has no shard. It deletes it when it has one, and also those of dead hubs.
+func (s *shards) renewMember(ctx context.Context, leases []coordinationv1.Lease) error {
 	busy := s.any()
 	var mine *coordinationv1.Lease
 	for i := range leases {

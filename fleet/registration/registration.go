@@ -22,8 +22,8 @@ const Account = "sealift-fleet-agent"
 const (
 	// prefix begins the names of agents on the hub.
 	prefix = "system:open-cluster-management:"
-	// everybody is a group that a certificate need not name and that no role is bound to.
-	everybody = "system:authenticated"
+	// unboundGroup is a group that a certificate need not name and that no role is bound to.
+	unboundGroup = "system:authenticated"
 	// templateLabel marks objects that the hub creates for an AddOnTemplate.
 	templateLabel = "open-cluster-management.io/addon-template-name"
 )
@@ -79,7 +79,7 @@ func Subjects(identities []ocm.RegistrationInfo) []rbacv1.Subject {
 		list = append(list, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
 	}
 	for _, group := range identities[at].Subject.Groups {
-		if group != everybody {
+		if group != unboundGroup {
 			list = append(list, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 		}
 	}

@@ -86,7 +86,7 @@ func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 // sameSet compares names without order. Everybody counts on neither side: each client is in that group.
 func sameSet(a, b []string) bool {
 	set := func(list []string) []string {
-		list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == everybody })
+		list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == unboundGroup })
 		slices.Sort(list)
 		return slices.Compact(list)
 	}

@@ -15,22 +15,22 @@ import (
 // Limited returns a reader for users with few rights: those who read the resources of the fleet often may not read Leases, or the hub's
 // own namespace. What they add is missing then. note is called once for each of them.
 func Limited(r client.Reader, note func(what string, err error)) client.Reader {
-	return &limited{Reader: r, note: note, told: make(map[string]bool)}
+	return &limited{Reader: r, note: note, noted: make(map[string]bool)}
 }
 
 type limited struct {
 	client.Reader
 	note func(what string, err error)
 
-	mu   sync.Mutex
-	told map[string]bool
+	mu    sync.Mutex
+	noted map[string]bool
 }
 
-func (l *limited) tell(what string, err error) {
+func (l *limited) noteOnce(what string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.told[what] {
-		l.told[what] = true
+	if !l.noted[what] {
+		l.noted[what] = true
 		l.note(what, err)
 	}
 }
@@ -43,11 +43,11 @@ func (l *limited) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	}
 	switch o := o.(type) {
 	case *coordinationv1.Lease:
-		l.tell("when clusters were last in contact", err)
+		l.noteOnce("when clusters were last in contact", err)
 		o.Spec.RenewTime = &metav1.MicroTime{}
 		return nil
 	case *corev1.ConfigMap:
-		l.tell("what the hub remembers of rollouts", err)
+		l.noteOnce("what the hub remembers of rollouts", err)
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
 	}
 	return err

@@ -29,7 +29,7 @@ func (l *Limiter) Configure(s *http.Server) {
 	s.ConnContext = withConn
 	s.ConnState = func(inner net.Conn, state http.ConnState) {
 		if c := ownConn(inner); c != nil && idle > 0 {
-			c.rest(state == http.StateIdle, idle)
+			c.setIdle(state == http.StateIdle, idle)
 		}
 	}
 	s.HTTP2 = &http.HTTP2Config{

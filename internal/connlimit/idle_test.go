@@ -20,8 +20,8 @@ func waits(_ http.ResponseWriter, r *http.Request) {
 
 type markKey struct{}
 
-// resting is a server whose connections may be idle for a time, and counts those no longer in memory.
-func resting(t *testing.T, idle time.Duration) (l *Limiter, s *httptest.Server, gone *atomic.Int64) {
+// idleServer is a server whose connections may be idle for a time, and counts those no longer in memory.
+func idleServer(t *testing.T, idle time.Duration) (l *Limiter, s *httptest.Server, gone *atomic.Int64) {
 	t.Helper()
 	l, gone = New(Options{PerClient: 20, All: 20}), new(atomic.Int64)
 	s = httptest.NewUnstartedServer(l.Handler(http.HandlerFunc(waits)))
@@ -83,7 +83,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 
 func TestIdleConnectionEnds(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		l, s, _ := resting(t, 500*time.Millisecond)
+		l, s, _ := idleServer(t, 500*time.Millisecond)
 		c := own(s, protocol)
 		for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(100 * time.Millisecond) {
 			roundTrip(t, s, c, protocol)
@@ -99,7 +99,7 @@ func TestIdleConnectionEnds(t *testing.T) {
 func TestClosedConnectionHoldsNothing(t *testing.T) {
 	const connections = 10
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		_, s, gone := resting(t, time.Hour)
+		_, s, gone := idleServer(t, time.Hour)
 		for range connections {
 			c := own(s, protocol)
 			var dialled net.Conn

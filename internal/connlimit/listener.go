@@ -149,8 +149,8 @@ type conn struct {
 	idle   *time.Timer // ends it after a time without requests; nil if it never was idle
 }
 
-// rest starts the time that a connection may be idle, or ends it.
-func (c *conn) rest(idle bool, most time.Duration) {
+// setIdle starts the time that a connection may be idle, or ends it.
+func (c *conn) setIdle(idle bool, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

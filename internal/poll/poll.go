@@ -42,7 +42,7 @@ func Print(w io.Writer, what string) func(error) {
 
 func wait(ctx context.Context, next func() time.Duration, say func(error), try func(context.Context) (bool, error)) error {
 	start := time.Now()
-	speaker := speaker{say: say}
+	speaker := reasonLog{say: say}
 	var last error
 	for {
 		done, err := try(ctx)
@@ -68,14 +68,14 @@ func wait(ctx context.Context, next func() time.Duration, say func(error), try f
 	}
 }
 
-// speaker reports reasons that differ, and not too many of them.
-type speaker struct {
+// reasonLog reports reasons that differ, and not too many of them.
+type reasonLog struct {
 	say  func(error)
 	said string
 	at   time.Time
 }
 
-func (s *speaker) speak(reason error) {
+func (s *reasonLog) speak(reason error) {
 	if s.say == nil || reason.Error() == s.said || s.said != "" && time.Since(s.at) < sayEvery {
 		return
 	}

@@ -197,7 +197,7 @@ func (c *process) exchange(ctx context.Context, r Request, request frame) (frame
 		return frame{}, fmt.Errorf("%s: %w", r.Name, context.Cause(ctx))
 	}
 	if late.Load() {
-		return frame{}, &LimitError{r.Name, r.Limits.wall()}
+		return frame{}, &LimitError{r.Name, r.Limits.wallTime()}
 	}
 	return frame{}, c.died(r, err)
 }

@@ -54,10 +54,10 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Unwrap() error { return ErrLimit }
 
 // Names of limits.
-func (l Limits) cpu() string    { return l.CPU.String() + " of processor time" }
-func (l Limits) wall() string   { return l.Wall.String() }
-func (l Limits) memory() string { return fmt.Sprintf("%d MiB of memory", l.Memory>>20) }
-func (l Limits) result() string { return fmt.Sprintf("%d KiB of result", l.Result>>10) }
+func (l Limits) cpu() string      { return l.CPU.String() + " of processor time" }
+func (l Limits) wallTime() string { return l.Wall.String() }
+func (l Limits) memory() string   { return fmt.Sprintf("%d MiB of memory", l.Memory>>20) }
+func (l Limits) result() string   { return fmt.Sprintf("%d KiB of result", l.Result>>10) }
 
 // Task is a function that children run: its input and its result are encoded by encoding/gob.
 type Task[In, Out any] struct {

@@ -27,7 +27,7 @@ type guard struct {
 	mu       sync.Mutex // guards what follows
 	holder   string     // as the Lease was last read or written
 	held     bool       // by us, now or before
-	told     bool       // that we wait
+	reported bool       // that we wait
 	deadline *time.Timer
 	failing  time.Time // since when requests fail
 	last     error     // of the last request that failed
@@ -113,8 +113,8 @@ func (g *guard) saw(holder string) {
 	case holder == "" || holder == g.Identity():
 	case g.held:
 		g.end(fmt.Errorf("%w: %s has taken %s over", ErrLost, holder, g.o))
-	case !g.told && !gone(holder) && g.o.Waiting != nil:
-		g.told = true
+	case !g.reported && !gone(holder) && g.o.Waiting != nil:
+		g.reported = true
 		g.o.Waiting(holder)
 	}
 }

@@ -72,12 +72,12 @@ func (d decoder) object(data []byte) ([]*unstructured.Unstructured, error) {
 	if err := utiljson.Unmarshal(data, &content); err != nil {
 		return nil, errors.New("not a Kubernetes object: not a mapping at its top")
 	}
-	return d.takeApart(&unstructured.Unstructured{Object: content})
+	return d.splitList(&unstructured.Unstructured{Object: content})
 }
 
-// takeApart returns the objects of a List, including nested Lists, or the object itself. As for the API's own clients, an item
+// splitList returns the objects of a List, including nested Lists, or the object itself. As for the API's own clients, an item
 // of a list such as RoleList may leave out its kind.
-func (d decoder) takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (d decoder) splitList(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	of, list := strings.CutSuffix(obj.GetKind(), "List")
 	if value, there := obj.Object["items"]; list && there && value == nil {
 		return nil, nil
@@ -102,7 +102,7 @@ func (d decoder) takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unst
 			one.SetAPIVersion(obj.GetAPIVersion())
 			one.SetKind(of)
 		}
-		found, err := d.takeApart(one)
+		found, err := d.splitList(one)
 		if err != nil {
 			return nil, fmt.Errorf("%s: item %d: %w", obj.GetKind(), i+1, err)
 		}

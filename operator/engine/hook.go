@@ -71,7 +71,7 @@ func (e *Engine) Add(ctx context.Context, f Folder) ([]*Hook, error) {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = hooks[i].ask(ctx, &e.options.Runner, dir)
+			errs[i] = hooks[i].configure(ctx, &e.options.Runner, dir)
 		})
 	}
 	group.Wait()
@@ -90,8 +90,8 @@ func (e *Engine) Add(ctx context.Context, f Folder) ([]*Hook, error) {
 // configurers is how many hooks are configured at once.
 const configurers = 8
 
-// ask runs the hook with --config.
-func (h *Hook) ask(ctx context.Context, runner *hook.Runner, dir string) error {
+// configure runs the hook with --config.
+func (h *Hook) configure(ctx context.Context, runner *hook.Runner, dir string) error {
 	if h.folder.Scope != binding.Shell {
 		dir = "" // hooks of modules work where the operator does (S-17)
 	}

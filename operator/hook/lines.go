@@ -90,7 +90,7 @@ func (l *line) plain(text []byte) {
 	if l.cut {
 		shown += "… (cut)"
 	}
-	l.tell(slog.LevelInfo, shown)
+	l.emit(slog.LevelInfo, shown)
 }
 
 // release logs the lines of a record that does not end, or is none.
@@ -139,7 +139,7 @@ func decodeRecords(text []byte) (records []map[string]any, err error) {
 	}
 }
 
-func (l *line) tell(level slog.Level, message string, more ...slog.Attr) {
+func (l *line) emit(level slog.Level, message string, more ...slog.Attr) {
 	l.log.LogAttrs(context.Background(), level, message, slices.Concat([]slog.Attr{slog.String("hook", l.hook), slog.String("output", l.stream)}, l.why, more)...)
 }
 
@@ -161,13 +161,13 @@ func (l *line) pass(record map[string]any) {
 	delete(record, slog.TimeKey)
 	fields := []slog.Attr{slog.Bool("proxyJsonLog", true)}
 	if text, err := json.Marshal(record); err == nil && len(text) > longestRecord {
-		l.tell(level, message, append(fields, slog.Group("hook", slog.String("truncated", string(bytes.ToValidUTF8(text[:longestRecord], nil))+":truncated")))...)
+		l.emit(level, message, append(fields, slog.Group("hook", slog.String("truncated", string(bytes.ToValidUTF8(text[:longestRecord], nil))+":truncated")))...)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(record)) {
 		fields = append(fields, slog.Any("hook_"+key, record[key]))
 	}
-	l.tell(level, message, fields...)
+	l.emit(level, message, fields...)
 }
 
 // otherLevels are names of levels that log/slog does not have, and the nearest that it has.

@@ -150,7 +150,7 @@ func (r *Runner) write(dir string, c Command) (environment []string, err error) 
 		if err := os.WriteFile(path, files[variable], 0o600); err != nil {
 			return nil, err
 		}
-		if err := r.give(path); err != nil {
+		if err := r.chown(path); err != nil {
 			return nil, err
 		}
 		environment = append(environment, variable+"="+path)
@@ -158,11 +158,11 @@ func (r *Runner) write(dir string, c Command) (environment []string, err error) 
 			environment = append(environment, other+"="+path)
 		}
 	}
-	return environment, r.give(dir)
+	return environment, r.chown(dir)
 }
 
-// give makes the hook's user the owner of a file.
-func (r *Runner) give(path string) error {
+// chown makes the hook's user the owner of a file.
+func (r *Runner) chown(path string) error {
 	if r.User == nil {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 		return fmt.Errorf("ConfigMap %s/%s and values.yaml: %w", o.options.Namespace, o.options.ConfigMap, err)
 	}
 	o.store.use(config)
-	o.tellStrangers(ctx, nil, o.store.strangers(config))
+	o.tellStrangers(ctx, nil, o.store.unknownKeys(config))
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 		return nil
 	}
 	o.store.use(config)
-	o.tellStrangers(ctx, o.store.strangers(before), o.store.strangers(config))
+	o.tellStrangers(ctx, o.store.unknownKeys(before), o.store.unknownKeys(config))
 	o.mu.Lock()
 	started := o.state.number > 0 // otherwise the first reload sees it
 	o.mu.Unlock()

@@ -78,7 +78,7 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	o.dropPrepared()
 	o.store.setEnabled(enabled)
 	if !purged {
-		p.purge = o.strangers(known)
+		p.purge = o.foreignReleases(known)
 	}
 	for _, u := range o.units {
 		if v := verdicts[u]; v.said != "" && !told[u] {
@@ -113,8 +113,8 @@ func (o *Operator) look(ctx context.Context, survey *kube.Survey, verdicts map[*
 	return known, nil
 }
 
-// strangers are releases without a module, in reverse order like all deletions.
-func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
+// foreignReleases are releases without a module, in reverse order like all deletions.
+func (o *Operator) foreignReleases(known map[string]helm.Record) (names []string) {
 	for name := range known {
 		if !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
 			names = append(names, name)

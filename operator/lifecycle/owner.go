@@ -27,8 +27,8 @@ type owner struct {
 	unit     *unit // nil for global values
 	// changed is called when an event has led a hook to change values.
 	changed func()
-	// untold records a change of a run that failed later, so that its repetition reports it.
-	untold atomic.Bool
+	// unreported records a change of a run that failed later, so that its repetition reports it.
+	unreported atomic.Bool
 }
 
 // Files are the values.
@@ -52,7 +52,7 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 	}
 	wrote, err := o.operator.patchConfig(ctx, o.key, lasting)
 	if wrote && isEvent(contexts) {
-		o.untold.Store(true)
+		o.unreported.Store(true)
 	}
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 	if err != nil {
 		return err
 	}
-	if isEvent(contexts) && (o.untold.Swap(false) || changed) {
+	if isEvent(contexts) && (o.unreported.Swap(false) || changed) {
 		o.changed()
 	}
 	return nil

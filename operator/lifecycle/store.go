@@ -53,8 +53,8 @@ func (s *store) use(c values.Config) {
 	s.config = c
 }
 
-// strangers are the keys of a configuration that belong to no module.
-func (s *store) strangers(c values.Config) (keys []string) {
+// unknownKeys are the keys of a configuration that belong to no module.
+func (s *store) unknownKeys(c values.Config) (keys []string) {
 	for key := range c.Modules {
 		if s.modules[key] == nil {
 			keys = append(keys, key)

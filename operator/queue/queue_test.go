@@ -22,20 +22,20 @@ import (
 	"github.com/sealift/sealift/operator/queue"
 )
 
-// diary notes what ran when, on the clock of a synctest bubble.
-type diary struct {
+// runLog notes what ran when, on the clock of a synctest bubble.
+type runLog struct {
 	mu    sync.Mutex
 	start time.Time
 	lines []string
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *runLog) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start).Truncate(time.Second))+fmt.Sprintf(format, args...))
 }
 
-func (d *diary) is(t *testing.T, want ...string) {
+func (d *runLog) is(t *testing.T, want ...string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,10 +45,10 @@ func (d *diary) is(t *testing.T, want ...string) {
 }
 
 // bubble runs a set for a test in a bubble, whose clock jumps ahead when all wait.
-func bubble(t *testing.T, set *queue.Set, test func(d *diary)) {
+func bubble(t *testing.T, set *queue.Set, test func(d *runLog)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		d := &diary{start: time.Now()}
+		d := &runLog{start: time.Now()}
 		over := make(chan struct{})
 		go func() { set.Run(ctx); close(over) }()
 		synctest.Wait()
@@ -58,7 +58,7 @@ func bubble(t *testing.T, set *queue.Set, test func(d *diary)) {
 	})
 }
 
-func takes(d *diary, name string, how time.Duration) *queue.Task {
+func takes(d *runLog, name string, how time.Duration) *queue.Task {
 	return &queue.Task{Name: name, Do: func(context.Context, *queue.Queue, *queue.Task) error {
 		time.Sleep(how)
 		d.note("%s", name)
@@ -68,7 +68,7 @@ func takes(d *diary, name string, how time.Duration) *queue.Task {
 
 func TestQueuesRunConcurrentlyAndTasksInOrder(t *testing.T) {
 	set := &queue.Set{}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		set.Add("main", takes(d, "a", 3*time.Second), takes(d, "b", time.Second))
 		set.Add("other", takes(d, "c", 2*time.Second))
 		time.Sleep(time.Minute)
@@ -80,7 +80,7 @@ func TestQueuesRunConcurrentlyAndTasksInOrder(t *testing.T) {
 
 func TestFailingTaskStaysAtHead(t *testing.T) {
 	set := &queue.Set{Delay: func(failed int) time.Duration { return time.Duration(10*(failed+1)) * time.Second }}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		left := 2
 		set.Add("main", &queue.Task{Name: "bad", Do: func(_ context.Context, _ *queue.Queue, t *queue.Task) error {
 			d.note("try %d", t.Failures()+1)
@@ -102,7 +102,7 @@ func TestFailingTaskStaysAtHead(t *testing.T) {
 
 func TestFailingTaskMayYield(t *testing.T) {
 	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		var yields atomic.Bool
 		fails := 2
 		set.Add("main", &queue.Task{Name: "fails", Yields: yields.Load, Do: func(context.Context, *queue.Queue, *queue.Task) error {
@@ -132,7 +132,7 @@ func TestFailingTaskMayYield(t *testing.T) {
 // TestTasksOfOtherQueuesDoNotYield: what ends them waits in the main queue. Two failing ones would run in turn without a pause.
 func TestTasksOfOtherQueuesDoNotYield(t *testing.T) {
 	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		fails := func(name string, times int) *queue.Task {
 			return &queue.Task{Name: name, Yields: func() bool { return true }, Do: func(context.Context, *queue.Queue, *queue.Task) error {
 				d.note("%s", name)
@@ -150,7 +150,7 @@ func TestTasksOfOtherQueuesDoNotYield(t *testing.T) {
 
 func TestTaskHasItsOwnPause(t *testing.T) {
 	set := &queue.Set{}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		set.Add("main", &queue.Task{Name: "bad", Pause: 5 * time.Second, Do: func(context.Context, *queue.Queue, *queue.Task) error {
 			d.note("try")
 			return errors.New("no luck")
@@ -162,7 +162,7 @@ func TestTaskHasItsOwnPause(t *testing.T) {
 
 func TestTasksAddedNextRunFirst(t *testing.T) {
 	set := &queue.Set{}
-	bubble(t, set, func(d *diary) {
+	bubble(t, set, func(d *runLog) {
 		set.Add("main", &queue.Task{Name: "first", Do: func(_ context.Context, q *queue.Queue, _ *queue.Task) error {
 			q.Next(takes(d, "second", 0), takes(d, "third", 0))
 			return nil

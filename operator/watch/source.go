@@ -62,12 +62,12 @@ type source struct {
 	refused int  // the permanent ones, such as a missing right
 	kind    string
 	views   []view
-	subs    []seat
+	subs    []viewSlot
 	items   map[name]*item
 }
 
-// seat is a subscription with the index of its view.
-type seat struct {
+// viewSlot is a subscription with the index of its view.
+type viewSlot struct {
 	sub     *Subscription
 	view    int
 	initial bool // the content of the first list is not an event for it
@@ -89,7 +89,7 @@ func (o *source) join(s *Subscription, initial bool) bool {
 			i.results = append(slices.Clip(i.results), o.watcher.result(o, s.binding.Filter, i.full))
 		}
 	}
-	o.subs = append(o.subs, seat{s, at, initial})
+	o.subs = append(o.subs, viewSlot{s, at, initial})
 	here, tried := o.here, o.refused >= failures
 	if here && !initial {
 		for _, i := range o.items {
@@ -111,7 +111,7 @@ func (o *source) viewOf(s *Subscription) (at int, known bool) {
 
 func (o *source) detach(s *Subscription) {
 	o.mu.Lock()
-	o.subs = slices.DeleteFunc(o.subs, func(t seat) bool { return t.sub == s })
+	o.subs = slices.DeleteFunc(o.subs, func(t viewSlot) bool { return t.sub == s })
 	o.ended = len(o.subs) == 0
 	unused := o.ended
 	o.mu.Unlock()

@@ -167,7 +167,7 @@ func (o *source) Delete(obj any) error {
 	defer o.mu.Unlock()
 	o.complete(i)
 	delete(o.items, i.name)
-	o.tell(binding.Deleted, i)
+	o.dispatch(binding.Deleted, i)
 	o.handled(came)
 	return nil
 }
@@ -191,7 +191,7 @@ func (o *source) Replace(list []any, _ string) error {
 	for _, old := range o.items {
 		if !now[old.name] {
 			delete(o.items, old.name)
-			o.tell(binding.Deleted, old)
+			o.dispatch(binding.Deleted, old)
 		}
 	}
 	first := !o.here
@@ -215,7 +215,7 @@ func (o *source) put(i *item) {
 	old := o.items[i.name]
 	o.items[i.name] = i
 	if old == nil {
-		o.tell(binding.Added, i)
+		o.dispatch(binding.Added, i)
 		return
 	}
 	if old.sum == i.sum {
@@ -229,8 +229,8 @@ func (o *source) put(i *item) {
 	}
 }
 
-// tell pushes an event to all affected views. The first list is not an event for those who read it as a whole.
-func (o *source) tell(event binding.Event, i *item) {
+// dispatch pushes an event to all affected views. The first list is not an event for those who read it as a whole.
+func (o *source) dispatch(event binding.Event, i *item) {
 	for _, t := range o.subs {
 		if o.here || !t.initial {
 			t.sub.push(o, Change{event, o.object(i, t.view, t.sub)})

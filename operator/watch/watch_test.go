@@ -85,19 +85,19 @@ func (s *site) watcher() *watch.Watcher {
 	return w
 }
 
-// heard are the events of a subscription, as text.
-type heard struct {
+// eventLog are the events of a subscription, as text.
+type eventLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (h *heard) on(c watch.Change) {
+func (h *eventLog) on(c watch.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Event, c.Object.Name, c.Object.Result)))
 }
 
-func (h *heard) all() []string {
+func (h *eventLog) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.lines)
@@ -112,8 +112,8 @@ func (s *site) until(what string, reached func() bool) {
 	}
 }
 
-// hears waits for exactly these events.
-func (s *site) hears(h *heard, want ...string) {
+// expectEvents waits for exactly these events.
+func (s *site) expectEvents(h *eventLog, want ...string) {
 	s.Helper()
 	for deadline := time.Now().Add(20 * time.Second); len(h.all()) < len(want) && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
@@ -219,7 +219,7 @@ func testOutageAtStart(s *site) {
 
 func testIdle(s *site) {
 	s.apply(namespace("idle", ""))
-	var h heard
+	var h eventLog
 	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, namespace: {nameSelector: {matchNames: [idle]}}"), h.on)
 	sub.Idle(true)
 	synced(s, sub)
@@ -229,13 +229,13 @@ func testIdle(s *site) {
 	s.apply(configMap("idle", "b", ""))
 	s.until("the object is in the snapshot", func() bool { return names(sub) == "idle/a idle/b" })
 	sub.Release()
-	s.hears(&h, "Added b")
+	s.expectEvents(&h, "Added b")
 }
 
 // testShow: earlier events are in its result, and later ones are delivered.
 func testShow(s *site) {
 	s.apply(namespace("show", "shown: 'yes'") + "---\n" + configMap("show", "a", "x: '1'"))
-	var h heard
+	var h eventLog
 	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, jqFilter: .data.x, namespace: {labelSelector: {matchLabels: {shown: 'yes'}}}"), h.on)
 	synced(s, sub)
 	s.apply(configMap("show", "a", "x: '2'") + "---\n" + configMap("show", "b", "x: '3'"))
@@ -253,7 +253,7 @@ func testShow(s *site) {
 	s.apply(namespace("show2", "shown: 'yes'") + "---\n" + configMap("show2", "c", "x: '5'"))
 	s.until("the other namespace is there", func() bool { return names(sub) == "show/a show2/c" })
 	sub.Release()
-	s.hears(&h, `Modified a "4"`, `Deleted b "3"`, `Added c "5"`)
+	s.expectEvents(&h, `Modified a "4"`, `Deleted b "3"`, `Added c "5"`)
 }
 
 func testStopped(s *site) {
@@ -273,7 +273,7 @@ func testStopped(s *site) {
 
 func testEvents(s *site) {
 	s.apply(namespace("events", "") + "---\n" + configMap("events", "b", "x: '1'") + "---\n" + configMap("events", "a", "x: '1'"))
-	var h, deletions heard
+	var h, deletions eventLog
 	w := s.watcher()
 	sub := w.Subscribe(s.kubernetes("kind: configmaps, namespace: {nameSelector: {matchNames: [events]}}"), h.on)
 	only := w.Subscribe(s.kubernetes("kind: cm, executeHookOnEvent: [Deleted], namespace: {nameSelector: {matchNames: [events]}}"), deletions.on)
@@ -294,8 +294,8 @@ func testEvents(s *site) {
 	only.Release()
 	s.apply(configMap("events", "a", "x: '2'"))
 	s.remove(configMapRef("events", "b"))
-	s.hears(&h, "Added c", "Modified a", "Deleted b")
-	s.hears(&deletions, "Deleted b")
+	s.expectEvents(&h, "Added c", "Modified a", "Deleted b")
+	s.expectEvents(&deletions, "Deleted b")
 	if objects, bytes := sub.Size(); objects != 2 || bytes < 200 {
 		s.Errorf("%d objects of %d bytes", objects, bytes)
 	}
@@ -303,7 +303,7 @@ func testEvents(s *site) {
 
 func testFilter(s *site) {
 	s.apply(namespace("filter", "") + "---\n" + configMap("filter", "a", "x: '1', other: '1'"))
-	var h heard
+	var h eventLog
 	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, jqFilter: .data.x, keepFullObjectsInMemory: false, namespace: {nameSelector: {matchNames: [filter]}}"), h.on)
 	synced(s, sub)
 	sub.Release()
@@ -314,7 +314,7 @@ func testFilter(s *site) {
 	s.apply(configMap("filter", "a", "x: '2', other: '2'"))
 	s.apply(configMap("filter", "a", "other: '2'"))
 	s.remove(configMapRef("filter", "a"))
-	s.hears(&h, `Modified a "2"`, "Modified a null", "Deleted a null")
+	s.expectEvents(&h, `Modified a "2"`, "Modified a null", "Deleted a null")
 }
 
 func testShared(s *site) {
@@ -324,7 +324,7 @@ func testShared(s *site) {
 		return s.kubernetes("kind: ConfigMap, namespace: {nameSelector: {matchNames: [shared]}}" + more)
 	}
 	before := s.listsOf("configmaps")
-	var h [4]heard
+	var h [4]eventLog
 	whole := w.Subscribe(of(""), h[0].on)
 	synced(s, whole)
 	same := w.Subscribe(of(""), h[1].on)
@@ -340,14 +340,14 @@ func testShared(s *site) {
 		sub.Release()
 	}
 	s.apply(configMap("shared", "a", "x: '2'"))
-	s.hears(&h[0], "Modified a")
-	s.hears(&h[1], "Modified a")
-	s.hears(&h[2], `Modified a {"x":"2"}`)
+	s.expectEvents(&h[0], "Modified a")
+	s.expectEvents(&h[1], "Modified a")
+	s.expectEvents(&h[2], `Modified a {"x":"2"}`)
 	whole.Stop()
 	same.Stop()
 	s.apply(configMap("shared", "a", "x: '3'"))
-	s.hears(&h[2], `Modified a {"x":"2"}`, `Modified a {"x":"3"}`)
-	s.hears(&h[0], "Modified a")
+	s.expectEvents(&h[2], `Modified a {"x":"2"}`, `Modified a {"x":"3"}`)
+	s.expectEvents(&h[0], "Modified a")
 	filtered.Stop()
 	again := w.Subscribe(of(""), h[3].on)
 	synced(s, again)
@@ -383,7 +383,7 @@ func testSelectors(s *site) {
 
 func testNamespaceLabels(s *site) {
 	s.apply(namespace("team-a", "team: a") + "---\n" + configMap("team-a", "xx", "") + "---\n" + namespace("team-b", "team: b") + "---\n" + configMap("team-b", "yy", ""))
-	var h heard
+	var h eventLog
 	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, namespace: {labelSelector: {matchExpressions: [{key: team, operator: In, values: [a, c]}]}}"), h.on)
 	synced(s, sub)
 	sub.Release()
@@ -391,16 +391,16 @@ func testNamespaceLabels(s *site) {
 		s.Errorf("the snapshot is %s", got)
 	}
 	s.apply(namespace("team-b", "team: c"))
-	s.hears(&h, "Added yy")
+	s.expectEvents(&h, "Added yy")
 	s.apply(namespace("team-a", "team: z"))
 	s.until("the objects of a namespace leave with it", func() bool { return names(sub) == "team-b/yy" })
 	s.apply(configMap("team-a", "x2", "") + "---\n" + configMap("team-b", "y2", ""))
-	s.hears(&h, "Added yy", "Added y2")
+	s.expectEvents(&h, "Added yy", "Added y2")
 }
 
 func testLateKind(s *site) {
 	w := s.watcher()
-	var h heard
+	var h eventLog
 	late := w.Subscribe(s.kubernetes("apiVersion: example.org/v1, kind: Gadget"), h.on)
 	here := w.Subscribe(s.kubernetes("kind: Namespace"), func(watch.Change) {})
 	synced(s, here)
@@ -426,12 +426,12 @@ spec:
 	synced(s, late)
 	late.Release()
 	s.apply("apiVersion: example.org/v1\nkind: Gadget\nmetadata: {name: g, namespace: default}\n")
-	s.hears(&h, "Added g")
+	s.expectEvents(&h, "Added g")
 }
 
 func testOutage(s *site) {
 	s.apply(namespace("outage", "") + "---\n" + configMap("outage", "stays", "x: '1'") + "---\n" + configMap("outage", "goes", "x: '1'") + "---\n" + configMap("outage", "changes", "x: '1'"))
-	var h heard
+	var h eventLog
 	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, jqFilter: .data.x, namespace: {nameSelector: {matchNames: [outage]}}"), h.on)
 	synced(s, sub)
 	sub.Release()

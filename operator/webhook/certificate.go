@@ -37,7 +37,7 @@ func (e *endpoint) source(ctx context.Context) (func() (*certificate, error), er
 		if time.Since(read) > keepTime {
 			read = time.Now()
 			live, err := e.authority(ctx, a)
-			if e.tell(ctx, "the authority of webhooks cannot be read; the previous one is kept", err) && !bytes.Equal(live.pem, a.pem) {
+			if e.logOnce(ctx, "the authority of webhooks cannot be read; the previous one is kept", err) && !bytes.Equal(live.pem, a.pem) {
 				a, shown = live, nil
 			}
 		}

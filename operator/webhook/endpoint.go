@@ -56,7 +56,7 @@ type endpoint struct {
 	answer  answer
 	objects func(ca []byte) []object
 	bounds  *reviews.Bounds
-	kick    chan struct{} // has a message when it is time to write the objects
+	wake    chan struct{} // has a message when it is time to write the objects
 	swept   sync.Once
 
 	silentUntil atomic.Int64 // when to ask the leader again, in nanoseconds
@@ -69,16 +69,16 @@ type endpoint struct {
 	listener net.Listener
 	shown    atomic.Pointer[certificate]
 	known    map[kube.Ref]string // the generations that we have written
-	told     map[string]bool     // errors that were logged already
+	logged   map[string]bool     // errors that were logged already
 	failed   map[kube.Ref]error  // errors of the API server; held by mu
 }
 
 // newEndpoint makes an endpoint for reviews of up to size bytes.
 func newEndpoint(s *Server, e Endpoint, size int64, answer answer, objects func([]byte) []object) *endpoint {
 	return &endpoint{
-		Endpoint: e, server: s, answer: answer, objects: objects, kick: make(chan struct{}, 1),
+		Endpoint: e, server: s, answer: answer, objects: objects, wake: make(chan struct{}, 1),
 		bounds: reviews.New(reviews.Limits{Body: size, InMemory: inMemory, AtOnce: parallel, Arrival: readTime, Log: s.log}),
-		known:  map[kube.Ref]string{}, told: map[string]bool{}, failed: map[kube.Ref]error{},
+		known:  map[kube.Ref]string{}, logged: map[string]bool{}, failed: map[kube.Ref]error{},
 	}
 }
 
@@ -159,7 +159,7 @@ func (e *endpoint) limited() http.Handler {
 // register asks keep to write the objects soon.
 func (e *endpoint) register() {
 	select {
-	case e.kick <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
@@ -173,13 +173,13 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.kick:
+		case <-e.wake:
 			clear(e.known)
 			due = time.Time{}
 		case <-ticker.C:
 		}
 		fresh, err := load()
-		if shown := e.shown.Load(); e.tell(ctx, "the certificate of webhooks cannot be renewed; the previous one is kept", err) && fresh.sum != shown.sum {
+		if shown := e.shown.Load(); e.logOnce(ctx, "the certificate of webhooks cannot be renewed; the previous one is kept", err) && fresh.sum != shown.sum {
 			e.rotate(ctx, shown, fresh)
 			due = time.Time{}
 		}
@@ -210,14 +210,14 @@ func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
 	clear(e.known)
 }
 
-// tell logs an error once, until it is gone. It reports whether there is none.
-func (e *endpoint) tell(ctx context.Context, text string, err error) bool {
+// logOnce logs an error once, until it is gone. It reports whether there is none.
+func (e *endpoint) logOnce(ctx context.Context, text string, err error) bool {
 	if err == nil {
-		delete(e.told, text)
+		delete(e.logged, text)
 		return true
 	}
-	if !e.told[text] && ctx.Err() == nil {
-		e.told[text] = true
+	if !e.logged[text] && ctx.Err() == nil {
+		e.logged[text] = true
 		e.server.log.ErrorContext(ctx, text, "service", e.Service, "error", err)
 	}
 	return false

@@ -69,8 +69,8 @@ func (e *endpoint) write(ctx context.Context, ca []byte) bool {
 		e.fail(o.ref, err)
 		var refusals *refusalsError
 		refused := errors.As(err, &refusals)
-		e.tell(ctx, fmt.Sprintf("the API server refuses some webhooks of %s, and calls the other ones", o.ref), only(refused, err))
-		all = e.tell(ctx, fmt.Sprintf("%s cannot be written yet, so the API server does not call hooks for it", o.ref), only(!refused, err)) && all
+		e.logOnce(ctx, fmt.Sprintf("the API server refuses some webhooks of %s, and calls the other ones", o.ref), only(refused, err))
+		all = e.logOnce(ctx, fmt.Sprintf("%s cannot be written yet, so the API server does not call hooks for it", o.ref), only(!refused, err)) && all
 	}
 	return all
 }

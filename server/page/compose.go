@@ -73,7 +73,7 @@ func (s *Site) read(r *http.Request, sent url.Values) (composed, error) {
 	c := composed{Further: sent.Get(furtherField)}
 	for _, a := range byName(index) {
 		one := choice{Name: a.Name, Version: sent.Get(versionField + a.Name), Versions: patterns(a)}
-		meta, err := s.meta(r, meant(a, one.Version))
+		meta, err := s.meta(r, selected(a, one.Version))
 		if err != nil {
 			one.Description = "not readable: " + err.Error()
 		} else {
@@ -110,8 +110,8 @@ func line(version string) string {
 	return parts[0] + "." + parts[1] + ".x"
 }
 
-// meant returns the package that a version or pattern resolves to, as far as the form needs it.
-func meant(a addOn, version string) release.Package {
+// selected returns the package that a version or pattern resolves to, as far as the form needs it.
+func selected(a addOn, version string) release.Package {
 	prefix, isLine := strings.CutSuffix(version, ".x")
 	for _, p := range a.Versions {
 		if p.Version == version || isLine && strings.HasPrefix(p.Version, prefix+".") {

@@ -71,7 +71,7 @@ func want(t *testing.T, what string, got, want any) {
 	}
 }
 
-type fates = []release.Status
+type outcomes = []release.Status
 
 func TestPublishListsPackages(t *testing.T) {
 	server := objects.Start(t)
@@ -80,9 +80,9 @@ func TestPublishListsPackages(t *testing.T) {
 			s := open(t, location)
 			r := release.In(s, "")
 			want(t, "nothing is listed at first", listed(t, r), map[string]string{})
-			want(t, "what is lacking is uploaded", publish(t, r, candidate("a", "1", "a1"), candidate("b", "1", "b1")), fates{release.Uploaded, release.Uploaded})
+			want(t, "what is lacking is uploaded", publish(t, r, candidate("a", "1", "a1"), candidate("b", "1", "b1")), outcomes{release.Uploaded, release.Uploaded})
 			want(t, "what is there is not", publish(t, r, candidate("a", "1", "a1"), candidate("b", "1", "other"), candidate("b", "2", "b2")),
-				fates{release.Present, release.Uploaded, release.Uploaded})
+				outcomes{release.Present, release.Uploaded, release.Uploaded})
 			want(t, "index", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1", "b-1.tar.gz": "index of other", "b-2.tar.gz": "index of b2"})
 		})
 	}
@@ -154,7 +154,7 @@ func TestPackagesAreListedAfterTheirBytes(t *testing.T) {
 	want(t, "only what is complete is listed", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1"})
 	line.Plan(nil)
 	want(t, "the rest follows", publish(t, r, candidate("a", "1", "a1"), candidate("b", "1", "b1"), candidate("c", "1", "c1")),
-		fates{release.Present, release.Uploaded, release.Uploaded})
+		outcomes{release.Present, release.Uploaded, release.Uploaded})
 }
 
 func TestLeftoversOfKilledPublishAreUsed(t *testing.T) {
@@ -175,11 +175,11 @@ func TestLeftoversOfKilledPublishAreUsed(t *testing.T) {
 			}
 			publish(t, r, candidate("a", "1", "a1"))
 			remove("index.json")
-			want(t, "killed before the index", publish(t, r, candidate("b", "1", "b1")), fates{release.Uploaded})
+			want(t, "killed before the index", publish(t, r, candidate("b", "1", "b1")), outcomes{release.Uploaded})
 			want(t, "another publish lists it", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1", "b-1.tar.gz": "index of b1"})
 			remove("index.json")
 			remove(".sealift/a-1.tar.gz.json")
-			want(t, "killed before the record", publish(t, r, candidate("a", "1", "a1")), fates{release.Present})
+			want(t, "killed before the record", publish(t, r, candidate("a", "1", "a1")), outcomes{release.Present})
 			want(t, "it is listed", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1", "b-1.tar.gz": "index of b1"})
 		})
 	}
@@ -195,7 +195,7 @@ func TestCopiedStoreIsPublishedTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := release.In(open(t, to), "")
-	want(t, "what is intact is there", publish(t, r, candidate("c", "1", "c1"), candidate("a", "1", "a1")), fates{release.Uploaded, release.Present})
+	want(t, "what is intact is there", publish(t, r, candidate("c", "1", "c1"), candidate("a", "1", "a1")), outcomes{release.Uploaded, release.Present})
 	want(t, "what is damaged is not listed", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1", "c-1.tar.gz": "index of c1"})
 }
 

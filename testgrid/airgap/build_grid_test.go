@@ -17,24 +17,24 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// farmed is how many packages the farm builds.
-const farmed = 40
+// builtOnCluster is how many packages the cluster builds.
+const builtOnCluster = 40
 
-// farmImage is the name of the image that its pods run.
-const farmImage = "example.org/sealift:1"
+// builderImage is the name of the image that its pods run.
+const builderImage = "example.org/sealift:1"
 
 // TestTwoNodeClusterBuildsPackages builds packages in pods of a cluster without a network. What their Manifests name is on a web
 // server of the first node, and so is the bucket. One pod is killed in the middle. The packages are those of this machine.
 func TestTwoNodeClusterBuildsPackages(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	dir, local := r.farm(t)
+	dir, local := r.buildOnCluster(t)
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb, dir}}), t}
 	worker := node{lab.Host(t, host.Spec{USB: []string{dir}}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.hasNodes(2)
 	for n, usb := range map[node]string{first: "usb2", worker: "usb"} {
-		n.must("ctr --namespace k8s.io images import --index-name " + farmImage + " /media/" + usb + "/image.tar")
+		n.must("ctr --namespace k8s.io images import --index-name " + builderImage + " /media/" + usb + "/image.tar")
 	}
 	address := first.Address().String()
 	const account = "export HOME=/root AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab-secret AWS_EC2_METADATA_DISABLED=true KUBECONFIG=/etc/kubernetes/admin.conf; "
@@ -44,7 +44,7 @@ func TestTwoNodeClusterBuildsPackages(t *testing.T) {
 	first.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done")
 	first.must(kubectl + "create secret generic key --from-literal=AWS_ACCESS_KEY_ID=lab --from-literal=AWS_SECRET_ACCESS_KEY=lab-secret")
 	first.must("echo 'mirrors: {https://files.example.com/: http://" + address + ":8001/static/}' >/root/sealift.yaml")
-	command := account + "cd /root && /media/usb2/sealift build /media/usb2/addons/*/1 --on kubernetes --image " + farmImage +
+	command := account + "cd /root && /media/usb2/sealift build /media/usb2/addons/*/1 --on kubernetes --image " + builderImage +
 		" --store 's3://packages/farm?endpoint=http://" + address + ":7070' --secret key --parallelism 6 --cpu 300m --memory 256Mi -o json"
 	out := first.must(command + ` >built.json 2>build.log & build=$!
 for i in $(seq 1200); do [ "$(ls /srv/objects/packages/farm/batch/results 2>/dev/null | wc -l)" -lt 5 ] || break; sleep 0.25; done
@@ -64,8 +64,8 @@ echo "left: $left"`)
 	if !strings.HasSuffix(strings.TrimSpace(out), "left:") {
 		t.Error("something is left")
 	}
-	built := farmDigests(t, first.must("cat /root/built.json"))
-	if len(built) != farmed {
+	built := builtDigests(t, first.must("cat /root/built.json"))
+	if len(built) != builtOnCluster {
 		t.Errorf("%d packages", len(built))
 	}
 	for name, digest := range local {
@@ -74,19 +74,19 @@ echo "left: $left"`)
 		}
 	}
 	again := first.must(command + " >/root/again.json 2>/root/again.log; grep -c '\"upToDate\": true' /root/again.json")
-	if strings.TrimSpace(again) != fmt.Sprint(farmed) {
+	if strings.TrimSpace(again) != fmt.Sprint(builtOnCluster) {
 		t.Errorf("a second build did something: %s", again)
 	}
 }
 
-// farm makes a disk with add-ons, what their Manifests name, and the image of pods, and builds the packages on this machine.
-func (r road) farm(t *testing.T) (dir string, digests map[string]string) {
+// buildOnCluster makes a disk with add-ons, what their Manifests name, and the image of pods, and builds the packages on this machine.
+func (r delivery) buildOnCluster(t *testing.T) (dir string, digests map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
 	common := strings.Repeat("every package has this\n", 50_000)
 	place(t, filepath.Join(dir, "upstream", "common"), []byte(common))
 	var addOns []string
-	for i := range farmed {
+	for i := range builtOnCluster {
 		name := fmt.Sprintf("farm-%02d", i)
 		place(t, filepath.Join(dir, "upstream", name), []byte(strings.Repeat(name+"\n", 20_000)))
 		addOn := filepath.Join(dir, "addons", name, "1")
@@ -99,7 +99,7 @@ func (r road) farm(t *testing.T) (dir string, digests map[string]string) {
 	config, cache := filepath.Join(t.TempDir(), "sealift.yaml"), t.TempDir()
 	place(t, config, []byte("mirrors: {https://files.example.com/: "+server.URL+"/}\n"))
 	r.run(t, append([]string{"lock", "--config", config, "--cache", cache}, addOns...)...)
-	digests = farmDigests(t, r.run(t, append([]string{"build", "--locked", "--config", config, "--cache", cache, "--out", t.TempDir(), "-o", "json"}, addOns...)...))
+	digests = builtDigests(t, r.run(t, append([]string{"build", "--locked", "--config", config, "--cache", cache, "--out", t.TempDir(), "-o", "json"}, addOns...)...))
 	versitygw := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
 	shell(t, repository, fmt.Sprintf("cp %s %s %s/ && go run ./deploy/image -binary %s -node %s/sealift-node -out %s/image.tar", versitygw, r.sealift, dir, r.sealift, r.dir(), dir))
 	if _, err := os.Stat(filepath.Join(dir, "image.tar")); err != nil {
@@ -108,8 +108,8 @@ func (r road) farm(t *testing.T) (dir string, digests map[string]string) {
 	return dir, digests
 }
 
-// farmDigests reads what 'sealift build -o json' prints: the sha256 of each package.
-func farmDigests(t *testing.T, text string) map[string]string {
+// builtDigests reads what 'sealift build -o json' prints: the sha256 of each package.
+func builtDigests(t *testing.T, text string) map[string]string {
 	t.Helper()
 	var list []struct{ Name, SHA256 string }
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -23,7 +23,7 @@ func TestChannelUpdatesAddOns(t *testing.T) {
 	n.must(install)
 	channelKeeps(n)
 	n.must("cp /usr/local/bin/sealift /var/tmp/sealift")
-	n.must(takeBack + " 2>&1")
+	n.must(resetCommand + " 2>&1")
 	n.isBare(bare)
 }
 

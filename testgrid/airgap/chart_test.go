@@ -56,13 +56,13 @@ spec:
 
 // chartBundle makes a bundle with the packages of the road and an add-on that is a chart of an HTTP repository. It returns the
 // folder for the USB disk.
-func (r road) chartBundle(t *testing.T) string {
+func (r delivery) chartBundle(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(r.part(t, "chart", func(dir string) { r.bundleChart(t, dir, filepath.Join(dir, "usb")) }), "usb")
 }
 
 // bundleChart builds the add-on with its chart in a folder, and bundles it for a USB disk.
-func (r road) bundleChart(t *testing.T, dir, usb string) {
+func (r delivery) bundleChart(t *testing.T, dir, usb string) {
 	t.Helper()
 	archive := hello(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -101,7 +101,7 @@ func (r road) bundleChart(t *testing.T, dir, usb string) {
 }
 
 // mirror adds a mirror to the sealift.yaml of the road.
-func (r road) mirror(t *testing.T, from, to string) {
+func (r delivery) mirror(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(r.config)
 	if err != nil {

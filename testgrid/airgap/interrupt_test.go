@@ -34,18 +34,18 @@ func (n node) interrupt(i interruption) (output string, code int) {
 
 // interrupted ends an install in its middle, by signals that ask it to end, and by one that does not ask.
 func interrupted(n node) {
-	for _, row := range []struct{ signal, step, told string }{
+	for _, row := range []struct{ signal, step, printed string }{
 		{"INT", "node/packages", "interrupt signal received"},
 		{"TERM", "containerd/install", "terminated signal received"},
 	} {
 		out, code := n.interrupt(interruption{command: fromUSB, step: row.step, record: "started", after: 300 * time.Millisecond, signal: row.signal})
-		for _, want := range []string{"interrupted: ", "step " + row.step + ": " + row.told, "go on with:\n  cd /media/usb && cat install.sh | sudo bash -s airgap\n"} {
+		for _, want := range []string{"interrupted: ", "step " + row.step + ": " + row.printed, "go on with:\n  cd /media/usb && cat install.sh | sudo bash -s airgap\n"} {
 			if code != 1 || !strings.Contains(out, want) {
 				n.t.Errorf("SIG%s in step %s: exit %d, want 1 and %q in\n%s", row.signal, row.step, code, want, out)
 			}
 		}
 		n.refuses("sealift status", 1, "failure  step "+row.step)
-		if out := n.must("sealift journal"); !strings.Contains(out, "step "+row.step+" failed: "+row.told) {
+		if out := n.must("sealift journal"); !strings.Contains(out, "step "+row.step+" failed: "+row.printed) {
 			n.t.Errorf("journal after SIG%s:\n%s", row.signal, out)
 		}
 	}

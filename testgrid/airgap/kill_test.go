@@ -59,14 +59,14 @@ func TestHalfInstalledHostIsReset(t *testing.T) {
 		if step == "metrics-server/install" {
 			killedReset(n)
 		}
-		n.must(takeBack + " 2>&1")
+		n.must(resetCommand + " 2>&1")
 		t.Logf("killed in %s, and reset", step)
 		n.isBare(bare)
 	}
 	n.must(install)
 	cluster(n)
 	killedReset(n)
-	n.must(takeBack)
+	n.must(resetCommand)
 	n.isBare(bare)
 }
 
@@ -78,7 +78,7 @@ func killedReset(n node) {
 	}
 	for i, step := range plan.Steps {
 		for _, record := range []string{"started", "finished"} {
-			n.interrupt(interruption{command: takeBack, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})
+			n.interrupt(interruption{command: resetCommand, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})
 		}
 	}
 }

@@ -66,8 +66,8 @@ END_OF_HOOK`)
 // already has its own kubectl, without a cluster. The first form finds no interface on a host without a default route.
 func TestEveryKurlFlannelMakesCluster(t *testing.T) {
 	short.Skip(t, "a host of the lab")
-	var r road
-	r = roads.once(t, "kurl-flannel", func(made road) {
+	var r delivery
+	r = deliveries.once(t, "kurl-flannel", func(made delivery) {
 		r = made
 		own := filepath.Join(r.dir(), "addons")
 		if err := os.MkdirAll(own, 0o755); err != nil {

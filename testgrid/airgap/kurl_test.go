@@ -37,10 +37,10 @@ spec:
 `
 
 // kurl goes from kURL's own add-ons, all eleven unchanged, to the bundle of kurlInstaller.
-func kurl(t *testing.T) road {
+func kurl(t *testing.T) delivery {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
-	return roads.once(t, "kurl", func(r road) {
+	return deliveries.once(t, "kurl", func(r delivery) {
 		r.kurlPackages(t, kurlAddOns(t), "1.36.3")
 		r.bundle(t, kurlInstaller)
 	})
@@ -57,7 +57,7 @@ func kurlAddOns(t *testing.T) []string {
 }
 
 // kurlPackages builds add-ons for Ubuntu, with releases of Kubernetes from the catalogue that ships.
-func (r road) kurlPackages(t *testing.T, addOns []string, releases ...string) {
+func (r delivery) kurlPackages(t *testing.T, addOns []string, releases ...string) {
 	t.Helper()
 	lab := mirror.Options{Images: upstream.KurlImages(), Downloads: upstream.KurlDownloads()}
 	args := []string{"build", "--out", r.packages, "--target", ubuntu, "--config", r.config, "--cache", r.cache}

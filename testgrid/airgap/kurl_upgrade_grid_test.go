@@ -54,7 +54,7 @@ func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	after := strings.NewReplacer("1.35.4", "1.36.3", "witness: {version: 1.0.0}", "witness: {version: 1.0.1}",
 		"0.8.1", "0.9.0", "3.11.2-1.1.2", "3.11.2-1.1.3", "contour: {version: 1.32.1}", "contour: {version: 1.32.2}").Replace(before)
 	newer := ""
-	r := roads.once(t, "kurl-upgrade", func(r road) {
+	r := deliveries.once(t, "kurl-upgrade", func(r delivery) {
 		own := filepath.Join(r.dir(), "addons")
 		for _, version := range []string{"1.0.0", "1.0.1"} {
 			place(t, filepath.Join(own, "witness", version, "install.sh"), []byte(witness))

@@ -51,7 +51,7 @@ func addOn(t *testing.T, dir string, files map[string]string) string {
 }
 
 // serveOperator makes the operator's image as 'make image' does, but without kubectl and helm, and serves it under its name.
-func (r road) serveOperator(t *testing.T) {
+func (r delivery) serveOperator(t *testing.T) {
 	t.Helper()
 	compile(t, r.dir(), "./cmd/sealift-controller")
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -63,7 +63,7 @@ func (r road) serveOperator(t *testing.T) {
 }
 
 // lint runs the linter on an add-on, which has other findings, too: it is made only for this test.
-func (r road) lint(t *testing.T, addOn string, flags ...string) string {
+func (r delivery) lint(t *testing.T, addOn string, flags ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), r.sealift, append([]string{"addon", "lint", addOn}, flags...)...)
 	cmd.Dir = repository
@@ -72,7 +72,7 @@ func (r road) lint(t *testing.T, addOn string, flags ...string) string {
 }
 
 // modulesRoad makes two bundles with modules: one for an install, and one with a newer module and other options.
-func modulesRoad(t *testing.T) (r road, newer string) {
+func modulesRoad(t *testing.T) (r delivery, newer string) {
 	t.Helper()
 	demo := build(t, "1.36.3", "debian-12")
 	r = demo
@@ -185,7 +185,7 @@ func TestInstallerInstallsModules(t *testing.T) {
 
 	for _, one := range []node{second, n} {
 		one.must("cp /usr/local/bin/sealift /var/tmp/sealift")
-		one.must(takeBack + " 2>&1")
+		one.must(resetCommand + " 2>&1")
 	}
 	n.isBare(bare)
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // otherRuntimes makes those bundles, and returns the folder for the USB disk.
-func (r road) otherRuntimes(t *testing.T) string {
+func (r delivery) otherRuntimes(t *testing.T) string {
 	t.Helper()
 	dir := r.part(t, "other-runtimes", func(dir string) {
 		const addOn = "addons/containerd/2.2.1/"

@@ -78,11 +78,11 @@ func (n node) sentOnce(to string, before int64, url string) {
 }
 
 // dir is the folder with all that the road led through.
-func (r road) dir() string { return filepath.Dir(r.packages) }
+func (r delivery) dir() string { return filepath.Dir(r.packages) }
 
 // programs puts the packages of programs that a host has before Sealift is installed, with their dependencies, into a folder of the
 // disk.
-func (r road) programs(t *testing.T, system string, names ...string) {
+func (r delivery) programs(t *testing.T, system string, names ...string) {
 	t.Helper()
 	addOn := filepath.Join(r.debs(), "addons", "programs", "1")
 	place(t, filepath.Join(addOn, "Manifest"), []byte("apt "+strings.Join(names, "\napt ")+"\n"))
@@ -92,10 +92,10 @@ func (r road) programs(t *testing.T, system string, names ...string) {
 }
 
 // debs is the folder that programs fills.
-func (r road) debs() string { return filepath.Join(r.dir(), "debs") }
+func (r delivery) debs() string { return filepath.Join(r.dir(), "debs") }
 
 // tools makes a folder with curl and sudo, which a person who pastes a line with them has, and with an S3 server.
-func (r road) tools(t *testing.T) string {
+func (r delivery) tools(t *testing.T) string {
 	t.Helper()
 	return r.part(t, "debs", func(dir string) {
 		r.programs(t, "debian-12", "curl", "nftables", "sudo")

@@ -51,8 +51,8 @@ func TestInstallSurvivesPowerLoss(t *testing.T) {
 	}
 	secondRun(n)
 	cluster(n)
-	n.losesPower(d, interruption{command: takeBack, step: "reset/packages", record: "started", after: 300 * time.Millisecond})
-	n.must(takeBack)
+	n.losesPower(d, interruption{command: resetCommand, step: "reset/packages", record: "started", after: 300 * time.Millisecond})
+	n.must(resetCommand)
 	n.isBare(bare)
 }
 

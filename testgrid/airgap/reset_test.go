@@ -26,8 +26,8 @@ func (n node) state() []string {
 	return lines
 }
 
-// takeBack is a reset with a program that outlives it.
-const takeBack = "exec /var/tmp/sealift reset --yes"
+// resetCommand is a reset with a program that outlives it.
+const resetCommand = "exec /var/tmp/sealift reset --yes"
 
 // reset reverts the install, with one kill on the way, with two foreign changes: they are named and kept.
 func reset(n node, before []string) {
@@ -37,10 +37,10 @@ func reset(n node, before []string) {
 	n.must("systemctl start kubelet; sealift status")
 	n.must("echo '# mine' >>/etc/sysctl.d/zz-sealift-kubernetes.conf; mkdir -p /usr/local/share/mine; touch /usr/local/share/mine/file")
 	n.must("cp /usr/local/bin/sealift /var/tmp/sealift")
-	n.interrupt(interruption{command: takeBack, step: "reset/packages", record: "started", signal: "KILL"})
+	n.interrupt(interruption{command: resetCommand, step: "reset/packages", record: "started", signal: "KILL"})
 	n.refuses("/var/tmp/sealift status", 1, "go on    sudo sealift reset")
 	n.refuses(install, 1, "run 'sealift reset' first")
-	out := n.must(takeBack + " 2>&1")
+	out := n.must(resetCommand + " 2>&1")
 	for _, want := range []string{"/etc/sysctl.d/zz-sealift-kubernetes.conf", "changed by someone else after step kubernetes/pre-init", "/var/log/sealift", "this host is reset"} {
 		if !strings.Contains(out, want) {
 			n.t.Errorf("reset does not say %q:\n%s", want, out)

@@ -26,20 +26,20 @@ const scriptBound = time.Hour
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := roads.remove(); err != nil {
+	if err := deliveries.remove(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// roads are the bundles that this run has made, each once. Tests that run side by side share them.
-var roads workshop
+// deliveries are the bundles that this run has made, each once. Tests that run side by side share them.
+var deliveries workshop
 
 type workshop struct {
 	mu    sync.Mutex
 	dir   *scratch.Dir
-	built map[string]road
+	built map[string]delivery
 	parts map[string]bool // folders of roads
 }
 
@@ -55,8 +55,8 @@ func addOns(kubernetes string) []string {
 	return []string{"containerd/2.2.1", "kubernetes/" + kubernetes, "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"}
 }
 
-// road is a bundle on a USB disk and all that led to it.
-type road struct {
+// delivery is a bundle on a USB disk and all that led to it.
+type delivery struct {
 	sealift  string
 	config   string // sealift.yaml with the mirrors
 	cache    string
@@ -65,10 +65,10 @@ type road struct {
 }
 
 // build goes from Manifests to the bundle, for one release of Kubernetes on one system. Tests share its output.
-func build(t *testing.T, kubernetes, system string) road {
+func build(t *testing.T, kubernetes, system string) delivery {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
-	return roads.once(t, kubernetes+"-"+system, func(r road) {
+	return deliveries.once(t, kubernetes+"-"+system, func(r delivery) {
 		r.mirrored(t, mirror.Options{}, func() {
 			args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
 			for _, a := range addOns(kubernetes) {
@@ -85,7 +85,7 @@ func build(t *testing.T, kubernetes, system string) road {
 }
 
 // once makes a road with this name, with its programs, and fills it, unless a test of this run has done so.
-func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
+func (w *workshop) once(t *testing.T, name string, fill func(delivery)) delivery {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 		w.dir = dir
 	}
 	dir := filepath.Join(w.dir.Path(), name)
-	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(w.dir.Path(), "cache"),
+	r := delivery{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(w.dir.Path(), "cache"),
 		packages: filepath.Join(dir, "packages"), usb: filepath.Join(dir, "usb")}
 	for _, d := range []string{r.packages, r.usb} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -114,14 +114,14 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 }
 
 // part returns a folder of the road that only some tests need. fill makes it, unless a test of this run has done so.
-func (r road) part(t *testing.T, name string, fill func(dir string)) string {
+func (r delivery) part(t *testing.T, name string, fill func(dir string)) string {
 	t.Helper()
-	roads.mu.Lock()
-	defer roads.mu.Unlock()
+	deliveries.mu.Lock()
+	defer deliveries.mu.Unlock()
 	dir := filepath.Join(r.dir(), name)
-	if !roads.parts[dir] {
+	if !deliveries.parts[dir] {
 		fill(dir)
-		roads.parts[dir] = true
+		deliveries.parts[dir] = true
 	}
 	return dir
 }
@@ -132,7 +132,7 @@ func (w *workshop) link(t *testing.T, dir string) {
 	programs := filepath.Join(w.dir.Path(), "programs")
 	if w.built == nil {
 		compile(t, programs, "./cmd/sealift", "./cmd/sealift-node", "./cmd/sealift-preflight")
-		w.built, w.parts = map[string]road{}, map[string]bool{}
+		w.built, w.parts = map[string]delivery{}, map[string]bool{}
 	}
 	for _, name := range []string{"sealift", "sealift-node", "sealift-preflight"} {
 		if err := os.Link(filepath.Join(programs, name), filepath.Join(dir, name)); err != nil {
@@ -142,7 +142,7 @@ func (w *workshop) link(t *testing.T, dir string) {
 }
 
 // mirrored calls do while the lab's mirror runs and the road's sealift.yaml names it.
-func (r road) mirrored(t *testing.T, o mirror.Options, do func()) {
+func (r delivery) mirrored(t *testing.T, o mirror.Options, do func()) {
 	t.Helper()
 	o.Progress = func(line string) { t.Log(line) }
 	m, err := mirror.Serve(t.Context(), o)
@@ -157,7 +157,7 @@ func (r road) mirrored(t *testing.T, o mirror.Options, do func()) {
 }
 
 // bundle makes the bundle of an Installer out of the packages, on the USB disk.
-func (r road) bundle(t *testing.T, text string) {
+func (r delivery) bundle(t *testing.T, text string) {
 	t.Helper()
 	installer := filepath.Join(r.dir(), "installer.yaml")
 	if err := os.WriteFile(installer, []byte(text), 0o600); err != nil {
@@ -178,7 +178,7 @@ func compile(t *testing.T, dir string, programs ...string) {
 }
 
 // run runs sealift on the building machine and returns its output.
-func (r road) run(t *testing.T, args ...string) string {
+func (r delivery) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), r.sealift, args...)
 	var out, errOut bytes.Buffer

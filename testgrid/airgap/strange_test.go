@@ -8,9 +8,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// strange gives a host peculiarities of real ones, without leftovers that an install refuses: a bridge as uplink beside the network of a
+// unusualHost gives a host peculiarities of real ones, without leftovers that an install refuses: a bridge as uplink beside the network of a
 // storage, a hostname in capitals, a /tmp that runs no programs, and files that switch forwarding off.
-const strange = `set -e
+const unusualHost = `set -e
 hostname STRANGE-1 && echo STRANGE-1 >/etc/hostname
 address=$(ip -4 -oneline address show dev host0 | awk '{ print $4; exit }')
 ip link add br-ex type bridge
@@ -29,8 +29,8 @@ printf 'net.bridge.bridge-nf-call-iptables = 0\nnet.ipv4.conf.default.forwarding
 echo 0 >/proc/sys/net/ipv4/ip_forward
 echo "${address%/*}"`
 
-// strangely runs a script as from a shell of RHEL's sudo in a company with a proxy that is gone.
-func strangely(script string) string {
+// makeUnusual runs a script as from a shell of RHEL's sudo in a company with a proxy that is gone.
+func makeUnusual(script string) string {
 	return "umask 077; exec env -i PATH=/usr/bin:/bin HOME=/root http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 ALL_PROXY=socks5://127.0.0.1:9 bash -c " + quoted(script)
 }
 
@@ -72,12 +72,12 @@ func TestUnusualHostBecomesNode(t *testing.T) {
 	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.tools(t)}}), t}
-	address := strings.TrimSpace(n.must(strange))
+	address := strings.TrimSpace(n.must(unusualHost))
 	n.must(leftBehind)
 	n.must(guarded)
 	n.must(strings.ReplaceAll(unpackSealift, "/tmp/tool", "/var/tmp/tool"))
 	before := n.must(unchanged)
-	bad := n.answers(strangely(strings.ReplaceAll(look, "/tmp/tool", "/var/tmp/tool")), 3)
+	bad := n.answers(makeUnusual(strings.ReplaceAll(look, "/tmp/tool", "/var/tmp/tool")), 3)
 	for _, row := range []struct{ check, status, message, hint string }{
 		{"pod network", "fail", "/etc/cni/net.d/10-containerd-net.conflist, /etc/cni/net.d/87-podman-bridge.conflist, /etc/cni/net.d/99-x.conf: ", "mv /etc/cni/net.d/10-containerd-net.conflist"},
 		{"container runtime", "fail", "/etc/systemd/system/containerd.service.d/override.conf can keep the containerd of the install from starting: it sets ExecStart", "move it away"},
@@ -106,11 +106,11 @@ func TestUnusualHostBecomesNode(t *testing.T) {
 		}
 	}
 	n.must("rm -r /etc/systemd/system/containerd.service.d /etc/systemd/system/kubelet.service.d /etc/containerd /var/lib/rancher; ip link delete cilium_host; systemctl daemon-reload")
-	k3s := n.answers(strangely(strings.ReplaceAll(look, "/tmp/tool", "/var/tmp/tool")), 3)
+	k3s := n.answers(makeUnusual(strings.ReplaceAll(look, "/tmp/tool", "/var/tmp/tool")), 3)
 	wants(t, k3s, "other cluster", "fail", "/etc/systemd/system/k3s.service", "uninstall it first")
 	n.must("rm /etc/systemd/system/k3s.service; systemctl daemon-reload")
 
-	if out := n.must(strangely(install)); !strings.Contains(out, "done: ") {
+	if out := n.must(makeUnusual(install)); !strings.Contains(out, "done: ") {
 		t.Errorf("the install ended without saying so:\n%s", out)
 	}
 	n.must(kubectl + "wait --for=condition=Ready node/strange-1 --timeout=180s")
@@ -121,11 +121,11 @@ func TestUnusualHostBecomesNode(t *testing.T) {
 	if strings.Contains(pods, "10.88.") || pods == "" {
 		t.Errorf("CoreDNS has addresses of another network: %q", pods)
 	}
-	strangeBoot(n)
+	bootUnusual(n)
 }
 
-// strangeBoot applies all settings of the kernel as a boot does, and then as an administrator who wants to see them.
-func strangeBoot(n node) {
+// bootUnusual applies all settings of the kernel as a boot does, and then as an administrator who wants to see them.
+func bootUnusual(n node) {
 	const forwards = "cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/default/forwarding /proc/sys/net/bridge/bridge-nf-call-iptables | paste -sd ' '"
 	n.must("systemctl restart systemd-sysctl")
 	if got := strings.TrimSpace(n.must(forwards)); got != "1 1 1" {

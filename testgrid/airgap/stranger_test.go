@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// stranger is a host with peculiarities that preflight reports before the first change.
-type stranger struct {
+// badHost is a host with peculiarities that preflight reports before the first change.
+type badHost struct {
 	name    string
 	setup   string // makes the peculiarities, in the namespaces of apart
 	words   string // of the install
@@ -20,7 +20,7 @@ type stranger struct {
 }
 
 // fails returns the messages with which an install must refuse the host.
-func (s stranger) fails() (messages []string) {
+func (s badHost) fails() (messages []string) {
 	for _, a := range s.answers {
 		if a.Status == "fail" {
 			messages = append(messages, a.Message)
@@ -39,7 +39,7 @@ ip route add default via 10.90.0.1
 `
 
 // apart runs a script in separate mount, UTS and network namespaces, after it has created the peculiarities. They end with it.
-func (s stranger) apart(script string) string {
+func (s badHost) apart(script string) string {
 	return "exec unshare --mount --uts --net --propagation private bash -c " + quoted("set -e\n"+uplink+s.setup+"\nset +e\n("+script+"\n); code=$?; kill $(jobs -p) 2>/dev/null; exit $code")
 }
 
@@ -54,15 +54,15 @@ func listed(stanzas ...string) string {
 	return "file=$(mktemp /run/says.XXXX) && { cat /var/lib/dpkg/status; printf '%b' " + quoted(text) + "; } >$file && mount --bind $file /var/lib/dpkg/status && rm $file\n"
 }
 
-// squats lets another program listen.
-func squats(address string) string {
+// listensOn lets another program listen.
+func listensOn(address string) string {
 	return "systemd-socket-activate -l " + address + " /bin/true 2>/dev/null &\nfor i in $(seq 100); do ss -ltn | grep -qF '" + address + " ' && break; sleep 0.1; done\n"
 }
 
-// strangers are hosts from users' reports, with preflight's report on each.
-func strangers() []stranger {
+// badHosts are hosts from users' reports, with preflight's report on each.
+func badHosts() []badHost {
 	longest := strings.Repeat("n", 64)
-	return []stranger{
+	return []badHost{
 		{
 			name: "a small board", // raspberrypi/linux#3644, k3s-io/k3s#2067: memory is switched off, and swap is on zram
 			setup: "hostname " + longest + "\n" +
@@ -81,7 +81,7 @@ func strangers() []stranger {
 		},
 		{
 			name: "a hardened server",
-			setup: "echo node-1. >/proc/sys/kernel/hostname\n" + squats("127.0.0.1:10250") + squats("[::1]:2379") +
+			setup: "echo node-1. >/proc/sys/kernel/hostname\n" + listensOn("127.0.0.1:10250") + listensOn("[::1]:2379") +
 				"ip link add other type vxlan id 7 dstport 8472 dev eth0 && ip link set other up\n" +
 				"mkdir /run/sysfs && mount --rbind /sys/fs /run/sysfs && mount -t tmpfs none /sys/fs && mkdir /sys/fs/cgroup /sys/fs/selinux && mount --rbind /run/sysfs/cgroup /sys/fs/cgroup && umount -l /run/sysfs && rmdir /run/sysfs && echo 1 >/sys/fs/selinux/enforce\n" +
 				"mount --bind /usr /usr && mount -o remount,bind,ro /usr\n" +
@@ -167,7 +167,7 @@ func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)
 	before := n.lines(unchanged)
-	for _, s := range strangers() {
+	for _, s := range badHosts() {
 		t.Run(s.name, func(t *testing.T) {
 			n := node{n.Host, t}
 			if len(s.answers) > 0 {
@@ -186,7 +186,7 @@ func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 }
 
 // refusesFor checks that an install refuses the host for all of the messages, with the exit code of a refusal.
-func (n node) refusesFor(s stranger, messages []string) {
+func (n node) refusesFor(s badHost, messages []string) {
 	n.t.Helper()
 	out, code := n.run(s.apart(install + " 2>&1"))
 	for _, message := range append(messages, "nothing was changed") {
@@ -206,7 +206,7 @@ func (n node) lines(script string) []string {
 }
 
 // answered checks the host and expects the answers of a stranger.
-func (n node) answered(s stranger) {
+func (n node) answered(s badHost) {
 	n.t.Helper()
 	code := 0
 	if len(s.fails()) > 0 {

@@ -46,7 +46,7 @@ func TestGridReachesHostsBySSHAndProgram(t *testing.T) {
 }
 
 // sshMachine describes the host that is reached by ssh: how it becomes bare, and where the server's port is on this machine.
-func (r road) sshMachine(t *testing.T) string {
+func (r delivery) sshMachine(t *testing.T) string {
 	t.Helper()
 	shell(t, r.dir(), "rm -f key* && ssh-keygen -q -t ed25519 -N '' -f key && ssh-keygen -q -t ed25519 -N '' -f keyhost")
 	place(t, filepath.Join(r.dir(), "bare.sh"), []byte(`#!/bin/bash

@@ -26,7 +26,7 @@ type gridReport struct {
 }
 
 // grid runs a file of tests from the command line, and expects this exit code.
-func (r road) grid(t *testing.T, code int, tests, hosts, out string, flags ...string) (list gridReport) {
+func (r delivery) grid(t *testing.T, code int, tests, hosts, out string, flags ...string) (list gridReport) {
 	t.Helper()
 	cmd := r.gridCommand(t.Context(), tests, hosts, out, flags...)
 	var stdout, stderr bytes.Buffer
@@ -42,7 +42,7 @@ func (r road) grid(t *testing.T, code int, tests, hosts, out string, flags ...st
 }
 
 // gridCommand is how 'sealift testgrid run' is called.
-func (r road) gridCommand(ctx context.Context, tests, hosts, out string, flags ...string) *exec.Cmd {
+func (r delivery) gridCommand(ctx context.Context, tests, hosts, out string, flags ...string) *exec.Cmd {
 	args := append([]string{"testgrid", "run", tests, "--hosts", hosts, "--store", r.packages, "--out", out, "-o", "json"}, flags...)
 	cmd := exec.CommandContext(ctx, r.sealift, args...)
 	cmd.Dir = repository

@@ -60,7 +60,7 @@ Description: container runtime
 const containerdPostinst = "#!/bin/sh\nset -e\nsystemctl daemon-reload\nsystemctl enable --now containerd.service\n"
 
 // ubuntuTarget serves a signed apt repository with containerd, and adds the target to the road's sealift.yaml.
-func (r road) ubuntuTarget(t *testing.T) {
+func (r delivery) ubuntuTarget(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(r.dir(), "apt")
 	root := filepath.Join(dir, "containerd")

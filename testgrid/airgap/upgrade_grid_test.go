@@ -64,9 +64,9 @@ wait
 `
 
 // minors makes the bundle of a cluster with Kubernetes 1.34, and one with all that it takes to bring it to 1.36.
-func minors(t *testing.T) (older, newer road) {
+func minors(t *testing.T) (older, newer delivery) {
 	t.Helper()
-	older = roads.once(t, "minors", func(r road) {
+	older = deliveries.once(t, "minors", func(r delivery) {
 		from, err := filepath.Abs(filepath.Join(repository, "addons/kubernetes"))
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	if !strings.Contains(out, "all nodes go to Kubernetes 1.35.4 first") {
 		t.Error("the cluster did not stop at 1.35.4")
 	}
-	if failures, _ := worker.asked(t, "service", "api", "kubernetes"); failures != "" {
+	if failures, _ := worker.stopClients(t, "service", "api", "kubernetes"); failures != "" {
 		t.Error(failures)
 	}
 	t.Log(first.must("sealift upgrade status"))
@@ -132,7 +132,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 }
 
 // fromRecord makes a bundle for a cluster of minors, without the cluster's content, on a disk of its control plane.
-func (r road) fromRecord(t *testing.T, first node, disk string) {
+func (r delivery) fromRecord(t *testing.T, first node, disk string) {
 	t.Helper()
 	record := filepath.Join(t.TempDir(), "RECORD.json")
 	place(t, record, []byte(first.must("sealift status --record")))
@@ -180,7 +180,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + services)
 	t.Log(n.must(upgrade + " yes 2>&1"))
 	// Requests may fail twice in a row while etcd restarts.
-	if _, longest := n.asked(t, "service", "api", "kubernetes"); longest >= maxGap {
+	if _, longest := n.stopClients(t, "service", "api", "kubernetes"); longest >= maxGap {
 		t.Errorf("nobody answered for %s; the goal is less than %s", longest, maxGap)
 	}
 	if after := n.must(pods); after != before {
@@ -230,7 +230,7 @@ watcher() { sealift_apply watcher "$DIR/addons/watcher/$WATCHER_VERSION/yaml"; }
 
 // watched makes a bundle with the packages of the road and one version of that add-on, whose pods have this image, and returns the
 // folder for the USB disk.
-func (r road) watched(t *testing.T, version, image string) string {
+func (r delivery) watched(t *testing.T, version, image string) string {
 	t.Helper()
 	dir := filepath.Join(r.dir(), "watcher-"+version)
 	addOn := filepath.Join(dir, "addons/watcher", version)

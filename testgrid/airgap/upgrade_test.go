@@ -35,9 +35,9 @@ ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/
 // askAPI asks the API through the balancer of a node.
 const askAPI = `ask api kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout=5s get --raw /version &`
 
-// asked ends the clients of a node, and prints how long they had no answer and what failed twice in a row. It returns these failures,
+// stopClients ends the clients of a node, and prints how long they had no answer and what failed twice in a row. It returns these failures,
 // and the longest time without an answer. On a busy machine both say little.
-func (n node) asked(t *testing.T, names ...string) (failures string, longest time.Duration) {
+func (n node) stopClients(t *testing.T, names ...string) (failures string, longest time.Duration) {
 	t.Helper()
 	n.must("systemctl stop clients")
 	for _, name := range names {
@@ -78,7 +78,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
-	worker.asked(t, "api")
+	worker.stopClients(t, "api")
 	first.must("test $(cat /var/log/sealift/upgrade-*.log | grep -c 'a second API server answers') = 2 && ! systemctl is-active 'sealift-second-apiserver*' && ! ls -d /usr/local/bin/sealift-apiserver*")
 	if !strings.Contains(out, "done: the cluster is upgraded") {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)

@@ -70,8 +70,8 @@ type runner struct {
 	version string // of the tests
 	all     int    // conformance tests of that release
 
-	// aside are results of earlier runs that this one was not asked for. The report also shows them.
-	aside []report.Result
+	// unselected are results of earlier runs that this one was not asked for. The report also shows them.
+	unselected []report.Result
 
 	mu       sync.Mutex
 	results  []report.Result
@@ -156,7 +156,7 @@ func (r *runner) begin(all, chosen []string) (todo []string, err error) {
 		}
 		if !slices.Contains(chosen, name) {
 			if earlier != nil {
-				r.aside = append(r.aside, *earlier)
+				r.unselected = append(r.unselected, *earlier)
 			}
 			continue
 		}
@@ -172,7 +172,7 @@ func (r *runner) begin(all, chosen []string) (todo []string, err error) {
 		r.results = append(r.results, planned)
 		todo = append(todo, name)
 	}
-	return todo, errors.Join(r.folder.Plan(slices.Concat(r.results, r.aside)), r.write(true))
+	return todo, errors.Join(r.folder.Plan(slices.Concat(r.results, r.unselected)), r.write(true))
 }
 
 // system is the column of the report.
@@ -271,7 +271,7 @@ func (r *runner) write(last bool) error {
 		return nil
 	}
 	r.reported = time.Now()
-	results := slices.Concat(r.results, r.aside)
+	results := slices.Concat(r.results, r.unselected)
 	return errors.Join(r.folder.SaveSummary(r.summary(results)), r.folder.Write(results))
 }
 

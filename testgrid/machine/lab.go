@@ -154,15 +154,15 @@ func (m *labMachine) watch() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { every(ctx, senderInterval, func() { _, _ = m.look(ctx) }) })
+	done.Go(func() { every(ctx, senderInterval, func() { _, _ = m.readPackets(ctx) }) })
 	m.stop = func() {
 		cancel()
 		done.Wait()
 	}
 }
 
-// look reads the packets that have left the host, and their senders if not known yet.
-func (m *labMachine) look(ctx context.Context) ([]Connection, error) {
+// readPackets reads the packets that have left the host, and their senders if not known yet.
+func (m *labMachine) readPackets(ctx context.Context) ([]Connection, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return egress(ctx, m.Host, m.senders)
@@ -195,7 +195,7 @@ func (m *labMachine) Egress(ctx context.Context) ([]Connection, error) {
 	if !m.watched {
 		return nil, fmt.Errorf("the traffic of %s is not counted", m.Name())
 	}
-	return m.look(ctx)
+	return m.readPackets(ctx)
 }
 
 // senderInterval is the time between two looks for senders. An unanswered connection is tried for a second at least, since that

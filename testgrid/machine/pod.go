@@ -84,10 +84,10 @@ func (k podKind) Clean(ctx context.Context, owner string) error {
 // remove removes what has these labels.
 func (c *cluster) remove(ctx context.Context, selector string) error {
 	list := metav1.ListOptions{LabelSelector: selector}
-	pods := insist(ctx, func(ctx context.Context) error {
+	pods := retry(ctx, func(ctx context.Context) error {
 		return c.client.CoreV1().Pods(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, list)
 	})
-	return errors.Join(pods, insist(ctx, func(ctx context.Context) error {
+	return errors.Join(pods, retry(ctx, func(ctx context.Context) error {
 		return c.client.NetworkingV1().NetworkPolicies(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, list)
 	}))
 }
@@ -107,7 +107,7 @@ func (k podKind) Make(ctx context.Context, w Request) (_ []Machine, err error) {
 	var pods []*podMachine
 	for i := range w.Count {
 		pod := c.pod(fmt.Sprintf("machine-%s-%d", g.id, i+1), labels, w)
-		if err := insist(ctx, func(ctx context.Context) error {
+		if err := retry(ctx, func(ctx context.Context) error {
 			_, err := c.client.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return unlessExists(err)
 		}); err != nil {
@@ -139,7 +139,7 @@ func (k podKind) Adopt(ctx context.Context, w Request, kept []Kept) (machines []
 	g := &podGroup{cluster: c, left: len(kept)}
 	for _, one := range kept {
 		var pod *corev1.Pod
-		err := insist(ctx, func(ctx context.Context) (err error) {
+		err := retry(ctx, func(ctx context.Context) (err error) {
 			pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, one.Name, metav1.GetOptions{})
 			return err
 		})
@@ -200,7 +200,7 @@ const probes = 3
 // aim finds what machines without a way out must not reach.
 func (g *podGroup) aim(ctx context.Context) error {
 	var api *corev1.Service
-	err := insist(ctx, func(ctx context.Context) (err error) {
+	err := retry(ctx, func(ctx context.Context) (err error) {
 		api, err = g.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})
@@ -243,7 +243,7 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 		PodSelector: *among[0].PodSelector, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: among}}, Egress: []networkingv1.NetworkPolicyEgressRule{{To: among}},
 	}}
-	if err := insist(ctx, func(ctx context.Context) error {
+	if err := retry(ctx, func(ctx context.Context) error {
 		_, err := g.client.NetworkingV1().NetworkPolicies(g.namespace).Create(ctx, policy, metav1.CreateOptions{})
 		return unlessExists(err)
 	}); err != nil {
@@ -268,8 +268,8 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 // outageTime is how long the API server may be unreachable during one request.
 const outageTime = time.Minute
 
-// insist repeats a request over an outage of the API server.
-func insist(ctx context.Context, request func(context.Context) error) error {
+// retry repeats a request over an outage of the API server.
+func retry(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, outageTime)
 	defer cancel()
 	return poll.Until(ctx, podPoll, nil, func(ctx context.Context) (bool, error) {

@@ -176,7 +176,7 @@ func (m *podMachine) Remove(ctx context.Context) error {
 	if last {
 		return m.group.remove(ctx)
 	}
-	err := insist(ctx, func(ctx context.Context) error {
+	err := retry(ctx, func(ctx context.Context) error {
 		return m.group.client.CoreV1().Pods(m.group.namespace).Delete(ctx, m.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	})
 	if apierrors.IsNotFound(err) {

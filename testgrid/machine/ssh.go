@@ -199,8 +199,8 @@ func (p *sshPool) take(ctx context.Context, n int) ([]sshHost, error) {
 	}
 }
 
-// back takes machines back. Those that are kept are not lent again.
-func (p *sshPool) back(h sshHost, keep bool) {
+// release returns machines to the pool. Those that are kept are not lent again.
+func (p *sshPool) release(h sshHost, keep bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if keep {
@@ -282,13 +282,13 @@ func (m *sshMachine) Run(ctx context.Context, c Command) error { return m.run(ct
 func (m *sshMachine) OwnsClock() bool                          { return m.pool.ownsClock }
 
 func (m *sshMachine) Remove(context.Context) error {
-	m.pool.back(m.sshHost, false)
+	m.pool.release(m.sshHost, false)
 	return nil
 }
 
 // Keep removes the machine from the pool.
 func (m *sshMachine) Keep(context.Context) error {
-	m.pool.back(m.sshHost, true)
+	m.pool.release(m.sshHost, true)
 	return nil
 }
 

@@ -169,7 +169,7 @@ const carried = "/root/sealift-testgrid"
 func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
 	wish := machine.Request{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap, Owner: c.runner.owner()}
 	if c.earlier != nil {
-		return c.takeBack(ctx, wish)
+		return c.reuseMachines(ctx, wish)
 	}
 	machines, err := c.runner.Hosts.Make(ctx, wish)
 	if err != nil {

@@ -33,7 +33,7 @@ func (c *cell) install(ctx context.Context, log io.Writer) error {
 		}
 		command = piped(url, c.arguments())
 	}
-	if err := c.befall(ctx, log, 1, command, ofInstall); err != nil {
+	if err := c.interrupt(ctx, log, 1, command, ofInstall); err != nil {
 		return err
 	}
 	return c.findNetworks(ctx)
@@ -57,7 +57,7 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	if err != nil {
 		return fmt.Errorf("make a command for node %d: %w", node, err)
 	}
-	return c.befall(ctx, log, node, command+" "+words(j.Flags), ofInstall)
+	return c.interrupt(ctx, log, node, command+" "+words(j.Flags), ofInstall)
 }
 
 // upgrade upgrades all nodes with one command on the first one.
@@ -67,13 +67,13 @@ func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return c.befall(ctx, log, 1, piped(url+"/upgrade.sh", "yes "+c.arguments()), ofUpgrade)
+		return c.interrupt(ctx, log, 1, piped(url+"/upgrade.sh", "yes "+c.arguments()), ofUpgrade)
 	}
 	const newer = carried + "/upgrade"
 	if err := c.carry(ctx, c.newer, newer, "upgrade.sh"); err != nil {
 		return err
 	}
-	return c.befall(ctx, log, 1, "cd "+newer+" && exec bash -s airgap yes "+c.arguments()+" <upgrade.sh", ofUpgrade)
+	return c.interrupt(ctx, log, 1, "cd "+newer+" && exec bash -s airgap yes "+c.arguments()+" <upgrade.sh", ofUpgrade)
 }
 
 // reset takes everything back, from the last node to the first, and compares each machine with how it was.
@@ -84,7 +84,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 		if _, err := machine.Output(ctx, m, "cp /usr/local/bin/sealift "+program); err != nil {
 			return err
 		}
-		if err := c.befall(ctx, log, node, "exec "+program+" reset --yes", ofReset); err != nil {
+		if err := c.interrupt(ctx, log, node, "exec "+program+" reset --yes", ofReset); err != nil {
 			return err
 		}
 		if node > 1 { // the cluster forgets the node
@@ -137,8 +137,8 @@ func words(flags string) string {
 	return strings.Join(quoted, " ")
 }
 
-// befall runs a command on a node until it succeeds: once for each fault that the test has for its steps, and once undisturbed.
-func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(gridspec.Fault) bool) error {
+// interrupt runs a command on a node until it succeeds: once for each fault that the test has for its steps, and once undisturbed.
+func (c *cell) interrupt(ctx context.Context, log io.Writer, node int, command string, ofCommand func(gridspec.Fault) bool) error {
 	m := c.machines[node-1]
 	for _, f := range c.test.Kills {
 		if f.Node != node || !ofCommand(f) {

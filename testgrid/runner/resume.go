@@ -55,8 +55,8 @@ func enterable(machines []machine.Machine) (all []report.Machine) {
 	return all
 }
 
-// takeBack reuses the machines that the earlier attempt has kept.
-func (c *cell) takeBack(ctx context.Context, w machine.Request) ([]machine.Machine, error) {
+// reuseMachines reuses the machines that the earlier attempt has kept.
+func (c *cell) reuseMachines(ctx context.Context, w machine.Request) ([]machine.Machine, error) {
 	const next = "run without --resume to begin with bare machines"
 	keeper, ok := c.runner.Hosts.Kind(c.system).(machine.Adopter)
 	if !ok || len(c.earlier.Machines) != w.Count {

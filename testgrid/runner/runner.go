@@ -76,8 +76,8 @@ type runner struct {
 	folder  report.Folder
 	bundles bundles
 
-	// aside are results of earlier runs outside this run's selection. The report also shows them.
-	aside []report.Result
+	// unselected are results of earlier runs outside this run's selection. The report also shows them.
+	unselected []report.Result
 
 	mu       sync.Mutex
 	results  []report.Result
@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 		do = r.remote
 	}
 	err = errors.Join(do(ctx, jobs), r.write(true))
-	r.aside = nil // they do not decide how this run ends
+	r.unselected = nil // they do not decide how this run ends
 	cells := report.Cells(r.ordered())
 	if err == nil && r.History != nil && r.Part == nil {
 		err = r.History.Add(ctx, began, cells)
@@ -180,7 +180,7 @@ func (r *runner) setAside() error {
 					if result == nil {
 						break
 					}
-					r.aside = append(r.aside, *result)
+					r.unselected = append(r.unselected, *result)
 				}
 			}
 		}
@@ -335,7 +335,7 @@ func (r *runner) ordered() []report.Result {
 			order[t.ID] = len(order)
 		}
 	}
-	all := slices.Concat(r.results, r.aside)
+	all := slices.Concat(r.results, r.unselected)
 	slices.SortStableFunc(all, func(a, b report.Result) int { return cmp.Compare(order[a.Test], order[b.Test]) })
 	return all
 }

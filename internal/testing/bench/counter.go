@@ -134,8 +134,8 @@ func (c *counter) end(kind string) time.Time {
 	return c.kinds[kind].ended
 }
 
-// rest waits until nobody has written for a while.
-func (c *counter) rest(ctx context.Context) error {
+// waitIdle waits until nobody has written for a while.
+func (c *counter) waitIdle(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		left := time.Until(c.last.Add(fleetQuiet))

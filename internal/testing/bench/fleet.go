@@ -211,7 +211,7 @@ func (f *fleetBench) populate(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("  installed everywhere after %s\n", time.Since(begin).Round(100*time.Millisecond))
-	return f.counted.rest(ctx)
+	return f.counted.waitIdle(ctx)
 }
 
 func (f *fleetBench) addOn(ctx context.Context, n int) error {
@@ -243,7 +243,7 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	}
 	// The answers to the last writes are compared. This program's watch is later than that on a busy machine.
 	hub := f.counted.end("manifestworks").Sub(begin)
-	if err := f.counted.rest(ctx); err != nil {
+	if err := f.counted.waitIdle(ctx); err != nil {
 		return err
 	}
 	kinds := f.counted.byKind()
@@ -267,7 +267,7 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := f.wait(ctx, "1"); err != nil { // it has reverted foreign changes
 		return err
 	}
-	return f.counted.rest(ctx)
+	return f.counted.waitIdle(ctx)
 }
 
 // reference has plain client-go write the patches that a cluster gets in a rollout until its work is written: the status of the add-on,

@@ -21,13 +21,13 @@ type Load struct {
 
 // Fill puts the packages into a store. They contain noise, which is the same each time.
 func Fill(ctx context.Context, s store.Store, l Load) error {
-	shared := noise(0, l.Shared)
+	shared := randomBytes(0, l.Shared)
 	for n := range l.Packages {
 		name := fmt.Sprintf("part-%d", n)
 		dir := bundle.AddOnDir(name, "1.0")
 		p := bundle.Package{Name: name, Version: "1.0", Platforms: []string{runtime.GOOS + "/" + runtime.GOARCH}, Files: []bundle.File{
 			bundle.BytesFile(dir+"/Manifest", 0o644, nil), bundle.BytesFile(dir+"/install.sh", 0o644, []byte(name+"() { :; }\n")),
-			bundle.BytesFile(dir+"/shared", 0o644, shared), bundle.BytesFile(dir+"/own", 0o644, noise(n+1, l.Own)),
+			bundle.BytesFile(dir+"/shared", 0o644, shared), bundle.BytesFile(dir+"/own", 0o644, randomBytes(n+1, l.Own)),
 		}}
 		var packed bytes.Buffer
 		if _, err := bundle.WritePackage(ctx, &packed, p, bundle.WriteOptions{}); err != nil {
@@ -44,8 +44,8 @@ func Fill(ctx context.Context, s store.Store, l Load) error {
 	return nil
 }
 
-// noise is incompressible and looks like compressed data.
-func noise(seed, n int) []byte {
+// randomBytes is incompressible and looks like compressed data.
+func randomBytes(seed, n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(data)
 	copy(data, []byte{0x1f, 0x8b})

@@ -59,8 +59,8 @@ func shop(t *testing.T, recipes map[string]Recipe) (w *Workshop, lines func() st
 	return w, func() string { return strings.Join(said, "\n") }
 }
 
-// meet returns when both its callers are there, and an error when one of them is late.
-func meet(ctx context.Context, mine, theirs chan struct{}) error {
+// rendezvous returns when both its callers are there, and an error when one of them is late.
+func rendezvous(ctx context.Context, mine, theirs chan struct{}) error {
 	close(mine)
 	select {
 	case <-theirs:
@@ -75,8 +75,8 @@ func meet(ctx context.Context, mine, theirs chan struct{}) error {
 func TestDownloadsOverlapWithCompile(t *testing.T) {
 	compiling, downloading := make(chan struct{}), make(chan struct{})
 	w, _ := shop(t, map[string]Recipe{
-		"a-1": compiled{made{Do: func(ctx context.Context) error { return meet(ctx, compiling, downloading) }}},
-		"b-1": compiled{made{Download: func(ctx context.Context) error { return meet(ctx, downloading, compiling) }}},
+		"a-1": compiled{made{Do: func(ctx context.Context) error { return rendezvous(ctx, compiling, downloading) }}},
+		"b-1": compiled{made{Download: func(ctx context.Context) error { return rendezvous(ctx, downloading, compiling) }}},
 	})
 	folders, err := w.Build(t.Context(), "a-1", "b-1")
 	if err != nil || len(folders) != 2 {
