@@ -35,7 +35,7 @@ func TestValuesOfFlagsAreRefusedInPlainWords(t *testing.T) {
 	}
 }
 
-// TestControlCharactersOfOthersDoNotReachTheTerminal has a command that prints what a hostile cluster says in every way that commands have.
+// TestForeignControlCharactersAreEscaped has a command that prints a hostile cluster's text in every way that commands have.
 func TestControlCharactersOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const hostile = "\x1b]0;mine\x07\x1b[2Jrome\u009b1A\u202e\x7f"
 	tree := func(a *App) *cobra.Command {

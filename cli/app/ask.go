@@ -26,13 +26,13 @@ func Terminal(out io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// CanAsk reports whether there is somebody who can answer.
+// CanAsk reports whether a person can answer.
 func (a *App) CanAsk() bool {
 	_, ok := a.terminal()
 	return ok
 }
 
-// Confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
+// Confirm asks on a terminal; elsewhere nobody could answer, so the command line counts as consent.
 func (a *App) Confirm(question string) bool {
 	if !a.CanAsk() {
 		return true
@@ -48,7 +48,7 @@ func (a *App) Ask(question string) string {
 	return strings.TrimSpace(answer)
 }
 
-// Passphrase takes a passphrase from an environment variable, or asks for it, twice if it is new.
+// Passphrase reads a passphrase from an environment variable, or asks for it, twice if it is new.
 func (a *App) Passphrase(variable, question string, isNew bool) ([]byte, error) {
 	if text, ok := os.LookupEnv(variable); ok {
 		return []byte(text), nil

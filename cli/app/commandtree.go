@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unknownCommandError says that a word is no command of its group.
+// unknownCommandError reports that an argument is not a command of its group.
 type unknownCommandError struct{ text string }
 
 func (e *unknownCommandError) Error() string { return e.text }
 
-// UnknownCommand is the error for a word that is no command, with the exit code of wrong usage.
+// UnknownCommand is the error for an unknown command, with the exit code of wrong usage.
 func UnknownCommand(text string) error { return WithCode(ExitUsage, &unknownCommandError{text}) }
 
 // errUnknownCommand refuses a word, with the commands of the group that look like it.
@@ -32,8 +32,8 @@ func IsUnknownCommand(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-// finishTree completes a tree of commands: wrong arguments get the exit code of wrong usage, and so does a word that a
-// group does not know. Cobra itself shows help for such a word, and succeeds.
+// finishTree completes a tree of commands: wrong arguments and unknown commands get the exit code of wrong usage. Cobra itself
+// shows help for such a word, and succeeds.
 func finishTree(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -70,8 +70,8 @@ func finishTree(cmd *cobra.Command) {
 	}
 }
 
-// hideUseLine leaves the line without a subcommand out of the usage of a group. Cobra's templates could say so too, but
-// with them the linker keeps all methods of all types, and the program of the nodes grows by a third.
+// hideUseLine leaves the line without a subcommand out of the usage of a group. Cobra's templates could do that too, but with
+// them the linker keeps all methods of all types, and the node program grows by a third.
 func hideUseLine(group *cobra.Command) {
 	usage := group.UsageFunc()
 	group.SetUsageFunc(func(cmd *cobra.Command) error { // subcommands inherit it

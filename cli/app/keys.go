@@ -13,7 +13,7 @@ import (
 // PassphraseVariable has the passphrase of a private key where nobody can be asked.
 const PassphraseVariable = "SEALIFT_KEY_PASSPHRASE"
 
-// SigningKey reads the private key of a file; no name gives no key.
+// SigningKey reads the private key of a file; without a name, it returns no key.
 func (a *App) SigningKey(name string) (*signature.Key, error) {
 	if name == "" {
 		return nil, nil

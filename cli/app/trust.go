@@ -17,7 +17,7 @@ func readCAs(file string) (trust.CAs, error) {
 	return all, nil
 }
 
-// TrustedWords makes the CAs that a command trusts an option of the Installer, so that the node trusts them, too.
+// TrustedWords turns the CAs that a command trusts into an option of the Installer, so that the node trusts them, too.
 func (a *App) TrustedWords() []string {
 	if a.CAs.Text() == "" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker at release; a build from a checkout takes the module's own.
+// version is set by the linker at release; a build from a checkout uses the module's own.
 var version = ""
 
 type versionInfo struct {

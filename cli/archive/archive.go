@@ -1,4 +1,4 @@
-// Package archive opens packages and bundles for commands, wherever they lie, and has the command that verifies them.
+// Package archive opens packages and bundles for commands, wherever they are, and has the command that verifies them.
 package archive
 
 import (
@@ -63,7 +63,7 @@ func splitURL(location string) (parent, key string, err error) {
 	return u.String(), key, nil
 }
 
-// Summary is what inspect prints about an archive.
+// Summary is the output of inspect for an archive.
 type Summary struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index
@@ -72,7 +72,7 @@ type Summary struct {
 	bundle.Index
 }
 
-// Summarize tells of an archive at a path, and its size in bytes.
+// Summarize describes an archive at a path, and its size in bytes.
 func Summarize(a *bundle.Archive, path string, size int64) Summary {
 	return Summary{Path: path, Digest: a.Digest, Size: size, Signed: a.Signed(), Index: a.Index}
 }

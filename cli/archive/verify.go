@@ -49,7 +49,7 @@ Without --key, compare the printed digest with the one that the publisher announ
 	return cmd
 }
 
-// verdict is what verify prints about a sound archive.
+// verdict is the output of verify for a valid archive.
 type verdict struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index

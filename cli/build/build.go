@@ -136,7 +136,7 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	return a.buildAll(ctx, dirs, lines, watch, o.format)
 }
 
-// buildAll builds every add-on in every line and tells of the packages.
+// buildAll builds every add-on for every line and reports the packages.
 func (a commands) buildAll(ctx context.Context, dirs []string, lines []line, watch transferWatch, format string) error {
 	results := []builder.Result{}
 	for _, dir := range dirs {

@@ -188,7 +188,7 @@ func (v *verified) add(ctx context.Context, store *cache.Cache) error {
 		}
 		err := store.Verify(item.Name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // pruned meanwhile
+		case errors.Is(err, fs.ErrNotExist): // pruned in the meantime
 			continue
 		case errors.Is(err, cache.ErrMismatch):
 			v.Damaged = append(v.Damaged, item.Name)

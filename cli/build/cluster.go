@@ -72,7 +72,7 @@ type clusterInput struct {
 	Config      string   `json:"config"` // sha256 of sealift.yaml
 }
 
-// clusterOutput is what a pod has built.
+// clusterOutput is the output of a pod.
 type clusterOutput struct {
 	Package  release.Package `json:"package"`
 	Fetched  int64           `json:"fetched"` // bytes
@@ -159,7 +159,7 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 	return inputs, nil
 }
 
-// tellBuilt tells of a package that is built, or why it is not.
+// tellBuilt reports a built package, or the reason for a failure.
 func (a commands) tellBuilt(dir string, outcome batch.Outcome, format string) builder.Result {
 	if outcome.Failure != "" {
 		fmt.Fprintf(a.Err, "failed %s: %s\n", dir, outcome.Failure)
@@ -181,7 +181,7 @@ func (a commands) tellBuilt(dir string, outcome batch.Outcome, format string) bu
 	return r
 }
 
-// settleBuilt lists what was built in the index of the store.
+// settleBuilt lists the built packages in the index of the store.
 func settleBuilt(ctx context.Context, packages release.Release, outcomes []batch.Outcome, dirs []string) error {
 	var own []release.Package
 	var failed []string

@@ -23,12 +23,12 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// inPod is what the pods of a build on a cluster do.
+// inPod runs in the pods of a build on a cluster.
 func inPod() pods.Work {
 	return pods.Work{Job: "build", Words: []string{"build-in-pod"}, Does: "Build one package", For: "sealift build", Example: "--store s3://packages/stable"}
 }
 
-// inPodOptions are what the command line of a pod says.
+// inPodOptions are the command line of a pod.
 type inPodOptions struct {
 	store  string
 	config string

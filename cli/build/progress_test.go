@@ -22,7 +22,7 @@ func transfers(w transferWatch) {
 
 func TestALineTellsOfEachTransferThatEnds(t *testing.T) {
 	var out bytes.Buffer
-	w := newTransferWatch(&out, "fetched") // a buffer is no terminal
+	w := newTransferWatch(&out, "fetched") // a buffer is not a terminal
 	transfers(w)
 	w.settle()
 	want := `^fetched known \(2\.0 KiB in \S+\)

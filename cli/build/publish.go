@@ -108,7 +108,7 @@ func (a commands) publish(ctx context.Context, archives []string, o publishOptio
 	return errors.Join(err, a.printPublished(watch.tell(results), o.format))
 }
 
-// folder is where in the store the release lies.
+// folder is the release's folder in the store.
 func (o publishOptions) folder() (string, error) {
 	switch {
 	case o.store == "":
@@ -201,7 +201,7 @@ func (w *uploadWatch) meter(id string, size int64) func(sent, kept int64) {
 	}
 }
 
-// finish ends what is shown of uploads that failed.
+// finish ends the progress bars of failed uploads.
 func (w *uploadWatch) finish(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,7 +213,7 @@ func (w *uploadWatch) finish(err error) {
 	w.watch.settle()
 }
 
-// tell adds to results what was counted.
+// tell adds the counts to results.
 func (w *uploadWatch) tell(results []release.Result) []Published {
 	told := []Published{}
 	for _, r := range results {

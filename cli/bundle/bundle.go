@@ -123,7 +123,7 @@ type prepared struct {
 
 func (p prepared) Close() error { return errors.Join(p.Plan.Close(), p.programs.close()) }
 
-// prepare plans the bundle of an Installer, as the flags want it. spool is that of nodePrograms.
+// prepare plans the bundle of an Installer, according to the flags. spool is that of nodePrograms.
 func (a commands) prepare(ctx context.Context, installer *spec.Installer, from packages.Source, o bundleOptions, spool string) (p prepared, err error) {
 	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
 		return p, err
@@ -167,7 +167,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	return p, nil
 }
 
-// readSince looks at an earlier bundle, if one is named.
+// readSince reads an earlier bundle, if one is named.
 func readSince(name string) (*bundle.Since, error) {
 	if name == "" {
 		return nil, nil

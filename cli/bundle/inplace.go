@@ -13,13 +13,12 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// InPlace returns a function that opens the bundle of an Installer without writing it: what is read of the bundle is read from the
-// packages in the store. file is the name of the Installer in messages. One of the keys must have signed each package, if there
-// are any.
+// InPlace returns a function that opens the bundle of an Installer without writing it: the bundle is read from the packages in the
+// store. file is the name of the Installer in messages. One of the keys must have signed each package, if there are any.
 func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, i *spec.Installer, stored store.Store, keys []signature.PublicKey) (*bundle.Archive, error) {
 	c := commands{a, nodes}
 	return func(ctx context.Context, file string, i *spec.Installer, stored store.Store, keys []signature.PublicKey) (*bundle.Archive, error) {
-		self, err := os.Executable() // what a node gets that installs itself
+		self, err := os.Executable() // content for a node that installs itself
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +40,7 @@ func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, 
 	}
 }
 
-// inPlace is the source of a bundle that is not written.
+// inPlace is the source of an unwritten bundle.
 type inPlace struct {
 	*assemble.Reader
 	plan prepared

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// hostPlatform is that of this machine.
+// hostPlatform is this machine's.
 const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
 
 // programFlags are the flags that choose the programs for nodes.
@@ -39,7 +39,7 @@ func (p *programFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// programs are what nodes get besides packages.
+// programs are the programs that nodes get in addition to packages.
 type programs struct {
 	sealift   *bundle.Member
 	preflight *bundle.Member // nil when there is none
@@ -48,10 +48,10 @@ type programs struct {
 // noPreflight as the name of the sealift-preflight leaves it out of every bundle.
 const noPreflight = "none"
 
-// nodeProgram is the file name of the sealift for nodes, which is smaller than the one that runs here.
+// nodeProgram is the file name of the sealift for nodes, which is smaller than the running one.
 const nodeProgram = "sealift-node"
 
-// nodeSealift finds the sealift for the nodes: the one that is named, or else the one beside this program.
+// nodeSealift finds the sealift for the nodes: the named one, or else the one beside this program.
 func nodeSealift(named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -93,8 +93,8 @@ func (p programs) close() error {
 	return err
 }
 
-// nodePreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
-// that they get. A bundle without it works, but the checks and the collectors of its add-ons do not run.
+// nodePreflight prepares the sealift-preflight for the nodes: the named one, or else the one beside their sealift. A bundle
+// without it works, but the checks and the collectors of its add-ons do not run.
 func (a commands) nodePreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
 	if name == noPreflight {
 		return nil, nil
@@ -114,7 +114,7 @@ func packagesOf(s store.Store, cached string) packages.Source {
 	return packages.Source{Store: kurl.NewStore(s, filepath.Join(cached, "kurl"))}
 }
 
-// addCacheFlag adds the flag for the folder that keeps what was made for bundles.
+// addCacheFlag adds the flag for the cache folder of bundles.
 func addCacheFlag(flags *pflag.FlagSet, dir *string) {
 	flags.StringVar(dir, "cache", "", "cache directory (default: sealift in the user's cache directory)")
 }

@@ -41,7 +41,7 @@ type serveOptions struct {
 	cache         string
 }
 
-// serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
+// serveTokenVariable holds the token if there is no file for it. It is not a flag: everyone can read command lines.
 const serveTokenVariable = "SEALIFT_TOKEN"
 
 func (a commands) serveCommand() *cobra.Command {
@@ -94,10 +94,10 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 	return cmd
 }
 
-// serveMemory is from where on the server looks for memory to free, unless GOMEMLIMIT says so. The program itself comes on top.
+// serveMemory is the memory from which the server frees some, unless GOMEMLIMIT is set. The program itself is not included.
 const serveMemory = 80 << 20
 
-// serveGC is how much the heap may grow between collections, in percent, unless GOGC says so. Transfers leave little behind.
+// serveGC is how much the heap may grow between collections, in percent, unless GOGC is set. Transfers leave little behind.
 const serveGC = 50
 
 // minExpire is the shortest time after which unused Installers may be removed.
@@ -159,7 +159,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
-	// A transfer may go on for a while after the server was told to stop. It reads the store until then.
+	// A transfer may continue for a while after the server was asked to stop. It reads the store until then.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	packages := packagesOf(inner, cache)
@@ -190,7 +190,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	return s.Serve(ctx, l, o.cert, o.certKey)
 }
 
-// serveMetrics shows the server's metrics at an address of their own, if there is one. Call stop to end that.
+// serveMetrics serves the server's metrics at a separate address, if there is one. Call stop to end that.
 func (a commands) serveMetrics(ctx context.Context, s *server.Server, address string) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil

@@ -37,7 +37,7 @@ func readCluster(text string) (c cluster, err error) {
 	return cluster{r.Kubernetes, &r}, nil
 }
 
-// steps are the minor versions of Kubernetes between that of the cluster and that of an Installer, as patterns.
+// steps are the minor versions of Kubernetes between the cluster's and an Installer's, as patterns.
 func (c cluster) steps(installer *spec.Installer) (steps []spec.AddOn, err error) {
 	if c.kubernetes == "" {
 		return nil, nil
@@ -82,7 +82,7 @@ func (a commands) has(ctx context.Context, c cluster, from packages.Source, plat
 	return bundle.SinceInstalled(c.record.Bundle, same), nil
 }
 
-// packageOf opens the index of a package. Another build than that of the cluster is fs.ErrNotExist.
+// packageOf opens the index of a package. Another build than the cluster's is fs.ErrNotExist.
 func packageOf(ctx context.Context, p record.Package, from packages.Source, platform string) (*bundle.Archive, error) {
 	at, key, err := from.Place(spec.AddOn{Name: p.Name, Version: p.Version})
 	if err != nil {

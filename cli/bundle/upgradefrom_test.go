@@ -22,11 +22,11 @@ import (
 	"github.com/sealift/sealift/spec/record"
 )
 
-// factory is a place where bundles are made: a store with packages, and Installers.
+// factory is a machine where bundles are made: a store with packages, and Installers.
 type factory struct {
 	*testing.T
 	dir string
-	err bytes.Buffer // what the last command printed there
+	err bytes.Buffer // the output of the last command there
 }
 
 // layers are the images of a package: size bytes that deflate cannot shrink, the same for the same seed.
@@ -79,7 +79,7 @@ type made struct {
 	size int64
 }
 
-// bundle runs the command, and opens what it wrote.
+// bundle runs the command, and opens its output.
 func (f *factory) bundle(args ...string) made {
 	f.Helper()
 	out := filepath.Join(f.dir, fmt.Sprintf("%d.tar.gz", time.Now().UnixNano()))

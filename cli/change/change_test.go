@@ -34,14 +34,14 @@ func terminal(t *testing.T, answer string) io.Reader {
 	return command
 }
 
-// driven is what one run of a command did and printed.
+// driven is the record and output of one run of a command.
 type driven struct {
 	out, errOut bytes.Buffer
 	did         []string
 	err         error
 }
 
-// drive runs a command that notes what it does.
+// drive runs a command that records its calls.
 func drive(in io.Reader, f Flags, adjust func(*Work)) *driven {
 	var d driven
 	a := &app.App{In: in, Out: &d.out, Err: &d.errOut}
@@ -79,7 +79,7 @@ func TestCommandsPlanCheckAskAndRun(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name        string
-		in          string // what a person types; "-" for no terminal
+		in          string // typed input; "-" for no terminal
 		flags       Flags
 		adjust      func(*Work)
 		did         string

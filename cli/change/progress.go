@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/kube/lease"
 )
 
-// Progress prints what happens while a change is made. Several nodes may be at work at once.
+// Progress prints what happens while a change is made. Several nodes may run at once.
 type Progress struct {
 	began time.Time
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ func (p *Progress) Write(text []byte) (int, error) {
 // Line prints a line.
 func (p *Progress) Line(text string) { fmt.Fprintln(p, text) }
 
-// Waiting prints that another control plane is at work.
+// Waiting prints that another control plane is working.
 func (p *Progress) Waiting(holder string) {
 	p.Line("waiting for the control plane that is at work: " + lease.HostOf(holder))
 }

@@ -85,7 +85,7 @@ func (a commands) runApply(ctx context.Context, o applyOptions) error {
 		return err
 	}
 	if len(objs) == 0 {
-		// An empty pipe is more often a renderer that failed than the wish to prune a whole set.
+		// An empty pipe is more often a failed renderer than the wish to prune a whole set.
 		return fmt.Errorf("apply set %s: there are no objects to apply; nothing was changed", o.set)
 	}
 	engine, err := a.newEngine(o.kubeconfig)
@@ -114,7 +114,7 @@ func (a commands) runApply(ctx context.Context, o applyOptions) error {
 // waitingEvery is the pause between two lines about one object whose reasons keep changing.
 const waitingEvery = 15 * time.Second
 
-// printWaiting writes what is waited for: each object at once when its state changes, and from time to time in between.
+// printWaiting prints the awaited objects: each at once when its state changes, and from time to time in between.
 func (a commands) printWaiting() func(kube.ObjectState) {
 	type shown struct {
 		state health.State
@@ -155,7 +155,7 @@ func (a commands) readObjects(o applyOptions) ([]*unstructured.Unstructured, err
 	return objs, nil
 }
 
-// newEngine connects to the cluster of a kubeconfig, or of the one that kubectl would use.
+// newEngine connects to the cluster of a kubeconfig, or to kubectl's default.
 func (a commands) newEngine(kubeconfig string) (*kube.Engine, error) {
 	cfg, err := clusterconfig.Load(kubeconfig, "")
 	if err != nil {

@@ -58,7 +58,7 @@ func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
 	flags.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
 }
 
-// place is an index as the user named it, and where it is.
+// place is an index as the user named it, and its location.
 type place struct {
 	name string
 	at   *url.URL
@@ -132,7 +132,7 @@ OWNER and FORMER are shown when an add-on has or had another owner than a channe
 	return cmd
 }
 
-// onlyWord allows an argument that says in kOps's words what is meant anyway.
+// onlyWord allows a redundant argument in kOps's words.
 func onlyWord(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -179,7 +179,7 @@ func (a commands) channelGet(ctx context.Context, kubeconfig, format string) err
 	return printTable(a.Out, rows)
 }
 
-// deref reads a version that may not be there.
+// deref returns a version or "".
 func deref(version *string) string {
 	if version == nil {
 		return ""
@@ -194,7 +194,7 @@ func dash(s string) string {
 	return s
 }
 
-// printTable writes rows separated by tabs: at least one, also behind a cell that is as wide as a tab stop.
+// printTable writes rows separated by tabs: at least one, even after a cell as wide as a tab stop.
 func printTable(w io.Writer, rows [][]string) error {
 	tabs := tabwriter.NewWriter(w, 0, 8, 1, '\t', tabwriter.TabIndent)
 	for _, row := range rows {

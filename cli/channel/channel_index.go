@@ -135,7 +135,7 @@ func (a commands) channelBuild(ctx context.Context, o channelBuildOptions) error
 	if err != nil {
 		return err
 	}
-	// Last, so that an index never names what is not there.
+	// Last, so that an index never names missing content.
 	if err := atomicfile.Write(filepath.Join(o.out, "addons.yaml"), data); err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ import (
 // ChannelsName is the name by which this program is the tool of kOps.
 const ChannelsName = "channels"
 
-// RunChannels executes a command line of kOps's tool, with its way to tell errors: 1 is any failure, and only a command
-// that does not exist is told apart.
+// RunChannels executes a command line of kOps's tool, with its error codes: 1 is any failure, and only an unknown command is
+// distinguished.
 func RunChannels(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	args, notes := withoutKopsFlags(args)
 	for _, note := range notes {
@@ -43,7 +43,7 @@ func RunChannels(ctx context.Context, args []string, in io.Reader, out, errOut i
 	return app.ExitFailed
 }
 
-// Channels is the tree of kOps's tool: the channel commands at the top, told by its name.
+// Channels is the tree of kOps's tool: the channel commands at the top, under its name.
 func Channels(a *app.App) *cobra.Command {
 	root := commands{a}.channelCommand()
 	for _, cmd := range append(root.Commands(), root) {
@@ -74,7 +74,7 @@ func kopsFlags() map[string]kopsFlag {
 	}
 }
 
-// withoutKopsFlags takes the flags of kOps's tool out of a command line, and says where that changes what it does.
+// withoutKopsFlags removes the flags of kOps's tool from a command line, and reports where that changes its effect.
 func withoutKopsFlags(args []string) (rest, notes []string) {
 	known := kopsFlags()
 	for i := 0; i < len(args); i++ {
@@ -87,7 +87,7 @@ func withoutKopsFlags(args []string) (rest, notes []string) {
 		switch {
 		case strings.HasPrefix(args[i], "-v") && isNumber(args[i][2:]): // -v4
 			continue
-		case !ok || !strings.HasPrefix(args[i], "-"), args[i] == "-v" && !number: // -v alone is a flag of ours
+		case !ok || !strings.HasPrefix(args[i], "-"), args[i] == "-v" && !number: // -v alone is our flag
 			rest = append(rest, args[i])
 			continue
 		case flag.value && !given:

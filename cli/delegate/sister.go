@@ -115,7 +115,7 @@ func become(name string, args []string) error {
 	return nil
 }
 
-// Find returns the program that lies beside this one, or else the one on the PATH.
+// Find returns the program beside this one, or else the one on the PATH.
 func Find(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {

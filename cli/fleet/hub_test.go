@@ -38,7 +38,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// TestFleetHub runs the command on a cluster that has nothing, until somebody who makes a HelmChartProxy gets an answer.
+// TestFleetHub runs the command on an empty cluster, until a user who creates a HelmChartProxy gets a result.
 func TestFleetHub(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)

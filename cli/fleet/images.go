@@ -22,8 +22,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// nodeAgent is the annotation by which a node says that Sealift installed it: intent.AgentAnnotation, which this program does not
-// link.
+// nodeAgent is the annotation of nodes that Sealift installed: intent.AgentAnnotation, which this program does not link.
 const nodeAgent = "sealift.dev/agent"
 
 // nodes bring images to all nodes of a cluster that Sealift installed. The program sealift does it.
@@ -79,7 +78,7 @@ func (n nodes) Check(ctx context.Context) error {
 		"'sealift images load PARCEL' on each node, and then run 'sealift fleet apply' with --images-loaded; run an agent without --store")
 }
 
-// goodbye is how long a program that was killed may keep its output open: one of its children may have it.
+// goodbye is how long a killed program may keep its output open: one of its children may have it.
 const goodbye = 10 * time.Second
 
 // Bring implements agent.Images.

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestImagesGoToTheNodesOfSealift has a cluster without nodes, with one that somebody else installed, and with one of Sealift.
+// TestImagesAreSentToSealiftNodes has a cluster without nodes, with a foreign one, and with one of Sealift.
 func TestImagesGoToTheNodesOfSealift(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)

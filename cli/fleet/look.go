@@ -34,7 +34,7 @@ func (a commands) table(lines ...string) error {
 	return w.Flush()
 }
 
-// ago says how long ago something was.
+// ago formats how long ago something was.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "unknown"

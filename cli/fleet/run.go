@@ -108,7 +108,7 @@ func (a commands) printRights(h registration.Hub) error {
 		}
 		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 		delete(content, "status")
-		if content["rules"] == nil { // of an aggregated role: who applies them takes them from Kubernetes
+		if content["rules"] == nil { // of an aggregated role: an applier gets them from Kubernetes
 			delete(content, "rules")
 		}
 		text, err := yaml.Marshal(content)

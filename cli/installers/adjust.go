@@ -37,7 +37,7 @@ const (
 // IdleWords returns the words that have no effect.
 func IdleWords() []string { return []string{"auto-upgrades-enabled", "force-reapply-addons"} }
 
-// Add gives a command the flags. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.
+// Add adds the flags to a command. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.
 func (j *Adjustment) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	j.notes = cmd.ErrOrStderr()
@@ -58,7 +58,7 @@ func Valued(word string) bool {
 	return !slices.Contains([]string{"dismiss-host-packages-preflight", "preflight-ignore-warnings", "auto-upgrades-enabled", "force-reapply-addons"}, word)
 }
 
-// AddWord gives a command a flag that stands for a word of kURL's, unless it has one of that name. It is not shown.
+// AddWord adds a flag for a kURL argument to a command, unless it has one of that name. It is not shown.
 func AddWord(flags *pflag.FlagSet, to *[]string, name string, alone bool) {
 	if flags.Lookup(name) != nil {
 		return
@@ -136,7 +136,7 @@ func (j *Adjustment) Apply(i *spec.Installer) (*spec.Installer, error) {
 	return merged, nil
 }
 
-// Root returns the install root: that of --root, or the folder kurl in the one that kURL's word names, as kURL has it.
+// Root returns the install root: that of --root, or, as in kURL, the folder kurl in the one of kURL's argument.
 func Root(root, folder string) (string, error) {
 	switch {
 	case folder == "":
@@ -149,8 +149,8 @@ func Root(root, folder string) (string, error) {
 	return filepath.Join(folder, "kurl"), nil
 }
 
-// ForeignWords are kURL's flags for what is done in another way here, or not at all, with the reason. kURL's own commands carry them,
-// so they are noted, not refused.
+// ForeignWords are kURL's flags for things that are done differently here, or not at all, with the reason. kURL's own commands carry
+// them, so they are noted, not refused.
 func ForeignWords() map[string]string {
 	const network, storage = "nodes find one another through the cluster", "an install does not move storage"
 	return map[string]string{
@@ -166,7 +166,7 @@ func ForeignNote(word string) string {
 	return "note: " + word + " has no effect: " + ForeignWords()[word]
 }
 
-// meantWord is the hint for a word that is not known here.
+// meantWord is the hint for an unknown argument.
 func meantWord(name string) string {
 	words := []string{WordYes, WordPatch, WordRoot}
 	for _, f := range spec.Flags() {

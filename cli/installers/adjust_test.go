@@ -31,7 +31,7 @@ func TestWordsOfAbsentAddOnsAreNoted(t *testing.T) {
 	}
 }
 
-// kURL's install.sh takes them (get_patch_yaml), and so do the commands that it prints.
+// kURL's install.sh accepts them (get_patch_yaml), and so do the commands that it prints.
 func TestForeignWordsAreNoted(t *testing.T) {
 	for word := range ForeignWords() {
 		i, err := spec.Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n"))

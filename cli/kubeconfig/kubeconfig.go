@@ -15,8 +15,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Load reads how to reach the cluster of a kubeconfig file, or of the one that kubectl would use if file is "". context is
-// one of its contexts, or "" for its current one.
+// Load reads the access to the cluster of a kubeconfig file, or of kubectl's default if file is "". context is one of its
+// contexts, or "" for its current one.
 func Load(kubeconfig, context string) (*rest.Config, error) { return load(kubeconfig, context, "") }
 
 func load(kubeconfig, context, server string) (*rest.Config, error) {
@@ -65,7 +65,7 @@ func kubeconfigProblem(c *clientcmdapi.Config) string {
 	return ""
 }
 
-// checkUser refuses a context whose user is not in the kubeconfig: client-go would go on as nobody.
+// checkUser refuses a context whose user is not in the kubeconfig: client-go would continue anonymously.
 func checkUser(c *clientcmdapi.Config, file string) error {
 	context := c.Contexts[c.CurrentContext]
 	if context == nil || context.AuthInfo == "" || c.AuthInfos[context.AuthInfo] != nil {
@@ -83,8 +83,8 @@ func names[V any](of map[string]V) string {
 	return strings.Join(slices.Sorted(maps.Keys(of)), ", ")
 }
 
-// InPodOr is Load, but for a process in a Pod that names neither file nor context: there it is the cluster of the Pod. server is
-// the address of the API server, or "" for that of the kubeconfig or of the Pod.
+// InPodOr is Load, except that a process in a Pod without file and context gets the cluster of the Pod. server is the address of
+// the API server, or "" for that of the kubeconfig or of the Pod.
 func InPodOr(kubeconfig, context, server string) (*rest.Config, error) {
 	if kubeconfig == "" && context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if cfg, err := rest.InClusterConfig(); err == nil {

@@ -98,7 +98,7 @@ func (a commands) adopt(ctx context.Context, o adoptOptions) (err error) {
 	})
 }
 
-// printAdoption writes for people what was found and what would be done.
+// printAdoption prints the findings and the planned changes for people.
 func (a commands) printAdoption(in *adopt.Adoption, report preflight.Report) error {
 	if err := report.WriteTable(a.Out); err != nil {
 		return err

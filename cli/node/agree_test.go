@@ -32,7 +32,7 @@ func terminal(t *testing.T, answer string) *os.File {
 	return command
 }
 
-// TestPersonChoosesTheAddressAtATerminal has a host with addresses in three networks, and no route that decides.
+// TestTerminalPromptsForAddress has a host with addresses in three networks, and no route that decides.
 func TestPersonChoosesTheAddressAtATerminal(t *testing.T) {
 	candidate := func(address, link string) network.Candidate {
 		return network.Candidate{Address: netip.MustParseAddr(address), Link: link}
@@ -45,7 +45,7 @@ func TestPersonChoosesTheAddressAtATerminal(t *testing.T) {
 		" 2 \n":         "10.1.0.5 (eth1)",
 		"3\n":           "fd00::5 (eth2)",
 		"10.1.0.5\n":    "10.1.0.5 (eth1)",
-		"2x\x7f\n":      "10.1.0.5 (eth1)", // the terminal takes the x back
+		"2x\x7f\n":      "10.1.0.5 (eth1)", // the terminal deletes the x
 		"0\n":           `"0" is not one of the addresses; nothing was changed`,
 		"4\n":           `"4" is not one of the addresses; nothing was changed`,
 		"10.9.9.9\n":    `"10.9.9.9" is not one of the addresses; nothing was changed`,
@@ -72,7 +72,7 @@ func TestPersonChoosesTheAddressAtATerminal(t *testing.T) {
 	}
 }
 
-// TestAddressIsAskedForOnlyAtATerminal: --yes and --plan choose for themselves, and a script has nobody to ask.
+// TestAddressPromptNeedsTerminal: --yes and --plan choose on their own, and a script cannot be asked.
 func TestAddressIsAskedForOnlyAtATerminal(t *testing.T) {
 	pipe, _, err := os.Pipe()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// bundleOptions are the flags of the commands that change a node, or its cluster, to what a bundle has.
+// bundleOptions are the flags of commands that change a node, or its cluster, to the content of a bundle.
 type bundleOptions struct {
 	change.Flags
 	source  bundleSource

@@ -50,13 +50,13 @@ func (s *bundleSource) addStore(cmd *cobra.Command, a commands) {
 	_ = cmd.MarkFlagDirname("store")
 }
 
-// remote says that the files of the bundle come from a server.
+// remote means that the files of the bundle come from a server.
 func (s *bundleSource) remote() bool {
 	return s.from != "" || s.assembled() && store.Folder(s.store) == ""
 }
 
-// assembled says that the bundle is that of an Installer and a store. A store alone, which the environment may name for other
-// commands, changes nothing.
+// assembled means that the bundle is assembled from an Installer and a store. A store alone, which the environment may name for
+// other commands, has no effect.
 func (s *bundleSource) assembled() bool { return s.file != "" && s.store != "" }
 
 // check reports whether the flags go together.
@@ -85,7 +85,7 @@ func (s *bundleSource) name() string {
 	return cmp.Or(s.from, s.bundle, s.file)
 }
 
-// trust says in words who made what the install prepared. keys are the files with public keys.
+// trust describes who made the content of the prepared install. keys are the files with public keys.
 func (s *bundleSource) trust(in *install.Install, keys []string) string {
 	switch {
 	case !s.assembled():
@@ -126,8 +126,8 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 	return o, nil
 }
 
-// open opens the bundle. One on a server is read for as long as ctx lasts. Files that the bundle leaves out are taken from --base,
-// or from the bundle that is installed on this node in root.
+// open opens the bundle. One on a server is read for as long as ctx lasts. Files omitted from the bundle are read from --base, or
+// from the bundle installed on this node in root.
 func (s *bundleSource) open(ctx context.Context, a commands, root string, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
@@ -157,7 +157,7 @@ func (s *bundleSource) open(ctx context.Context, a commands, root string, truste
 	return archive, nil
 }
 
-// withInstalled completes a bundle that leaves out files of an earlier one with what this node has.
+// withInstalled completes an incremental bundle with this node's content.
 func withInstalled(ctx context.Context, archive *bundle.Archive, root string) error {
 	lacking := archive.CheckBase()
 	if lacking == nil {
@@ -176,7 +176,7 @@ func withInstalled(ctx context.Context, archive *bundle.Archive, root string) er
 	return nil
 }
 
-// serverPatience is how long a server that has given an install its plan may be away.
+// serverPatience is how long a server may be unreachable after it has given an install its plan.
 const serverPatience = 5 * time.Minute
 
 // openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
@@ -184,7 +184,7 @@ func (a commands) openOnline(ctx context.Context, from string, trusted ...signat
 	return online.Open(ctx, from, a.opener(), trusted...)
 }
 
-// opener opens what an install reads from.
+// opener opens the source of an install.
 func (a commands) opener() store.Opener {
 	return store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}
 }

@@ -156,7 +156,7 @@ func (a commands) printCertificates(all []pki.Entry) error {
 	return t.Flush()
 }
 
-// printRotating tells of a rotation of CAs that is under way.
+// printRotating reports an unfinished rotation of CAs.
 func (a commands) printRotating() error {
 	s, ok, err := authority.Read("")
 	if err != nil || !ok {
@@ -166,7 +166,7 @@ func (a commands) printRotating() error {
 	return nil
 }
 
-// renewed says when Sealift renews a certificate by itself, or who else does.
+// renewed says when Sealift renews a certificate, or who else does.
 func renewed(e pki.Entry) string {
 	if e.Renewal != nil {
 		return e.Renewal.UTC().Format(time.DateOnly)

@@ -38,7 +38,7 @@ func (a commands) withStore(text string) string {
 	return text
 }
 
-// Commands makes the commands for a node, in the order in which they are used. Without an Assembler they take bundles alone.
+// Commands makes the commands for a node, in the order in which they are used. Without an Assembler they accept only bundles.
 func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	c := commands{a, assemble}
 	return onHost(a,
@@ -82,7 +82,7 @@ func withAdvice(err error) error {
 // Hook makes the command hook, by which programs of hooks call sealift.
 func Hook(a *app.App) *cobra.Command { return onHost(a, commands{App: a}.hookCommand())[0] }
 
-// sharedUmask is the mask with which packages, hooks and tools expect to create files. Files with secrets have modes of their own.
+// sharedUmask is the mask with which packages, hooks and tools expect to create files. Files with secrets have private modes.
 const sharedUmask = 0o022
 
 // onHost gives commands and all commands below them the PATH of the host before they run, a folder for temporary files that exists, and the

@@ -14,13 +14,13 @@ import (
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 )
 
-// drilled is what 'restore --drill -o json' prints.
+// drilled is the output of 'restore --drill -o json'.
 type drilled struct {
 	snapshot.Found
 	restore.Drill
 }
 
-// drill restores a snapshot beside everything that this host has, and compares.
+// drill restores a snapshot isolated from everything on this host, and compares.
 func (a commands) drill(ctx context.Context, from *snapshot.Loaded, o restoreOptions) (err error) {
 	notes := a.Notes(o.Format)
 	options := restore.DrillOptions{Say: func(line string) { fmt.Fprintln(notes, line) }, Output: a.ProgramOutput()}

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
 )
 
-// hookCommand is what the programs in $DIR/bin of an install root call.
+// hookCommand is called by the programs in $DIR/bin of an install root.
 func (a commands) hookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "hook PROGRAM [ARG…]",

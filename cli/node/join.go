@@ -33,7 +33,7 @@ type joinOptions struct {
 	trusted  []string // public keys; one of them must have signed the bundle
 	primary  bool
 	version  string
-	endpoint string   // of the API, as the command line has it
+	endpoint string   // of the API, from the command line
 	words    []string // that go over the cluster's Installer, for this host
 	ignored  []string // words of kURL's without effect
 	flags    []string // flags that stand for words
@@ -96,7 +96,7 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 	return cmd
 }
 
-// maxSecrets bounds what is read from stdin: a token of 23 characters and a key of 64.
+// maxSecrets bounds the input from stdin: a token of 23 characters and a key of 64.
 const maxSecrets = 1 << 10
 
 // readSecrets reads the token and the key, unless they were given.
@@ -184,7 +184,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{Flags: o.Flags, source: bundleSource{from: o.from}}, checks: o.checks})
 }
 
-// checkEndpoint wants the API to be where the command line says that it is.
+// checkEndpoint checks that the API is at the address of the command line.
 func (o *joinOptions) checkEndpoint(endpoint string) error {
 	given := o.endpoint
 	if given != "" && withoutPort(given) == strings.Trim(given, "[]") {
@@ -196,7 +196,7 @@ func (o *joinOptions) checkEndpoint(endpoint string) error {
 	return nil
 }
 
-// installer is the cluster's, with what is this host's own.
+// installer is the cluster's, with this host's own settings.
 func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
 	shared, err := install.SharedInstaller(c)
 	if err != nil {

@@ -54,13 +54,13 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 		"primary-host":              func(v string) { o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, v) },
 		"secondary-host":            func(v string) { o.checks.Node.SecondaryHosts = append(o.checks.Node.SecondaryHosts, v) },
 		installers.WordRoot:         func(v string) { o.folder = v },
-		// kURL prints it for hosts that join; here they have it from the cluster
+		// kURL prints it for joining hosts; here they get it from the cluster
 		"docker-registry-ip": func(string) {},
 	}
 	switches = map[string]func(){
 		"control-plane":    func() { o.primary = true },
 		installers.WordYes: func() { o.Yes = true },
-		"airgap":           func() {}, // nothing comes from elsewhere in any case
+		"airgap":           func() {}, // nothing is fetched from elsewhere in any case
 		"ipv6":             func() {}, // kURL prints it for hosts that join; the cluster has its kind of addresses
 	}
 	for _, word := range append(installers.IdleWords(), "ignore-remote-load-images-prompt", "ignore-remote-upgrade-prompt") {
@@ -79,7 +79,7 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 	return values, switches
 }
 
-// addWords gives a join the same words as flags.
+// addWords adds the same arguments to a join as flags.
 func (o *joinOptions) addWords(flags *pflag.FlagSet) {
 	values, switches := o.joinWords()
 	for name := range values {
@@ -105,7 +105,7 @@ func hostWords() []string {
 	}
 }
 
-// hint says what to do instead of a word that a join does not take.
+// hint names the alternative to an argument that a join does not accept.
 func (o *joinOptions) hint(name string) string {
 	if slices.ContainsFunc(spec.Flags(), func(f spec.Flag) bool { return f.Name == name }) {
 		return "leave it out: the cluster has it from its first node"

@@ -51,13 +51,13 @@ func (a commands) nodeCommand() *cobra.Command {
 	return cmd
 }
 
-// shareFiles serves hosts that join, and control planes that go back with the whole cluster.
+// shareFiles serves joining hosts, and control planes that are undone with the whole cluster.
 func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
 	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
 }
 
-// runAgent runs the agent, and beside it the renewal of certificates and the wait for a new address. An agent that has to make room for another sealift has done
-// its work.
+// runAgent runs the agent, the renewal of certificates, and the wait for a new address. An agent that has to make room for another sealift
+// has done its work.
 func runAgent(ctx context.Context, root string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	renewed := make(chan error, 1)

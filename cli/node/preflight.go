@@ -74,8 +74,8 @@ Exit code 3 means that an install would refuse this host.`,
 	return cmd
 }
 
-// addPreflightFlags gives a command that looks at a host the flags for what to make of the answers. kURL's names for them
-// (kURL §2.3) mean the same. Call it before kURL's words are added: a word that is added first replaces the flag.
+// addPreflightFlags adds flags for host checks and their policy to a command. kURL's names for them (kURL §2.3) mean the same.
+// Call it before kURL's words are added: a word that is added first replaces the flag.
 func addPreflightFlags(cmd *cobra.Command, o *install.PreflightOptions) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Policy.Ignore, "ignore", false, "continue despite failed checks; they are still reported and recorded")
@@ -146,7 +146,7 @@ func upgrading(upgrade bool) *install.Upgrade {
 	return &install.Upgrade{Leads: true}
 }
 
-// allowed shows what the checks of a bundle run, and says how much of that may run.
+// allowed shows the commands of a bundle's checks, and returns how much of that may run.
 func (a commands) allowed(in *install.Install, o preflightOptions) install.Running {
 	all := in.CheckExecutions(o.checks)
 	a.printExecutions(all)
@@ -156,7 +156,7 @@ func (a commands) allowed(in *install.Install, o preflightOptions) install.Runni
 	return install.RunAddOns
 }
 
-// printExecutions tells people what runs on this host before it does.
+// printExecutions lists what runs on this host before it does.
 func (a commands) printExecutions(all []spec.Execution) {
 	if len(all) > 0 {
 		fmt.Fprintln(a.Err, "these run as root on this host, besides the steps of an install:")
@@ -180,7 +180,7 @@ func (a commands) printRecord(r preflight.Record, format string) error {
 	return r.Err()
 }
 
-// checkHost looks at the host before the first change to it. A host that is refused is left as it is, without a trace.
+// checkHost checks the host before the first change to it. A host that is refused is left as it is, without a trace.
 func (a commands) checkHost(ctx context.Context, in *install.Install, o install.PreflightOptions) (preflight.Record, error) {
 	record, err := in.Preflight(ctx, o)
 	if err != nil {

@@ -128,7 +128,7 @@ func (a commands) printResetPlan(steps lifecycle.Plan, lines []string, files bas
 	return a.printLeft(files.Left)
 }
 
-// printSteps lists what a plan does, in order.
+// printSteps lists the steps of a plan, in order.
 func (a commands) printSteps(plan lifecycle.Plan) error {
 	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 	t.Println("STEP\tWHAT")

@@ -12,10 +12,10 @@ import (
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
-// resumeVariable is how a script that starts sealift tells the command that started the script.
+// resumeVariable is set by a script that starts sealift to the command that started the script.
 const resumeVariable = "SEALIFT_RESUME"
 
-// nextStep tells what to do after a failure, and the command that goes on.
+// nextStep returns what to do after a failure, and the command that resumes.
 func nextStep(ctx context.Context, err error, resume string) string {
 	again := "go on with:\n  " + resume
 	var damaged *bundle.DigestError
@@ -28,7 +28,7 @@ func nextStep(ctx context.Context, err error, resume string) string {
 	return "when the cause is gone, " + again
 }
 
-// hideSecrets puts words in the place of the secrets of a join: the command is kept on the node, and shown.
+// hideSecrets replaces the secrets of a join with placeholders: the command is kept on the node, and shown.
 func hideSecrets(args []string) []string {
 	words := map[string]string{
 		"--token": "TOKEN", "--kubeadm-token": "TOKEN", "kubeadm-token": "TOKEN",

@@ -22,7 +22,7 @@ import (
 // snapshotPassphrase has the passphrase of a snapshot.
 const snapshotPassphrase = "SEALIFT_SNAPSHOT_PASSPHRASE"
 
-// snapshotRecipients says to what a new snapshot is encrypted.
+// snapshotRecipients returns the recipients of a new snapshot's encryption.
 func (a commands) snapshotRecipients(key, passphraseFile string) ([]age.Recipient, error) {
 	if key != "" {
 		return snapshot.Recipients(key)
@@ -62,7 +62,7 @@ func (k *snapshotKeys) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// trust returns whose snapshots are taken: those of the clusters that were named, or else of the cluster of this host.
+// trust returns the clusters whose snapshots are accepted: the named ones, or else the one of this host.
 func (k snapshotKeys) trust() (snapshot.Trust, error) {
 	trust := snapshot.Trust{Unsigned: k.unsigned}
 	for _, hash := range k.caHashes {
@@ -165,7 +165,7 @@ The command reads only the beginning. Use 'sealift snapshot verify' to check all
 	return cmd
 }
 
-// shown is what 'snapshot show' prints.
+// shown is the output of 'snapshot show'.
 type shown struct {
 	snapshot.Found
 	Trusted bool   `json:"trusted"`
@@ -223,7 +223,7 @@ a file, or the name of a snapshot in the store. Without one, the command checks 
 	return cmd
 }
 
-// signedBy tells who signed a snapshot that was checked.
+// signedBy names the signer of a verified snapshot.
 func signedBy(index snapshot.Index) string {
 	if !index.Signed() {
 		return "not signed"

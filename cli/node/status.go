@@ -135,7 +135,7 @@ func (a commands) printStatus(s status.Status) error {
 	}
 	for _, u := range s.UnderWay {
 		if u.Kind == record.LoadBalancer || u.Kind == record.CAs && s.Rotation != nil {
-			continue // told above
+			continue // reported above
 		}
 		fmt.Fprintf(a.Out, "change   %s; next: %s\n", u.About, u.Next)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// clientFlags say how the operator reaches the API server, and how often it may ask. Without limits it is the API server that
-// shares its time out fairly.
+// clientFlags configure how the operator reaches the API server, and its request limits. Without limits it is the API server
+// that shares its time out fairly.
 type clientFlags struct {
 	kubeconfig, context, server string
 	logged                      bool
@@ -32,7 +32,7 @@ type limitFlags struct {
 	qps, burst string
 }
 
-// What upstream takes for the half of a limit that is not set.
+// Upstream's default for the other half of a limit.
 const (
 	defaultQPS   = 5
 	defaultBurst = 10
@@ -62,8 +62,7 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.logged, "debug-kubernetes-api", logged, "log every request to the API server at level debug [DEBUG_KUBERNETES_API]")
 }
 
-// clients are the ways to the cluster. Those for patches and for the look at objects are that of everything unless they have
-// limits of their own.
+// clients are the ways to the cluster. The limits for patches and for object queries default to the general one.
 type clients struct {
 	config                *rest.Config // for Helm
 	all, patches, monitor *kube.Cluster
@@ -97,7 +96,7 @@ func (f *clientFlags) connect(wrap func(http.RoundTripper) http.RoundTripper, lo
 	return c, err
 }
 
-// connect makes a client with a limit or a timeout, or returns the one for all.
+// connect returns a client with its own limit or timeout, or the shared one.
 func (f *limitFlags) connect(base *rest.Config, timeout time.Duration, all *kube.Cluster, log *slog.Logger) (*kube.Cluster, error) {
 	if f.qps == "" && f.burst == "" && timeout == 0 {
 		return all, nil
@@ -146,7 +145,7 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// loggedTransport logs requests, without what they carry.
+// loggedTransport logs requests, without their content.
 type loggedTransport struct {
 	next http.RoundTripper
 	log  *slog.Logger

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestLimitsOfRequests counts what reaches a server, because an API server does not say how long a client has waited.
+// TestLimitsOfRequests counts requests at a server, because an API server does not report how long a client has waited.
 func TestLimitsOfRequests(t *testing.T) {
 	arrived := make(chan time.Time, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- time.Now() }))
@@ -39,7 +39,7 @@ func TestLimitsOfRequests(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	begin := time.Now()
-	for range 3 { // each with a transport of its own, as Helm makes them
+	for range 3 { // each with its own transport, as Helm makes them
 		ask(c.config)
 	}
 	if took := time.Since(begin); took < 90*time.Millisecond {

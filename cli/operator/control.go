@@ -1,4 +1,4 @@
-// Package operator is the commands of sealift-controller: what runs in a cluster all the time, and how to look at it.
+// Package operator has the commands of sealift-controller: those that run permanently in a cluster, and those that inspect it.
 package operator
 
 import (

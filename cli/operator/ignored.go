@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ignored are settings of upstream that have no effect here, so that command lines and environments need no change. flag is ""
-// for a variable alone.
+// ignored are settings of upstream without effect here, so that command lines and environments need no change. flag is "" for
+// an environment-only setting.
 var ignored = []struct{ flag, variable, why string }{
 	{"", "HELM_BIN_PATH", "Helm is part of the operator"},
 	{"", "HELM3", "Helm is part of the operator"},

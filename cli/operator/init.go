@@ -11,8 +11,8 @@ import (
 )
 
 // RunAsInit runs this program again as a child, and returns the child's exit code. It is for a process with ID 1, as in a
-// container: processes that hooks leave behind become its children, and somebody has to wait for them. The child can wait
-// for its hooks undisturbed. Signals go to the child.
+// container: orphans of hooks become its children, and it has to wait for them. The child can wait for its hooks undisturbed.
+// Signals go to the child.
 func RunAsInit(errOut io.Writer) int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)

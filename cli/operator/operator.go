@@ -26,7 +26,7 @@ func (a commands) operatorCommand(use, called string) *cobra.Command {
 // debugFlags say where the operator runs, and in which form it answers.
 type debugFlags struct{ socket, format string }
 
-// add defines the flags. example tells how a user calls the command, and so which operator is meant.
+// add defines the flags. example shows how a user calls the command, and so which operator is meant.
 func (f *debugFlags) add(cmd *cobra.Command, formats, fallback, example string) {
 	f.addSocket(cmd, example)
 	f.format = fallback
@@ -42,7 +42,7 @@ func (f *debugFlags) addSocket(cmd *cobra.Command, example string) {
 	cmd.Flags().StringVar(&f.socket, "debug-unix-socket", fromEnvironment("DEBUG_UNIX_SOCKET", socket), "socket of the operator")
 }
 
-// ask prints what the operator answers for a path without its format.
+// ask prints the operator's response for a path without its format.
 func (a commands) ask(cmd *cobra.Command, f debugFlags, path, query string) error {
 	data, err := operator.Debug(cmd.Context(), f.socket, path+"."+f.format+query)
 	if err != nil {

@@ -190,7 +190,7 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 	}
 }
 
-// TestLevelsOfUpstream: a level that only upstream's log has is no reason not to start.
+// TestLevelsOfUpstream: an upstream-only log level does not prevent the start.
 func TestLevelsOfUpstream(t *testing.T) {
 	for level, refused := range map[string]bool{"trace": false, "Fatal": false, "warning": false, "info": false, "loud": true} {
 		log := &fixture.Buffer{}

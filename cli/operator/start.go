@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/operator/lifecycle"
 )
 
-// The places where shell-operator and addon-operator have their sockets.
+// The socket paths of shell-operator and addon-operator.
 const (
 	defaultSocket = "/var/run/shell-operator/debug.socket"
 	addonSocket   = "/var/run/addon-operator/debug.socket"
@@ -43,7 +43,7 @@ type startFlags struct {
 	modules                                         moduleFlags
 }
 
-// fromEnvironment is a setting of shell-operator, or what it is without.
+// fromEnvironment is a setting of shell-operator, or its default.
 func fromEnvironment(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
 
 // otherNames are names of flags that addon-operator has and shell-operator has not.

@@ -85,7 +85,7 @@ func (e *endpointFlags) endpoint() webhook.Endpoint {
 	absent := func(file string) bool { _, err := os.Stat(file); return errors.Is(err, fs.ErrNotExist) }
 	files := []string{e.cert, e.key}
 	if slices.Equal(files, []string{e.fallbackCert, e.fallbackKey}) && absent(e.cert) && absent(e.key) {
-		out.CertFile = "" // nobody has given one
+		out.CertFile = "" // none was given
 	}
 	return out
 }

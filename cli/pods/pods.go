@@ -1,4 +1,4 @@
-// Package pods is what commands share whose work can run in pods of a cluster: the flags of --on kubernetes, the pods, and the
+// Package pods is shared by commands whose work can run in pods of a cluster: the flags of --on kubernetes, the pods, and the
 // commands in them.
 package pods
 
@@ -40,7 +40,7 @@ type Options struct {
 	cpu, memory         string
 }
 
-// Add adds the flags. verb and things say what pods do with what, such as "build" and "packages".
+// Add adds the flags. verb and things describe the work of pods, such as "build" and "packages".
 func (o *Options) Add(flags *pflag.FlagSet, verb, things string) {
 	flags.Var(app.NewChoice(&o.On, []string{Kubernetes}), "on", verb+" on a cluster: "+Kubernetes)
 	flags.StringVar(&o.Image, "image", "", "with --on: image of this sealift, as 'make image' makes it")
@@ -54,7 +54,7 @@ func (o *Options) Add(flags *pflag.FlagSet, verb, things string) {
 	flags.StringVar(&o.memory, "memory", "512Mi", "with --on: memory that a pod requests, and its limit")
 }
 
-// Check refuses wrong values. stores maps the names of flags to stores that pods open.
+// Check refuses invalid values. stores maps the names of flags to stores that pods open.
 func (o Options) Check(stores map[string]string) error {
 	if o.Image == "" {
 		return app.UsageError("--on needs --image, which pods run; 'make image' makes it")
@@ -87,7 +87,7 @@ func (o Options) Connect(log *slog.Logger) (*kube.Cluster, error) {
 // caFile is the name of the CAs among the files of a pod.
 const caFile = "ca.crt"
 
-// Work is what pods do: one piece for each of them, by a hidden command of sealift.
+// Work is the work of pods: one piece for each of them, by a hidden command of sealift.
 type Work struct {
 	Job     string   // first part of the Job's name
 	Words   []string // of the command behind "sealift", such as testgrid run-in-pod
@@ -112,7 +112,7 @@ in the store.`,
 // File is where the command of a pod finds one of the files.
 func File(name string) string { return filepath.Join(batch.FilesDir, name) }
 
-// Program is what the pods run.
+// Program is the program of the pods.
 func (o Options) Program() batch.Program {
 	return batch.Program{Sealift: app.CurrentVersion().Version, Image: o.Image}
 }
@@ -127,13 +127,13 @@ func (o Options) Batch(w Work, flags []string, files map[string][]byte, cas trus
 	return batch.Options{Name: w.Job, Namespace: o.Namespace, Pod: o.pod(w.Job, args), Files: files, Parallelism: o.Parallelism, Retries: retries, Queue: o.queue}
 }
 
-// retries is how often a piece that failed is tried again, because a server may have been down.
+// retries is how often a failed piece is retried, because a server may have been down.
 const retries = 2
 
-// forwarded are variables that say how to reach the store.
+// forwarded are variables that configure access to the store.
 var forwarded = [...]string{"SEALIFT_S3_ENDPOINT", "SEALIFT_S3_REGION", "SEALIFT_S3_PATH_STYLE", "SEALIFT_S3_CHECKSUM", "SEALIFT_S3_PARALLEL"}
 
-// pod is what does one piece: the image's sealift, without rights, with one folder to write to.
+// pod runs one piece: the image's sealift, without rights, with one writable folder.
 func (o Options) pod(name string, args []string) corev1.PodSpec {
 	const scratch = "scratch"
 	memory := resource.MustParse(o.memory)

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// barPoll is the time between two looks at the report's folder.
+// barPoll is the time between two checks of the report's folder.
 const barPoll = 500 * time.Millisecond
 
 // watch shows a run: bars on a terminal, one line per event elsewhere. Call the returned function when the run has ended.
@@ -52,7 +52,7 @@ func watchBars(ctx context.Context, out io.Writer, folder report.Folder, options
 	}
 }
 
-// bars are what a terminal shows of a run.
+// bars are the progress bars of a run on a terminal.
 type bars struct {
 	progress *mpb.Progress
 	all      *mpb.Bar
@@ -119,7 +119,7 @@ func (b *bars) update(results []report.Result) {
 	}
 }
 
-// close takes the bars away: the last line of the command says how the run ended.
+// close removes the bars: the last line of the command reports how the run ended.
 func (b *bars) close() {
 	for _, test := range b.running {
 		test.bar.Abort(true)

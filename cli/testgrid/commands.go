@@ -1,4 +1,4 @@
-// Package testgrid is the commands of the test grid: what a vendor runs before a release.
+// Package testgrid has the commands of the test grid, which a vendor runs before a release.
 package testgrid
 
 import (

@@ -116,7 +116,7 @@ func (a commands) conformance(ctx context.Context, o conformanceOptions) error {
 	return a.concluded(cells, nil, o.Out, o.format)
 }
 
-// check reads the flags that have a syntax of their own.
+// check reads the flags with their own syntax.
 func (o *conformanceOptions) check() (err error) {
 	if o.Out == "" && !o.list {
 		return app.UsageError("--out is missing; see 'sealift testgrid conformance --help'")

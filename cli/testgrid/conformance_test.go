@@ -35,7 +35,7 @@ func TestConformanceRefusesBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
-// TestImagesOfTestsAreAManifest has a script in the place of e2e.test, which prints one image per line.
+// TestTestImagesAreWrittenAsManifest has a script instead of e2e.test, which prints one image per line.
 func TestImagesOfTestsAreAManifest(t *testing.T) {
 	t.Parallel()
 	program := write(t, "e2e.test", "#!/bin/sh\n[ \"$*\" = --list-images ] && printf '%s\\n' registry.k8s.io/e2e-test-images/agnhost:2.63.0 "+

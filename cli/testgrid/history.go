@@ -24,7 +24,7 @@ func (a commands) openHistory(location string, write bool) (*history.History, er
 	return &history.History{Store: s}, nil
 }
 
-// remembered is what history prints of one test on one system.
+// remembered is the output of history for one test on one system.
 type remembered struct {
 	Test   string           `json:"test"`
 	System string           `json:"system"`

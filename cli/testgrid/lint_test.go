@@ -58,7 +58,7 @@ func TestLintCountsTestsAndNamesMistakesOfAllFiles(t *testing.T) {
 	}
 }
 
-// TestTheExampleOfTheDocumentationIsValid takes the YAML of docs/testgrid.md and what lint says of it there.
+// TestDocumentedExampleIsValid reads the YAML of docs/testgrid.md and lint's output there.
 func TestTheExampleOfTheDocumentationIsValid(t *testing.T) {
 	page, err := os.ReadFile("../../docs/testgrid.md")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// inPod is what the pods of a run on a cluster do.
+// inPod runs in the pods of a run on a cluster.
 func inPod() pods.Work {
 	return pods.Work{Job: "testgrid", Words: []string{"testgrid", "run-in-pod"}, Does: "Run one test", For: "sealift testgrid run",
 		Example: "--store s3://packages/stable --history s3://results/grid --hosts hosts.yaml"}

@@ -175,7 +175,7 @@ func (c *cluster) made() int {
 	return strings.Count(string(log), "make\n")
 }
 
-// ending is how a test ended, without times, machines and the place where it ran.
+// ending is the result of a test, without times, machines and where it ran.
 func ending(cell report.Cell) string {
 	a := cell.Attempts[0]
 	var steps []string
