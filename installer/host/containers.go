@@ -65,7 +65,7 @@ func processes() (map[int]process, error) {
 		}
 		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended by now
 		}
 		// the second field is a name in brackets, which may have any character in it; state and parent follow
 		f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))

@@ -1,5 +1,5 @@
-// Package host describes the machine that an install changes, and what runs on it. The changes have packages of their
-// own below: packages, network, firewall, mounts, certificates.
+// Package host describes the machine that an install changes, and what runs on it. The changes have separate packages below:
+// packages, network, firewall, mounts, certificates.
 //
 // The package knows Linux and its distributions. It knows nothing of Kubernetes.
 package host
@@ -25,11 +25,11 @@ type Facts struct {
 	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian
 	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12
 	Platform     string         `json:"platform"`     // such as linux/amd64
-	Hostname     string         `json:"hostname"`     // as Name has it
+	Hostname     string         `json:"hostname"`     // as in Name
 	Address      network.Choice `json:"address"`      // that other nodes reach with IPv4
 	Address6     network.Choice `json:"address6"`     // the same with IPv6
 	Used         []netip.Prefix `json:"used"`         // networks and single addresses that a cluster's must not overlap
-	Attached     []netip.Prefix `json:"attached"`     // those of Used that an interface is in
+	Attached     []netip.Prefix `json:"attached"`     // those of Used that have an interface
 	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
 	CgroupDriver  string `json:"cgroupDriver"`
 	CgroupVersion int    `json:"cgroupVersion"`
@@ -50,7 +50,7 @@ func (f Facts) Target() string {
 	return f.Distribution + "-" + f.Version
 }
 
-// Discover looks at the host.
+// Discover inspects the host.
 func Discover() (Facts, error) {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
@@ -76,7 +76,7 @@ func Discover() (Facts, error) {
 	return f, err
 }
 
-// nameServers returns the addresses of the name servers of this host, which may be in no network that it has a route to.
+// nameServers returns the addresses of the name servers of this host, which may be in a network without a route.
 func nameServers() (found []netip.Prefix) {
 	for _, file := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
 		text, err := regularfile.ReadFile(file)
@@ -114,7 +114,7 @@ func parseOSRelease(data []byte) (id, version string) {
 	return values["ID"], values["VERSION_ID"]
 }
 
-// hasCapability asks for a capability in the effective set, capabilities(7).
+// hasCapability checks a capability in the effective set, capabilities(7).
 func hasCapability(capability uint) (bool, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

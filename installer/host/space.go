@@ -15,7 +15,7 @@ type Space struct {
 	Inodes uint64
 }
 
-// SpaceOf looks at the file system that a path is on, or would be made on.
+// SpaceOf returns the space of the file system that has a path, or would have it.
 func SpaceOf(path string) (s Space, err error) {
 	at := path
 	var fs unix.Statfs_t

@@ -30,7 +30,7 @@ type State struct {
 	Firewall []string          `json:"firewall"` // rules and chains, with their table
 }
 
-// ReadState looks at the running system.
+// ReadState reads the state of the running system.
 func ReadState(ctx context.Context) (s State, err error) {
 	var errs []error
 	read := func(into *[]string, file string, each func(fields []string) string) {
@@ -49,7 +49,7 @@ func ReadState(ctx context.Context) (s State, err error) {
 	routes, err := network.Routes()
 	errs = append(errs, err)
 	for _, r := range routes {
-		if !r.Is6() { // routers announce those of IPv6, so that they change by themselves
+		if !r.Is6() { // routers announce those of IPv6, so that they change on their own
 			s.Routes = append(s.Routes, r.String())
 		}
 	}
@@ -80,8 +80,8 @@ func activeUnits(ctx context.Context) []string {
 	return units
 }
 
-// Stopped returns those of the units that are to run from each boot on and do not run now, and those whose last run failed. A unit that
-// does a thing once and ends, such as one that a timer starts, is well if it did not fail.
+// Stopped returns the units that are enabled but not running, and those whose last run failed. A oneshot unit, such as one that a timer
+// starts, is healthy if it did not fail.
 func Stopped(ctx context.Context, units []string) (stopped []string) {
 	for _, unit := range units {
 		out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=Type,UnitFileState,ActiveState", "--", unit).Output()
@@ -98,8 +98,8 @@ func Stopped(ctx context.Context, units []string) (stopped []string) {
 
 const sysctlFolder = "/proc/sys"
 
-// readSysctls reads the settings that a cluster and its add-ons change: those of the whole system, and not those of single
-// interfaces, which come and go with them.
+// readSysctls reads the settings that a cluster and its add-ons change: those of the whole system, but not those of single
+// interfaces, which disappear with them.
 func readSysctls(folder string) map[string]string {
 	found := make(map[string]string)
 	for _, pattern := range []string{
@@ -130,7 +130,7 @@ func SetSysctl(path, value string) error {
 	return os.WriteFile(filepath.Join(sysctlFolder, path), []byte(value), 0o644)
 }
 
-// Difference is something of the running system that is not as it was.
+// Difference is a changed part of the running system.
 type Difference struct{ What, Why string }
 
 // Differences compares two states of a system in both directions: in s and not in before, and in before and not in s.

@@ -1,8 +1,8 @@
-// Package baseline remembers what a host was like before it was changed, and what each step of an install changed, so that
-// all of it can be taken back.
+// Package baseline records the state of a host before it was changed, and the changes of each install step, so that all of them
+// can be reverted.
 //
-// It compares states and does not ask who changed them: hooks are shell scripts, and kubeadm and package managers are
-// programs of others. It knows files, packages and the settings of a system; clusters and containers are not its business.
+// It compares states and does not know who changed them: hooks are shell scripts, and kubeadm and package managers are external
+// programs. It knows files, packages and the settings of a system; clusters and containers are not its business.
 package baseline
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// State is what a host was like at one moment.
+// State is the state of a host at one moment.
 type State struct {
 	Files    Files             `json:"files"`
 	Packages map[string]string `json:"packages"` // versions by name
 	System   host.State        `json:"system"`
 	// Folders are those that the caller asked about: whether they were there with something in them.
 	Folders map[string]bool `json:"folders"`
-	// Links are those of the folders that were symbolic links, with what they led to.
+	// Links are the symbolic links among the folders, with their targets.
 	Links map[string]string `json:"links,omitempty"`
 	// Skipped are folders with too many files to be watched.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// Change is what an install made of one file or package.
+// Change is an install's change of one file or package.
 type Change struct {
 	Step string `json:"step"`           // that changed it last
 	File *File  `json:"file,omitempty"` // as it was left; nil when it was removed
@@ -51,11 +51,11 @@ type Changes struct {
 	Packages map[string]Change `json:"packages"`
 }
 
-// Options says what is watched. The zero value watches this host.
+// Options select what is watched. The zero value watches this host.
 type Options struct {
 	Root    string   // of the host's file system, default /
-	Skip    []string // paths that are not watched, such as the install root
-	Folders []string // whose being there is to be remembered; they may be file systems of their own
+	Skip    []string // unwatched paths, such as the install root
+	Folders []string // whose existence is recorded; they may be separate file systems
 }
 
 // Record is the memory of one host, kept in a folder. Of its methods only Note may be called by several steps at once.
@@ -68,7 +68,7 @@ type Record struct {
 	changes Changes
 }
 
-// seen is what the last look found.
+// seen is the last observed state.
 type seen struct {
 	Files    Files             `json:"files"`
 	Packages map[string]string `json:"packages"`
@@ -89,7 +89,7 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Open reads the record in dir. It is not an error that there is none.
+// Open reads the record in dir. It is not an error if there is none.
 func Open(dir string, o Options) (*Record, error) {
 	if o.Root == "" {
 		o.Root = "/"
@@ -132,20 +132,20 @@ func (r *Record) write(name string, value any) error {
 	return files.Fill(filepath.Join(r.dir, name), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(value) })
 }
 
-// Before gives the state before the first change, nil when it was never taken.
+// Before returns the state before the first change, nil if it was never taken.
 func (r *Record) Before() *State { return r.before }
 
-// Changes gives what was changed, by path and by name.
+// Changes returns the changes, by path and by name.
 func (r *Record) Changes() Changes { return r.changes }
 
-// Begin is called before a run changes anything. The first time it takes the baseline. Later, what changed since the last
-// look is put down to the step that was open when the last run was killed, or to the steps; if none was, others changed it, and it is theirs.
+// Begin is called before a run changes anything. The first time it records the baseline. Later, what changed since the last look is put
+// down to the step that was open when the last run was killed, or to the steps; if none was, others changed it, and it is theirs.
 func (r *Record) Begin(ctx context.Context, open string) error {
 	return r.BeginWithout(ctx, open, func(*State) {})
 }
 
-// BeginWithout is Begin on a host where others made something that is taken back with the rest. What forget removes from the
-// baseline counts as not there before.
+// BeginWithout is Begin on a host with foreign changes that are reverted with the rest. What forget removes from the baseline
+// counts as not there before.
 func (r *Record) BeginWithout(ctx context.Context, open string, forget func(*State)) error {
 	if r.before == nil {
 		return r.take(ctx, forget)
@@ -180,7 +180,7 @@ func (r *Record) take(ctx context.Context, forget func(*State)) error {
 	return nil
 }
 
-// Look takes the state of a host now.
+// Look reads the current state of a host.
 func Look(ctx context.Context, o Options) (s State, err error) {
 	if o.Root == "" {
 		o.Root = "/"
@@ -215,8 +215,8 @@ func (r *Record) look(ctx context.Context) (seen, error) {
 	return now, err
 }
 
-// Note puts what changed since the last look down to a step, and returns when that, and what the step wrote, is on the disk.
-// What steps change that run beside each other may be put down to either.
+// Note attributes changes since the last observation to a step, and returns when that, and the step's own writes, are on disk.
+// Changes of concurrent steps may be attributed to either.
 func (r *Record) Note(ctx context.Context, step string) error {
 	r.noting.Lock()
 	defer r.noting.Unlock()
@@ -238,7 +238,7 @@ func (r *Record) Note(ctx context.Context, step string) error {
 	return r.write(seenName, r.seen)
 }
 
-// compare takes the differences to the last look into the changes.
+// compare adds the differences from the last observation to the changes.
 func (r *Record) compare(now seen, step string) (changed bool) {
 	for path := range union(r.seen.Files, now.Files) {
 		was, had := r.seen.Files[path]

@@ -82,7 +82,7 @@ func (h host) note(r *baseline.Record, step string) {
 	}
 }
 
-// tree lists all files with what tells them apart.
+// tree lists all files with their distinguishing attributes.
 func (h host) tree() (lines []string) {
 	h.t.Helper()
 	err := filepath.WalkDir(h.root, func(name string, _ os.DirEntry, err error) error {
@@ -140,7 +140,7 @@ func (h host) wantLeft(want ...string) {
 	}
 }
 
-// change is what an install might do to the host.
+// change makes changes as an install might.
 func (h host) change() {
 	h.remove("/etc/removed", "/etc/link")
 	h.write("/etc/edited", "by the install")
@@ -283,7 +283,7 @@ func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
 	}
 }
 
-// TestWhatAStepWroteIsOnTheDisksWhenItIsNoted loses the power of a disk of its own for one of the folders.
+// TestStepOutputIsSyncedBeforeItIsRecorded cuts the power of a separate disk for one of the folders.
 func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
 	h := newHost(t)
 	d := isolation.NewDisk(t, 32<<20)
@@ -309,7 +309,7 @@ func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
 	}
 }
 
-// TestWhatABaselineForgetsIsTakenBackWithTheRest has a file of others that is to go with what the install made, and another that stays.
+// TestForgottenFilesAreRevertedToo has a foreign file that is to be removed with the install's, and another that stays.
 func TestWhatABaselineForgetsIsTakenBackWithTheRest(t *testing.T) {
 	h := newHost(t)
 	h.write("/etc/cluster", "of others")

@@ -24,8 +24,8 @@ import (
 // maxKept bounds the content that is kept of all files together.
 const maxKept = 128 << 20
 
-// keepContents writes the files that can be restored to a tar archive at name: what is in /etc first, since programs can be
-// had again and settings cannot.
+// keepContents writes the files that can be restored to a tar archive at name: /etc first, since programs can be reinstalled
+// but settings cannot.
 func keepContents(name, root string, all Files) error {
 	return files.Fill(name, 0o600, func(w *os.File) error {
 		packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -57,7 +57,7 @@ func keepContents(name, root string, all Files) error {
 	})
 }
 
-// keep writes one file to the archive. A file that changes meanwhile, or that somebody replaces, is left out.
+// keep writes one file to the archive. A file that changes in the meantime, or that somebody replaces, is left out.
 func keep(archive *tar.Writer, root, path string, all Files) error {
 	f := all[path]
 	header := &tar.Header{Name: path, Mode: int64(f.Mode.Perm()), Uid: int(f.UID), Gid: int(f.GID), ModTime: time.Unix(0, f.Modified), Format: tar.FormatPAX}
@@ -69,7 +69,7 @@ func keep(archive *tar.Writer, root, path string, all Files) error {
 	case f.Mode.IsRegular():
 		header.Typeflag, header.Size = tar.TypeReg, f.Size
 	default:
-		return nil // a socket or a device cannot be made again out of an archive
+		return nil // a socket or a device cannot be recreated from an archive
 	}
 	if !f.Mode.IsRegular() {
 		return archive.WriteHeader(header)
@@ -131,7 +131,7 @@ func eachKept(name string, see func(path string, content io.Reader)) error {
 	}
 }
 
-// put makes one file what it was. now is what the install left there, nil for nothing.
+// put restores one file. now is its state after the install, nil for none.
 func put(folder *files.Folder, name string, f File, now *File, content io.Reader) error {
 	switch {
 	case f.Mode.IsDir():
@@ -143,8 +143,8 @@ func put(folder *files.Folder, name string, f File, now *File, content io.Reader
 	}
 }
 
-// putFolder gives a folder its owner and mode, or makes it. It is the folder that the install left or that was made here, and no
-// other one that its parent's owner has moved there meanwhile.
+// putFolder sets the owner and mode of a folder, or creates it. It is the folder that the install left or that was created here,
+// and no other one that its parent's owner has moved there in the meantime.
 func putFolder(parent *files.Folder, name string, f File, now *File) error {
 	if now == nil {
 		if err := parent.Mkdir(name, 0o700); err != nil {
@@ -187,7 +187,7 @@ func putContent(folder *files.Folder, name string, f File, content io.Reader) er
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
 		return fmt.Errorf("what was kept of it has sha256 %s, not %s", got, f.SHA256)
 	}
-	// by the open file: somebody else may have its name by now
+	// by the open file: its name may belong to another one by now
 	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), files.SetModified(file.File, time.Unix(0, f.Modified))); err != nil {
 		return err
 	}

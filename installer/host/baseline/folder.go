@@ -23,8 +23,8 @@ func (r *Record) folder(path string) (*files.Folder, error) {
 	})
 }
 
-// folderOf opens the folder of a watched path. From the watched folder on, no symbolic link is followed, and each folder has an
-// owner with whom it is known: who owns a folder can put another one in its place.
+// folderOf opens the folder of a watched path. From the watched folder on, no symbolic link is followed, and each folder must
+// have its known owner: the owner of a folder can replace it.
 func folderOf(root, path string, known func(folder string) []File) (*files.Folder, error) {
 	at := slices.IndexFunc(watched(), func(top string) bool { return path == top || strings.HasPrefix(path, top+"/") })
 	if at < 0 {
@@ -53,7 +53,7 @@ func folderOf(root, path string, known func(folder string) []File) (*files.Folde
 	return folder, nil
 }
 
-// checkOwner refuses a folder with another owner than it had. A folder that is not known must be root's.
+// checkOwner refuses a folder with another owner than it had. An unknown folder must be root's.
 func checkOwner(folder *files.Folder, path string, known []File) error {
 	info, err := folder.Stat()
 	if err != nil {

@@ -20,13 +20,13 @@ const user = 4242
 // watchedFolders are those of package baseline.
 var watchedFolders = []string{"/etc", "/usr/lib/systemd/system", "/usr/local", "/opt", "/root/.kube"}
 
-// shared is a host on which a step of an install removed and changed what a user had.
+// shared is a host on which a step of an install removed and changed a user's files.
 type shared struct {
 	host
 	app, victim string
 }
 
-// removed and changed are what the step did, below app/sub.
+// removed and changed are the step's changes, below app/sub.
 var (
 	removed = []string{"file", "link", "folder"}
 	changed = []string{"edited", "relinked", "taken"}
@@ -50,7 +50,7 @@ func newShared(t *testing.T, watched string) shared {
 	return h
 }
 
-// asLeft makes what the step leaves.
+// asLeft creates the step's result.
 func (h shared) asLeft() {
 	h.t.Helper()
 	for _, name := range slices.Concat(removed, changed[:2]) {
@@ -87,13 +87,13 @@ func (h shared) give(names ...string) {
 	}
 }
 
-// replace moves what the user has away, and puts something else there.
+// replace moves the user's files away, and puts something else there.
 func (h shared) replace(name string) {
 	h.t.Helper()
 	h.must(os.Rename(h.path(name), h.path(name)+"-moved"))
 }
 
-// checkVictim wants the folder of root as it was.
+// checkVictim checks that the folder of root is unchanged.
 func (h shared) checkVictim(want ...string) {
 	h.t.Helper()
 	var got []string

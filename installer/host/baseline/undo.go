@@ -14,22 +14,22 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// Left is something that is not as it was, and why.
+// Left is something that was not restored, and why.
 type Left struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
-	// Failed says that it should have been taken back. The same call tries again.
+	// Failed means that it should have been restored. The same call tries again.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// Undo is what UndoFiles does.
+// Undo is an action of UndoFiles.
 type Undo struct {
 	Written []string `json:"written"` // files, folders and links that get their former content, owner and mode
 	Removed []string `json:"removed"` // that the install made
 	Left    []Left   `json:"left"`
 }
 
-// PlanUndo says what UndoFiles would do now. It changes nothing.
+// PlanUndo returns what UndoFiles would do now. It changes nothing.
 func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
 	u = r.plan(except)
 	slices.Sort(u.Removed)
@@ -53,9 +53,9 @@ func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
 	return u, err
 }
 
-// UndoFiles gives the files that the install changed the state back that they had before, where they are still as the
-// install left them. What someone changed since is kept, and returned. So is what cannot be put back safely, because its folder is not
-// the one that it was. The paths in except are not looked at. It may be called any number of times.
+// UndoFiles restores the files that the install changed, where they are still as the install left them. What someone changed since is
+// kept, and returned. So are files that cannot be restored safely, because their folder was replaced. The paths in except are not
+// looked at. It may be called any number of times.
 func (r *Record) UndoFiles(except ...string) (left []Left, err error) {
 	u := r.plan(except)
 	left = u.Left
@@ -82,7 +82,7 @@ func sortLeft(left []Left) {
 	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.What, b.What) })
 }
 
-// plan says what has to be done. What is in a folder comes before the folder.
+// plan returns what has to be done. The content of a folder comes before the folder.
 func (r *Record) plan(except []string) Undo {
 	u := Undo{Written: []string{}, Removed: []string{}, Left: []Left{}}
 	paths := slices.Sorted(maps.Keys(r.changes.Files))
@@ -113,7 +113,7 @@ func (r *Record) plan(except []string) Undo {
 			u.Removed = append(u.Removed, path)
 		}
 	}
-	slices.Sort(u.Written) // a folder before what is in it
+	slices.Sort(u.Written) // a folder before its content
 	wanted := u.Written
 	u.Written = []string{}
 	for _, path := range wanted {
@@ -159,7 +159,7 @@ func (r *Record) unkept(path string) Left {
 	return Left{What: path, Why: fmt.Sprintf("replaced by step %s; it was too large for its former content to be kept, or changed while it was read", r.changes.Files[path].Step)}
 }
 
-// others returns the name of something in a folder that is not among what is removed.
+// others returns the name of something in a folder that is not going to be removed.
 func (r *Record) others(path string, now File, removed []string) (name string, err error) {
 	if !now.Mode.IsDir() {
 		return "", nil
@@ -178,7 +178,7 @@ func (r *Record) others(path string, now File, removed []string) (name string, e
 	return "", err
 }
 
-// keeps explains why a folder stays, unless what is in it explains that.
+// keeps explains why a folder stays, unless its content explains that.
 func (r *Record) keeps(path, other string, err error) []Left {
 	if err != nil {
 		return []Left{failed(path, err)}
@@ -191,7 +191,7 @@ func (r *Record) keeps(path, other string, err error) []Left {
 
 func (r *Record) contents() string { return filepath.Join(r.dir, contentsName) }
 
-// lookAt describes what a path has now, if anything.
+// lookAt describes the current state of a path, if anything.
 func (r *Record) lookAt(path string) (f File, there bool, err error) {
 	folder, err := r.folder(path)
 	if err == nil {
@@ -204,7 +204,7 @@ func (r *Record) lookAt(path string) (f File, there bool, err error) {
 	return f, err == nil, err
 }
 
-// remove takes away what the install made, if it is that still.
+// remove removes what the install created, if it is unchanged.
 func (r *Record) remove(path string) []Left {
 	change := r.changes.Files[path]
 	folder, err := r.folder(path)
@@ -247,7 +247,7 @@ func (r *Record) restore(path string, content io.Reader) []Left {
 	return nil
 }
 
-// Differences compares a state with the one before: what is not as it was, by path, package or setting.
+// Differences lists the differences between a state and the one before, by path, package or setting.
 func (r *Record) Differences(now State) (different []Left) {
 	for path := range union(r.before.Files, now.Files) {
 		before, existed := r.before.Files[path]

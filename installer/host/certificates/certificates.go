@@ -19,7 +19,8 @@ type trustStore struct {
 	update            []string
 }
 
-// store is that of this host. Without a program to tell the folder is one that Go's programs read, such as containerd.
+// store is the trust store of this host. If the host has no update program, the folder is one that Go programs such as containerd
+// read.
 func store() trustStore {
 	for _, s := range []trustStore{
 		{"/etc/pki/ca-trust/source/anchors", ".pem", []string{"update-ca-trust", "extract"}},
@@ -32,7 +33,7 @@ func store() trustStore {
 	return trustStore{"/etc/ssl/certs", ".pem", nil}
 }
 
-// Trust makes the programs of this host trust certificates, each in a PEM file of its own. They replace those of an earlier call.
+// Trust makes the programs of this host trust certificates, each in a separate PEM file. They replace those of an earlier call.
 // Trust changes files in /etc and /usr/local.
 func Trust(ctx context.Context, output io.Writer, certificates [][]byte) error {
 	return store().trust(ctx, output, certificates)

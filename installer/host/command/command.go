@@ -19,7 +19,7 @@ import (
 // outputDelay is how long a program's output is waited for once the program has ended: a daemon that it started may hold it.
 const outputDelay = 5 * time.Second
 
-// journalTime bounds the search for what a unit said.
+// journalTime bounds the search for the messages of a unit.
 const journalTime = 10 * time.Second
 
 // Run runs a program of the host. If the program fails, the error has the end of its output; if systemctl cannot start a unit, it also has
@@ -37,7 +37,7 @@ func Run(ctx context.Context, output io.Writer, name string, args ...string) err
 	return nil
 }
 
-// unstarted returns what a unit said that systemctl was to start, or "".
+// unstarted returns the messages of a unit that systemctl should have started, or "".
 func unstarted(ctx context.Context, name string, args []string) string {
 	starts := slices.ContainsFunc(args, func(arg string) bool {
 		return slices.Contains([]string{"start", "restart", "try-restart", "--now"}, arg)
@@ -49,7 +49,7 @@ func unstarted(ctx context.Context, name string, args []string) string {
 }
 
 // UnitSays returns the last lines that the program of a unit printed, after "\nUNIT says:\n", or "" if there are none. Lines of systemd
-// itself are left out: they come after those of a program that does not start, and do not have the reason.
+// itself are left out: they follow those of a program that does not start, and do not have the reason.
 func UnitSays(ctx context.Context, unit string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTime)
 	defer cancel()
@@ -63,7 +63,7 @@ func UnitSays(ctx context.Context, unit string) string {
 	return ""
 }
 
-// TryRestart restarts those of the units that run. It skips a unit that the host does not have: systemctl itself fails for that.
+// TryRestart restarts the running ones of the units. It skips a unit that the host does not have: systemctl itself fails for that.
 func TryRestart(ctx context.Context, output io.Writer, units ...string) error {
 	for _, unit := range units {
 		loaded, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", unit).Output()

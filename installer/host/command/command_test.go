@@ -28,8 +28,8 @@ func TestCommandDoesNotWaitForItsDaemons(t *testing.T) {
 	}
 }
 
-// TestFailedUnitShowsItsLastLines: systemctl says that a unit failed, and where to look (flannel-io/flannel#1437 is one of many
-// reports that have nothing else).
+// TestFailedUnitShowsItsLastLines: systemctl reports that a unit failed, and where to look (flannel-io/flannel#1437 is one of
+// many reports that have nothing else).
 func TestFailedUnitShowsItsLastLines(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
@@ -55,7 +55,7 @@ func TestFailedUnitShowsItsLastLines(t *testing.T) {
 
 func TestOnlyUnitsOfHostAreRestarted(t *testing.T) {
 	dir := t.TempDir()
-	// systemd refuses to restart a unit that it does not find, also with try-restart
+	// systemd refuses to restart an unknown unit, even with try-restart
 	script := `#!/bin/sh
 case "$1:$*" in
 show:*missing.service) echo not-found ;;

@@ -177,7 +177,7 @@ func TestFolderOfOthersIsNotOurOwn(t *testing.T) {
 	}
 }
 
-// TestPipeDoesNotBlock has pipes in place of a file and of a folder.
+// TestPipeDoesNotBlock has pipes instead of a file and of a folder.
 func TestPipeDoesNotBlock(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"app/pipe", "app/sub/pipe"} {

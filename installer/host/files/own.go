@@ -28,7 +28,7 @@ func CheckOwn(path string) error {
 	return nil
 }
 
-// Own resolves the path of a file that nobody but root, or the user who runs sealift, can have put there or can change.
+// Own resolves the path of a file that only root, or the user who runs sealift, can have created or can change.
 func Own(path string) (resolved string, err error) {
 	f, name, err := locate(path, true)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *Folder) notOwn() error {
 	return fmt.Errorf("%s belongs to user %d with mode %v, or lies in a folder of others: what is in it %w; let root alone write to it, or name another folder", f.Path(), uid, info.Mode(), ErrUnsafe)
 }
 
-// TempFolder makes a temporary folder, as atomicfile.MkdirTemp does, where nobody else can replace it. So its path is safe.
+// TempFolder creates a temporary folder, as atomicfile.MkdirTemp does, where nobody else can replace it. So its path is safe.
 func TempFolder(dir, pattern string) (made *atomicfile.Folder, err error) {
 	err = temporary(dir, func(dir string) error {
 		made, err = atomicfile.MkdirTemp(dir, pattern)
@@ -96,7 +96,7 @@ func temporary(dir string, do func(dir string) error) error {
 	return do(f.Path())
 }
 
-// Nameless makes a file in a folder that is gone when this process ends, however that comes.
+// Nameless creates a file in a folder that disappears when this process ends, however that happens.
 func Nameless(dir string) (*os.File, error) {
 	f, err := OpenFolder(dir)
 	if err != nil {

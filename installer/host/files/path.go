@@ -20,7 +20,7 @@ func OpenFolder(path string) (*Folder, error) {
 	return f, err
 }
 
-// MakeFolder opens a folder. Those on the way that are missing are made, and survive a power failure.
+// MakeFolder opens a folder. Missing parents are created, and survive a power failure.
 func MakeFolder(path string, mode fs.FileMode) (*Folder, error) {
 	f, _, err := find(path, false, true, mode)
 	return f, err
@@ -35,7 +35,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	return f.Close()
 }
 
-// Resolve follows the symbolic links in a path, also the last one. What they lead to may be missing.
+// Resolve follows the symbolic links in a path, including the last one. What they lead to may be missing.
 func Resolve(path string) (string, error) {
 	f, name, err := locate(path, true)
 	if err != nil {
@@ -63,7 +63,7 @@ func within(path string, do func(dir *os.Root) error) error {
 	return errors.Join(do(f.root), f.Close())
 }
 
-// SyncAll syncs the whole file system of a folder, which is faster than to sync thousands of files.
+// SyncAll syncs the whole file system of a folder, which is faster than syncing thousands of files.
 func SyncAll(path string) error {
 	f, err := OpenFolder(path)
 	if err != nil {
@@ -154,7 +154,7 @@ func Copy(path string, mode fs.FileMode, from string) (err error) {
 	})
 }
 
-// Symlink makes a symbolic link of root, in place of the file or link that has its name.
+// Symlink creates a symbolic link of root, in place of the file or link with its name.
 func Symlink(target, path string) error {
 	return in(path, func(f *Folder, name string) error {
 		return f.Symlink(target, name, uint32(os.Geteuid()), uint32(os.Getegid()))
@@ -169,7 +169,7 @@ func RemoveAll(path string) error { return remove(path, (*Folder).RemoveAll) }
 
 func remove(path string, by func(*Folder, string) error) error {
 	err := in(path, by)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // of a folder on the way
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // of a parent folder
 		return nil
 	}
 	return err

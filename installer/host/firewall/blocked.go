@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Traffic is what a cluster needs rules of this host to let through.
+// Traffic is the traffic of a cluster that rules of this host must let through.
 type Traffic struct {
 	Ports   []string       // that other nodes and pods connect to, such as 6443/tcp or 2379:2380/tcp
 	Pods    []netip.Prefix // networks of pods
@@ -38,7 +38,7 @@ func Blocking(ctx context.Context, t Traffic, managed []Firewall) ([]Blocked, er
 // readRules reads the rules of nftables and of all kinds of iptables.
 func readRules(ctx context.Context, managed []Firewall) (ruleset, error) {
 	rules := ruleset{}
-	read := map[string]bool{} // what a tool prints: two of them may mean one table
+	read := map[string]bool{} // the output of a tool: two of them may mean one table
 	for _, tool := range iptablesTools() {
 		tables, err := savedTables(ctx, tool)
 		if err != nil {
@@ -70,7 +70,7 @@ func readRules(ctx context.Context, managed []Firewall) (ruleset, error) {
 type need struct {
 	what    string
 	packets []packet
-	nft     string // what a rule of nftables or iptables matches
+	nft     string // the match of a rule of nftables or iptables
 	tables  string
 }
 
@@ -108,7 +108,7 @@ func (c *chain) keep() string {
 	return "write the same rules into /etc/nftables.conf"
 }
 
-// needs lists the traffic in all directions. Replies pass where connections begin, so they are looked at alone.
+// needs lists the traffic in all directions. Replies pass where connections begin, so only those are checked.
 func (t Traffic) needs() (all []need) {
 	for _, six := range t.families() {
 		var tcp, udp []string
@@ -181,7 +181,7 @@ func toward(hook string, packets []packet) (found []packet) {
 	return found
 }
 
-// families are those of the pods: false for IPv4, true for IPv6.
+// families are the pods': false for IPv4, true for IPv6.
 func (t Traffic) families() (found []bool) {
 	for _, p := range t.Pods {
 		if six := p.Addr().Is6(); !slices.Contains(found, six) {

@@ -24,7 +24,7 @@ func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 	for name, row := range map[string]struct {
 		nft      string
 		iptables []string // commands
-		want     string   // a chain and what it drops, one a line
+		want     string   // a chain and what it drops, one per line
 	}{
 		"no rules":                    {"", nil, ""},
 		"a policy of accept":          {input("accept", ""), nil, ""},
@@ -76,7 +76,7 @@ func TestDroppingRulesAreFoundAndOpened(t *testing.T) {
 	}
 }
 
-// TestManagedFirewallsKeepTheirRules has what firewalld and ufw put into the kernel, beside a table of the site's own.
+// TestManagedFirewallsKeepTheirRules has the kernel rules of firewalld and ufw, beside a table of the site's own.
 func TestManagedFirewallsKeepTheirRules(t *testing.T) {
 	isolation.Network(t)
 	isolation.Run(t, "table inet firewalld {\nchain filter_INPUT { type filter hook input priority 10; policy accept;\nreject with icmpx admin-prohibited\n}\n}\n", "nft", "-f", "-")

@@ -13,11 +13,11 @@ type packet struct {
 	port     int        // of its destination
 	reply    bool       // it belongs to a connection that exists
 	in, out  string     // interfaces; "" for any but the loopback interface
-	from, to netip.Addr // not valid for those of other hosts
+	from, to netip.Addr // not valid for other hosts
 	ipv6     bool
 }
 
-// answer is what a condition of a rule says about a packet.
+// answer is the result of a rule's condition for a packet.
 type answer int
 
 const (
@@ -83,8 +83,8 @@ func (s ruleset) chain(tool, family, table, name string) *chain {
 	return s[key][name]
 }
 
-// dropping returns the chains that drop a packet, in order of their names. A rule that accepts counts if it might be about the packet, and
-// one that drops only if it surely is: what is not understood is in nobody's way.
+// dropping returns the chains that drop a packet, in order of their names. A rule that accepts counts if it may match the packet, and one
+// that drops only if it surely does: unknown conditions block nobody.
 func (s ruleset) dropping(p packet) (found []*chain) {
 	for _, table := range s {
 		for _, c := range table {
@@ -101,7 +101,7 @@ func (s ruleset) dropping(p packet) (found []*chain) {
 	return found
 }
 
-// ownForwarding reports whether pod networks append rules of their own to the chain, so that its policy is not reached.
+// ownForwarding reports whether pod networks append their own rules to the chain, so that its policy is not reached.
 func (c *chain) ownForwarding() bool { return c.tool != "nft" && c.hook == "forward" }
 
 // String names a chain as its tool does.
@@ -112,8 +112,8 @@ func (c *chain) String() string {
 	return "nftables chain " + c.family + " " + c.table + " " + c.name
 }
 
-// walk returns the verdict of a chain: accept, drop, or "" when its end was reached. certain is no answer but yes if the packet surely
-// comes there. depth bounds jumps.
+// walk returns the verdict of a chain: accept, drop, or "" when its end was reached. certain is yes if the packet surely gets there.
+// depth bounds jumps.
 func walk(table map[string]*chain, c *chain, p packet, certain answer, depth int) string {
 	for _, r := range c.rules {
 		fits := certain
@@ -167,7 +167,7 @@ func ofInterface(of func(packet) string, names []string, invert bool) condition 
 	}
 }
 
-// ofAddress fits an address that lies in networks.
+// ofAddress matches an address in networks.
 func ofAddress(of func(packet) netip.Addr, networks []netip.Prefix, invert bool) condition {
 	return func(p packet) answer {
 		a := of(p)

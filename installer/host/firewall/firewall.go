@@ -35,12 +35,12 @@ func Active(ctx context.Context) (active []Firewall) {
 	return active
 }
 
-// Opening is what a firewall is to let through.
+// Opening is the traffic that a firewall must let through.
 type Opening struct {
 	Ports    []string // such as 6443/tcp or 2379:2380/tcp, from anywhere
 	Networks []string // from and to which everything may pass, as prefixes
 	// Address of this host, by which the others reach it. Firewalld has a zone for each interface, and the ports are opened in
-	// that of this one.
+	// this one's.
 	Address string
 }
 
@@ -105,7 +105,7 @@ func (w Firewall) Reload(ctx context.Context, output io.Writer) error {
 	return calls(ctx, output, [][]string{w.reload()})
 }
 
-// Disable takes a firewall down for good.
+// Disable disables a firewall permanently.
 func (w Firewall) Disable(ctx context.Context, output io.Writer) error {
 	if w == Firewalld {
 		return calls(ctx, output, [][]string{{"systemctl", "disable", "--now", "firewalld"}})

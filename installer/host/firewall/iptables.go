@@ -100,7 +100,7 @@ func iptablesRule(words []string) (r rule) {
 		default:
 			fits = unknown
 			if !strings.HasPrefix(words[i], "-") {
-				continue // a value of an option that is not known
+				continue // a value of an unknown option
 			}
 		}
 		if fits != nil {
@@ -123,7 +123,7 @@ func iptablesVerdict(target string) (verdict, chain string) {
 	case "RETURN":
 		return back, ""
 	}
-	return jump, target // one that is no chain, such as LOG, leads nowhere
+	return jump, target // one that is not a chain, such as LOG, leads nowhere
 }
 
 // ports reads ports such as 22, 2379:2380 and 2379-2380.
@@ -142,7 +142,7 @@ func ports(texts []string) (found []portRange) {
 	return found
 }
 
-// networks reads addresses, networks, and ranges of addresses, of which it takes the first.
+// networks reads addresses, networks, and ranges of addresses, of which it uses the first.
 func networks(texts []string) (found []netip.Prefix) {
 	for _, text := range texts {
 		first, _, _ := strings.Cut(text, "-")

@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// iptablesTools are the commands that may know rules, each with its table of its own in the kernel: for both versions of IP,
-// and for both ways in which kernels keep rules. What is not there is not asked.
+// iptablesTools are the commands that may know rules, each with its own table in the kernel: for both versions of IP, and for
+// both ways in which kernels keep rules. What is not there is not asked.
 func iptablesTools() []string {
 	return []string{"iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy", "iptables-nft", "ip6tables-nft"}
 }
@@ -113,8 +113,8 @@ func Chains(ctx context.Context) (found []string) {
 	return slices.Compact(found)
 }
 
-// RemoveChains removes the chains whose names begin with one of the prefixes, and the rules of others that lead into them.
-// Each table changes at once or not at all.
+// RemoveChains removes the chains whose names begin with one of the prefixes, and the rules of others that lead into them. Each
+// table changes atomically.
 func RemoveChains(ctx context.Context, output io.Writer, prefixes []string) error {
 	var errs []error
 	for _, tool := range iptablesTools() {
@@ -140,7 +140,7 @@ func restoreRules(ctx context.Context, output io.Writer, tool, script string) er
 	return nil
 }
 
-// removal is what iptables-restore is told.
+// removal is the input of iptables-restore.
 func removal(tables []savedTable, prefixes []string) string {
 	var script strings.Builder
 	for _, t := range tables {

@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// Empty removes what is in a folder, and the folder itself unless keep says otherwise. A file or a link is removed; no link is
-// followed. What is mounted below is not touched, nor are the folders on the way to it: it may be a disk of somebody else's, or
-// a volume that could not be unmounted. The mount points are returned.
+// Empty removes the content of a folder, and the folder itself unless keep is set. A file or a link is removed; no link is
+// followed. Mounts below are not touched, nor are their parent folders: it may be a foreign disk, or a volume that could not be
+// unmounted. The mount points are returned.
 func Empty(path string, keep bool) (mounted []string, err error) {
 	parent, err := files.OpenFolder(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func (e *emptier) below(parent *files.Folder, name string) error {
 }
 
 func (e *emptier) remove(folder *files.Folder, name string) error {
-	path, inside := filepath.Join(folder.Path(), name), false // as the kernel's list has it
+	path, inside := filepath.Join(folder.Path(), name), false // as in the kernel's list
 	for _, mount := range e.mounts {
 		if mount == path {
 			e.kept = append(e.kept, path)

@@ -1,4 +1,4 @@
-// Package mounts unmounts what lies in a folder, and empties folders without touching what is mounted in them.
+// Package mounts unmounts file systems in a folder, and empties folders without touching mounts in them.
 package mounts
 
 import (
@@ -33,7 +33,7 @@ func Unmount(folders, keep []string) error {
 	if err != nil {
 		return err
 	}
-	slices.Reverse(mounts) // sorted before, so that now what is below comes first
+	slices.Reverse(mounts) // sorted before, so that submounts now come first
 	folders = slices.Clone(folders)
 	for i, folder := range folders { // the kernel's list has no links in it
 		if resolved, err := filepath.EvalSymlinks(folder); err == nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View is what the kernel says of the interfaces, addresses and routes of this host. It is the one place that knows which interface is
+// View is the kernel's view of the interfaces, addresses and routes of this host. It is the one place that knows which interface is
 // virtual, and by which address other hosts reach this one.
 type View struct {
 	links  []link
@@ -23,11 +23,11 @@ type View struct {
 // link is an interface.
 type link struct {
 	name      string
-	kind      string // as rtnetlink(7) has it: device for hardware, bridge, veth, dummy, wireguard
+	kind      string // as in rtnetlink(7): device for hardware, bridge, veth, dummy, wireguard
 	up        bool
 	loopback  bool
-	addresses []netip.Prefix // that are not only for its link; with IPv6 the oldest first
-	lasting   []netip.Prefix // those of them that other hosts can rely on
+	addresses []netip.Prefix // with a wider scope than the link; with IPv6 the oldest first
+	lasting   []netip.Prefix // those that other hosts can rely on
 	below     []string       // ports of a bridge, bond or team, and the interface that a VLAN or macvlan is on
 }
 
@@ -61,8 +61,8 @@ func Read() (v View, err error) {
 	return v, err
 }
 
-// passing are the flags of addresses that come and go, or that do not work: temporary ones for privacy, those that another host has,
-// too, and those that are no longer to be used.
+// passing are the flags of temporary or unusable addresses: temporary ones for privacy, duplicates of another host's, and deprecated
+// ones.
 const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
 
 func (l *link) readAddresses(from netlink.Link) error {
@@ -104,14 +104,14 @@ func (v View) link(name string) (link, bool) {
 	return v.links[at], true
 }
 
-// containerLinks are the beginnings of interfaces that containers and pod networks make for this host alone.
+// containerLinks are the name prefixes of interfaces that containers and pod networks create for this host only.
 var containerLinks = append([]string{"docker", "podman"}, podLinks()...)
 
 // dockerBridge is how Docker names the bridge of a network that a user made.
 var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
 
-// IsVirtual reports whether containers or pod networks of this host made an interface, so that no other host reaches it. Its name says
-// so, unless a default route leaves through it or hardware is behind it: then an administrator chose the name.
+// IsVirtual reports whether containers or pod networks of this host made an interface, so that no other host reaches it. Its name
+// decides, unless a default route leaves through it or hardware is behind it: then an administrator chose the name.
 func (v View) IsVirtual(name string) bool {
 	named := slices.ContainsFunc(containerLinks, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) || dockerBridge.MatchString(name)
 	return named && !v.isUplink(name) && !v.hasHardware(name, len(v.links))
@@ -152,7 +152,7 @@ func (c Choice) String() string {
 }
 
 // NodeAddress chooses the address of this host with IPv6 if six is true, and with IPv4 if not. The routes decide, whatever the interfaces
-// are called: the default route of the main table, or else that of another one, or else one that leads to everything, as VPNs have. On a
+// are called: the default route of the main table, or else that of another one, or else one that covers everything, as with VPNs. On a
 // host without any, it is that of the first interface that is not virtual. Of several IPv6 addresses it is the oldest one that stays.
 func (v View) NodeAddress(six bool) Choice {
 	for _, level := range []struct {
@@ -189,13 +189,13 @@ func (v View) byRoutes(defaults []Route, why string, six bool) (c Choice) {
 		}
 		c.Others = append(c.Others, all...)
 	}
-	if l, _ := v.link(c.Link); l.kind == "dummy" { // leads nowhere: some hosts have such a route because programs ask for a default route
+	if l, _ := v.link(c.Link); l.kind == "dummy" { // leads nowhere: some hosts have such a route because programs require a default route
 		c.Others = append(c.Others, v.byInterfaces(six).all()...)
 	}
 	return c.distinct()
 }
 
-// ofRoute returns the addresses that a default route may mean: its preferred one, or those in the network of its gateway, or those of its
+// ofRoute returns the possible addresses of a default route: its preferred one, or those in the network of its gateway, or those of its
 // interface. An interface without any borrows the address that the kernel takes.
 func (v View) ofRoute(r Route, six bool) []Candidate {
 	if r.source.IsValid() && !r.source.IsUnspecified() {
@@ -227,8 +227,8 @@ func outside(six bool) string {
 	return "192.0.2.1:9"
 }
 
-// candidates are the addresses of an interface that could be meant, at most one of each network. If there
-// are others, an address with a full-length prefix is left out: it is that of a service that moves between hosts.
+// candidates are the addresses of an interface that could be meant, at most one of each network. If there are others, an
+// address with a full-length prefix is left out: it belongs to a service that moves between hosts.
 func (l link) candidates(six bool) (found []Candidate) {
 	var networks []netip.Prefix
 	single := func(p netip.Prefix) bool { return p.IsSingleIP() }
@@ -274,8 +274,8 @@ func (v View) byInterfaces(six bool) (c Choice) {
 	return c
 }
 
-// rank is 0 for an interface that other hosts are likely behind, 1 for tunnels and addresses of the host as a whole, and 2 for what
-// serves virtual machines of this host and what leads nowhere.
+// rank is 0 for an interface that likely leads to other hosts, 1 for tunnels and addresses of the host as a whole, and 2 for
+// interfaces of virtual machines and those that lead nowhere.
 func (l link) rank() int {
 	guests := []string{"virbr", "lxdbr", "lxcbr", "incusbr", "veth", "vnet", "vmnet", "vboxnet"}
 	switch {
@@ -294,7 +294,7 @@ func (c Choice) all() []Candidate {
 	return append([]Candidate{c.Candidate}, c.Others...)
 }
 
-// distinct takes the chosen address, and what is named twice, out of the others.
+// distinct removes the chosen address and duplicates from the others.
 func (c Choice) distinct() Choice {
 	var others []Candidate
 	for _, o := range c.Others {
@@ -307,7 +307,7 @@ func (c Choice) distinct() Choice {
 }
 
 // AddressTowards chooses the address by which this host talks to another at host:port, with IPv6 if six is true and with IPv4 if not:
-// nothing is sent. It is not valid where the route leads to an interface of this host alone.
+// nothing is sent. It is invalid if the route leads to an interface of this host only.
 func (v View) AddressTowards(other string, six bool) (c Choice) {
 	address := sourceTowards(other, six)
 	name := v.Addresses()[address]

@@ -62,7 +62,7 @@ func Claimed(link string, address netip.Addr) (net.HardwareAddr, error) {
 	return nil, nil
 }
 
-// heard reads packets for a while, until one says that another host has the address.
+// heard reads packets for a while, until one shows that another host has the address.
 func heard(fd int, own net.HardwareAddr, address netip.Addr) net.HardwareAddr {
 	packet := make([]byte, 128)
 	for end := time.Now().Add(probeWait); time.Now().Before(end); {
@@ -90,7 +90,7 @@ func probe(own net.HardwareAddr, address netip.Addr) []byte {
 	return p
 }
 
-// swapped brings a number into the order of bytes that the kernel wants in a socket's address.
+// swapped converts a number to the byte order of a socket's address.
 func swapped(n uint16) uint16 {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], n)

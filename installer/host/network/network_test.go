@@ -58,7 +58,7 @@ func TestAddressesOfThisHostAreKnown(t *testing.T) {
 	}
 }
 
-// read is what the kernel says in the network of the test.
+// read is the kernel's view of the test's network.
 func read(t *testing.T) View {
 	t.Helper()
 	v, err := Read()

@@ -20,7 +20,7 @@ type Route struct {
 	table       int
 }
 
-// String is the route as ip-route(8) takes it.
+// String formats the route for ip-route(8).
 func (r Route) String() string {
 	if r.gateway.IsUnspecified() {
 		return r.destination.String() + " dev " + r.link
@@ -101,22 +101,22 @@ func hops(r netlink.Route, family int, links map[int]string) (found []Route) {
 	return found
 }
 
-// private are the networks among which those of a cluster are chosen, and those that sites route as a whole.
+// private are the networks from which those of a cluster are chosen, and those that sites route as a whole.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }
 
-// isDefault reports whether a route leads to everything: a default route, or one of the wider halves, quarters and so on that a VPN puts
-// beside it. Such a route holds a private network with others around it, so it does not say which private networks are behind it.
+// isDefault reports whether a route covers everything: a default route, or one of the wider halves, quarters and so on that a VPN adds.
+// Such a route holds a private network with others around it, so it does not say which private networks are behind it.
 func (r Route) isDefault() bool {
 	return r.destination.Bits() == 0 || slices.ContainsFunc(private, func(p netip.Prefix) bool {
 		return r.destination.Bits() < p.Bits() && r.destination.Contains(p.Addr())
 	})
 }
 
-// InUse returns the networks that routes of the main table lead to, and single addresses: those of the host itself, which may have no
-// route, and those of gateways. Routes that lead to everything are left out.
+// InUse returns the networks of routes in the main table, and single addresses: those of the host itself, which may have no route,
+// and those of gateways. Routes that lead to everything are left out.
 func (v View) InUse() (found []netip.Prefix) {
 	for _, r := range v.main() {
 		if !r.isDefault() {

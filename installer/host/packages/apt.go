@@ -17,8 +17,8 @@ import (
 type APT struct {
 	// Dir is where the lists and the cache of the repositories are kept, apart from the host's.
 	Dir string
-	// Repositories are folders with Packages and Release. Their files were checked against the index of the bundle right
-	// before, which is why apt is told to trust them; it still checks each .deb against Packages.
+	// Repositories are folders with Packages and Release. Their files were verified against the index of the bundle right before,
+	// which is why apt is told to trust them; it still checks each .deb against Packages.
 	Repositories []string
 	// Before are the packages that the host had before the first install, with their versions.
 	Before map[string]string
@@ -27,8 +27,8 @@ type APT struct {
 	status string // dpkg's database; "" for the host's own
 }
 
-// Install installs the named packages and what they depend on. It removes nothing and forces nothing; configuration
-// files that someone changed are kept.
+// Install installs the named packages and their dependencies. It removes nothing and forces nothing; configuration files that
+// someone changed are kept.
 func (a APT) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (a APT) prepare() error {
 	return files.Write(list, []byte(sources.String()))
 }
 
-// lockPause is the time between two looks at whether another package manager has ended.
+// lockPause is the time between two checks whether another package manager has ended.
 const lockPause = 2 * time.Second
 
 // dpkg calls dpkg, waiting for another package manager to end: the apt-get of an install that was killed may be running.
@@ -88,8 +88,8 @@ func (a APT) run(ctx context.Context, args ...string) error {
 	return run(ctx, a.Output, noninteractive, "apt-get", args, a.options())
 }
 
-// options are the settings for the repositories alone. The preferences of the site are left out, as the builder does: a pin of one version
-// or origin says nothing about what the bundle brings, and nothing else could be installed.
+// options are the settings for only the repositories. The preferences of the site are left out, as in the builder: a pin of one version or
+// origin is not about the bundle's packages, and nothing else could be installed.
 func (a APT) options() (options []string) {
 	settings := map[string]string{
 		"Dir::Etc::SourceList": filepath.Join(a.Dir, "sources.list"), "Dir::Etc::SourceParts": "/dev/null",

@@ -59,8 +59,8 @@ func (d DNF) Install(ctx context.Context, names []string) error {
 	return run(ctx, d.Output, nil, tool, append([]string{"install", "--"}, names...), options)
 }
 
-// prepare writes the configuration for the repositories alone, and returns the package manager with the options that name it. The settings
-// of the site are left out: its exclusions and locks of versions say nothing about what the bundle brings.
+// prepare writes the configuration for only the repositories, and returns the package manager with the options that name it. The settings
+// of the site are left out: its exclusions and version locks are not about the bundle's packages.
 func (d DNF) prepare() (tool string, options []string, err error) {
 	if tool, err = exec.LookPath("dnf"); err != nil {
 		if tool, err = exec.LookPath("yum"); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Files installs the .deb or .rpm files of a package that kURL's own CI built, which is no repository of Sealift's (kURL §1.5).
-// Nothing is forced: the host's package manager resolves and checks what it installs. The files were verified against the index
+// Files installs the .deb or .rpm files of a package built by kURL's own CI, which is not a Sealift repository (kURL §1.5).
+// Nothing is forced: the host's package manager resolves and checks the installation. The files were verified against the index
 // of their archive; kURL ships no keys to check signatures with.
 type Files struct {
 	Dir    string // has the files; for .rpm files with repodata

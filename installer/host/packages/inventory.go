@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// databases are where package managers write down what is installed; the first that is there is the host's.
+// databases are the package managers' records of installed packages; the first existing one is the host's.
 func databases() []string {
 	return []string{"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages"}
 }
@@ -31,7 +31,7 @@ func Stamp() string {
 	return stamp.String()
 }
 
-// database is what a package manager knows of the system.
+// database is a package manager's view of the system.
 type database interface {
 	// installed lists packages with their versions, by names that may have an architecture in them.
 	installed(ctx context.Context) (map[string]string, error)
@@ -60,7 +60,7 @@ func Installed(ctx context.Context) (map[string]string, error) {
 	return map[string]string{}, nil
 }
 
-// Lacking returns those of the names that no package of the host has, whatever its architecture.
+// Lacking returns the names that no package of the host has, whatever its architecture.
 func Lacking(ctx context.Context, names []string) ([]string, error) {
 	there, err := Installed(ctx)
 	if err != nil {
@@ -73,9 +73,8 @@ func Lacking(ctx context.Context, names []string) ([]string, error) {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return have[name] }), nil
 }
 
-// Remove removes packages with their settings, and the settings of those that are otherwise gone: the power may have been
-// lost in between. Packages that are not there are passed over. One that another package needs stays, and is returned with
-// the reason.
+// Remove removes packages with their settings, and the settings of those that are otherwise gone: the power may have been lost
+// in between. Missing packages are ignored. One that another package needs stays, and is returned with the reason.
 func Remove(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
 	d := hostDatabase()
 	if len(names) == 0 || d == nil {
@@ -117,8 +116,8 @@ func (d dpkgDatabase) bare(name string) string {
 	return name
 }
 
-// parseDpkg takes a package that is there, if only in part: want, state and error come first, see dpkg-query(1), and n and c
-// for state are not there, and settings alone.
+// parseDpkg reads an installed package, even if only in part: want, state and error come first, see dpkg-query(1), and n and c
+// for state mean absent, and only settings.
 func parseDpkg(line string, found map[string]string) {
 	f := strings.Split(line, "\t")
 	if len(f) == 3 && len(f[0]) >= 2 && f[0][1] != 'n' && f[0][1] != 'c' {
@@ -126,8 +125,8 @@ func parseDpkg(line string, found map[string]string) {
 	}
 }
 
-// remove lets dpkg decide, which goes on with the others when one is needed. A package whose unpacking was killed goes, too: dpkg
-// would rather have it unpacked again first. It passes over what is not there by itself.
+// remove lets dpkg decide, which continues with the others when one is needed. A package whose unpacking was killed is removed,
+// too: dpkg would rather have it unpacked again first. It ignores missing ones on its own.
 func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
 	var said bytes.Buffer
 	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append(append(d.options(), "--force-remove-reinstreq", "--purge", "--"), names...)...)
@@ -162,7 +161,7 @@ func dpkgReason(said, name string) string {
 	return "dpkg did not remove it; see the log"
 }
 
-// rpmDatabase is what rpm knows of the system below root; "" is the host's own.
+// rpmDatabase is rpm's view of the system below root; "" is the host's own.
 type rpmDatabase struct{ root string }
 
 func (d rpmDatabase) options() []string {
@@ -187,14 +186,14 @@ func parseRPM(line string, found map[string]string) {
 	name, version, ok := strings.Cut(line, "\t")
 	switch {
 	case !ok || strings.HasPrefix(name, "gpg-pubkey."):
-	case found[name] != "": // kernels may be there in several versions
+	case found[name] != "": // several versions of kernels may be installed
 		found[name] += " " + version
 	default:
 		found[name] = version
 	}
 }
 
-// rpmNeeds is how rpm says that one cannot go: CAPABILITY is needed by (installed) PACKAGE.
+// rpmNeeds matches rpm's message that a package cannot be removed: CAPABILITY is needed by (installed) PACKAGE.
 var rpmNeeds = regexp.MustCompile(`(?m)^\s*(\S.*?) is needed by \(installed\) (\S+)`)
 
 // remove leaves out of the transaction what rpm says is needed, until it agrees. What is not there it would refuse.
@@ -233,7 +232,7 @@ func (d rpmDatabase) remove(ctx context.Context, output io.Writer, names []strin
 	return kept, nil
 }
 
-// providers are the packages that provide a capability. It may come with a version, after which rpm cannot be asked.
+// providers are the packages that provide a capability. It may have a version, after which rpm cannot be asked.
 func (d rpmDatabase) providers(ctx context.Context, capability string) map[string]string {
 	capability, _, _ = strings.Cut(capability, " ")
 	found, err := listed(ctx, parseRPM, "rpm", append(d.options(), "--query", "--whatprovides", "--queryformat", "%{NAME}.%{ARCH}\t%{VERSION}\n", capability)...)

@@ -130,8 +130,7 @@ func (d DNF) mend(ctx context.Context, tool string, options []string) error {
 	return run(ctx, d.Output, nil, tool, append([]string{"reinstall", "--"}, again...), options)
 }
 
-// removeEmpty removes the files of a package that ought to have content, and have none. rpm leaves settings that are there as
-// they are.
+// removeEmpty removes the files of a package that should have content but are empty. rpm leaves existing settings unchanged.
 func (d DNF) removeEmpty(ctx context.Context, database rpmDatabase, name string) (found bool, err error) {
 	// it ends with an error when anything differs
 	out, _ := exec.CommandContext(ctx, "rpm", append(database.options(), "--verify", "--nodeps", "--noscripts", "--", name)...).Output()

@@ -28,17 +28,17 @@ type Manager struct {
 	// Before are the packages that the host had before the first install, with their versions: their files are the
 	// administrator's, however they look.
 	Before map[string]string
-	// Output receives what the package manager prints.
+	// Output receives the package manager's output.
 	Output io.Writer
 }
 
-// The index of a repository, relative to its folder. It tells whose repository it is.
+// The index of a repository, relative to its folder. It identifies the repository's owner.
 const (
 	AptIndex = "Packages"
 	YumIndex = "repodata/repomd.xml"
 )
 
-// Install installs the named packages and what they depend on. It removes nothing and forces nothing.
+// Install installs the named packages and their dependencies. It removes nothing and forces nothing.
 func (p Manager) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -59,7 +59,7 @@ func debs(t *testing.T) (root string) {
 	return root
 }
 
-// killedDebs has c-alone as dpkg leaves it when it is killed while it unpacks.
+// killedDebs has c-alone as dpkg leaves it when it is killed while unpacking.
 func killedDebs(t *testing.T) (root string) {
 	t.Helper()
 	root = debs(t)

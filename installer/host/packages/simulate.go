@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Obstacle is why a package cannot be installed beside what the host has.
+// Obstacle is why a package cannot be installed beside the host's packages.
 type Obstacle struct {
 	Package string // that was asked for; "" if the packages together are the problem
 	Reason  string // names the packages that stand against one another
 	Hint    string // what to do about it
 }
 
-// Obstacles finds out with the settings of Install what it would stumble over. It changes nothing on the host but Dir, and needs only the
+// Obstacles finds out with the settings of Install what would block it. It changes nothing on the host but Dir, and needs only the
 // indexes of the repositories, not their packages.
 func (p Manager) Obstacles(ctx context.Context, names []string) ([]Obstacle, error) {
 	if len(names) == 0 {
@@ -32,7 +32,7 @@ func (p Manager) Obstacles(ctx context.Context, names []string) ([]Obstacle, err
 	return tool.Obstacles(ctx, names)
 }
 
-// obstacles asks for all packages at once, and if that does not work for each alone, to name those that are the problem.
+// obstacles asks for all packages at once, and if that fails for each alone, to name the blocking ones.
 func obstacles(names []string, ask func(names []string) (*Obstacle, error)) (found []Obstacle, err error) {
 	whole, err := ask(names)
 	if whole == nil || err != nil {
@@ -54,7 +54,7 @@ func obstacles(names []string, ask func(names []string) (*Obstacle, error)) (fou
 	return found, nil
 }
 
-// answer runs a package manager that only plans, and returns what it prints. failed is its refusal.
+// answer runs a package manager in simulation, and returns its output. failed is its refusal.
 func answer(ctx context.Context, name string, args []string, environment ...string) (out string, failed bool, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
@@ -79,7 +79,7 @@ func (a APT) Obstacles(ctx context.Context, names []string) ([]Obstacle, error) 
 	return obstacles(names, func(names []string) (*Obstacle, error) { return a.ask(ctx, names) })
 }
 
-// notInstalled names a dependency that cannot be installed for a reason of its own.
+// notInstalled names a dependency that cannot be installed for its own reason.
 var notInstalled = regexp.MustCompile(`(?:Pre)?Depends: (\S+).* but it is not going to be installed`)
 
 // ask simulates an installation. A dependency that apt-get does not explain is asked for by name, too: then it does.
@@ -165,7 +165,7 @@ func (d DNF) Obstacles(ctx context.Context, names []string) ([]Obstacle, error) 
 	})
 }
 
-// parseDNF returns why dnf or yum refused: what it lists below "Error:" and "Problem:", in one line.
+// parseDNF returns why dnf or yum refused: the lines below "Error:" and "Problem:", joined.
 func parseDNF(out string) string {
 	var b bytes.Buffer
 	wanted := false

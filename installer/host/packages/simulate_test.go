@@ -24,7 +24,7 @@ func stanza(name, version, status string, fields ...string) string {
 	return text + "\n"
 }
 
-// TestAptNamesBothPackagesBeforeFirstChange has the index of a repository alone: the packages are not read.
+// TestAptNamesBothPackagesBeforeFirstChange has only the index of a repository: the packages are not read.
 func TestAptNamesBothPackagesBeforeFirstChange(t *testing.T) {
 	const there = "install ok installed"
 	repository := t.TempDir()
@@ -65,7 +65,7 @@ func TestAptNamesBothPackagesBeforeFirstChange(t *testing.T) {
 	}
 }
 
-// TestPinsOfSiteAreLeftOut returns apt the settings of a site that wants nothing from elsewhere.
+// TestPinsOfSiteAreLeftOut gives apt the settings of a site that refuses foreign packages.
 func TestPinsOfSiteAreLeftOut(t *testing.T) {
 	repository, site := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(repository, "Packages"), stanza("plain", "1.0", ""))

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Fields returns what each makes of the fields of every line, without what is empty, sorted.
+// Fields returns each's results for the fields of every line, without empty ones, sorted.
 func Fields(name string, each func([]string) string) ([]string, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

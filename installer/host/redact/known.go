@@ -25,7 +25,7 @@ func (d *Redactor) Hide(values ...string) {
 			}
 		}
 	}
-	// one that has another in it comes first
+	// one that contains another comes first
 	slices.SortFunc(d.known, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
 }
 
@@ -38,5 +38,5 @@ func (d *Redactor) withoutKnown(text []byte) []byte {
 
 var secretName = regexp.MustCompile(`(?i)` + secretWord + `$`)
 
-// IsSecretName reports whether a value with this name is a secret, as far as a name can tell: adminPassword, CERT_KEY.
+// IsSecretName reports whether the name of a value marks it as a secret: adminPassword, CERT_KEY.
 func IsSecretName(name string) bool { return secretName.MatchString(name) }

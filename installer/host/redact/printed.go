@@ -23,7 +23,7 @@ func printedSecrets() []rule {
 		one(`(\s-p)([^\s=:/-][^\s]{5,})(\s+-[A-Za-z]|\s*$)`, `$1`+Mask+`$3`, " -p"),
 		// entries of connection strings
 		one(`(?i)(\b(?:pwd|accountkey|sharedaccesskey|sharedaccesssignature)\s*=\s*)[^\s;,&"'/][^\s;,&"']*`, `$1`+Mask, "pwd", "accountkey", "sharedaccess"),
-		// tokens that their beginning gives away
+		// tokens that are recognized by their prefix
 		one(`\b(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{20,255}|glpat-[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{30,})`, Mask, "gh", "glpat", "npm_"),
 		one(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`, Mask, "akia", "asia", "abia", "acca"),
 		one(`\bxox[abeoprs]-[A-Za-z0-9-]{8,}|\bxapp-\d-[A-Za-z0-9-]{10,}`, Mask, "xox", "xapp"),

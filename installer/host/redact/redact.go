@@ -1,6 +1,6 @@
 // Package redact masks secrets in text that leaves a node: keys, tokens, passwords, kubeconfigs. It reads line by line and
 // knows the forms in which sealift, Kubernetes and shells write them. What only looks like a secret is masked too; a text
-// without secrets stays readable. It does not parse formats, so it works on logs and broken files alike.
+// without secrets stays readable. It does not parse formats, so it works on logs and broken files.
 package redact
 
 import (
@@ -15,14 +15,14 @@ const Mask = "***HIDDEN***"
 // maxLine is the longest line that is looked at, in bytes. Of a longer one nothing is let through.
 const maxLine = 1 << 20
 
-// maxKeyLines is how long a private key without an end goes on.
+// maxKeyLines limits a key block without an END line.
 const maxKeyLines = 200
 
-// secretWord is what the name of a secret ends with.
+// secretWord matches the end of a secret's name.
 const secretWord = `(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|access[_-]?key[_-]?id|private[_-]?key|secret[_-]?key|` +
 	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credential|authorization|cookie|password[_-]?(?:hash|bcrypt)|[_-]pass|[_-]pwd|psk)s?`
 
-// secretRoots are what the name of a secret has in it, in small letters.
+// secretRoots are parts of a secret's name, in lower case.
 func secretRoots() []string {
 	return []string{"pass", "_pwd", "-pwd", "psk", "secret", "token", "key", "credential", "authorization", "cookie"}
 }
@@ -58,7 +58,7 @@ func lineRules() []rule {
 		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`, `\"`),      // JSON within JSON
 		named(name+`"(?:[^"\\]|\\.)*(?:"|\\?$)`, `$1"`+Mask+`"`, `"`),
 		named(name+`'[^']*(?:'|$)`, `$1'`+Mask+`'`, "'"),
-		named(line+`[:=]\s*["']\*\*\*HIDDEN\*\*\*["'])[^\s,;].*`, `$1`), // a quote within what is quoted
+		named(line+`[:=]\s*["']\*\*\*HIDDEN\*\*\*["'])[^\s,;].*`, `$1`), // a quote within quoted text
 		named(line+`:\s+)[^\s"'\[{|>].*`, `$1`+Mask),
 		named(line+`=\s*)[^\s"'\[{](?:[^;]|;\S)*`, `$1`+Mask),
 		named(name+`\[[^\]]+\]?`, `$1[`+Mask+`]`, "["),
@@ -71,7 +71,7 @@ func lineRules() []rule {
 		other(`(\s(?:-u|--user|--proxy-user)[ =]["']?[^\s:"']+:)[^\s"']+`, `$1`+Mask, "-u", "-user"),
 		other(`(?i)([?&](?:x-amz-signature|x-goog-signature|signature|sig)=)[^&\s"']+`, `$1`+Mask, "sig"),
 		other(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`, Mask, "eyj"),
-		// A password may have an @ in it, and what is no port a slash. A long name without a password is a token.
+		// A password may contain an @, and an invalid port a slash. A long name without a password is a token.
 		other(`(://[^/\s:@\["']*:)(?:\d*[^\d/\s"'][^\s"']*|\d+)@`, `$1`+Mask+`@`, "://"),
 		other(`(://)[^/\s:@"'*]{12,}@`, `$1`+Mask+`@`, "://"),
 	}...)
@@ -96,7 +96,7 @@ func New() *Redactor {
 		keyBegin:  regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 		keyEnd:    regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 		encoded:   regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*`), // "-----BEGIN" in base64
-		// a block of YAML under the name of a secret, or what else goes on below it
+		// a block of YAML under the name of a secret, or another continuation
 		blockBegin: regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*([|>][0-9+-]*|[\[{]|)\s*$`),
 		openQuote:  regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*(?:"(?:[^"\\]|\\.)*\\?|'[^']*|[^\s"'\[{|>].*)$`),
 		entry:      regexp.MustCompile(`^\s*(?:- )?["']?[\w./-]+["']?\s*:(?:\s|$)|^\s*(?:[\]}],?|#.*)$`),
@@ -106,11 +106,11 @@ func New() *Redactor {
 	}
 }
 
-// state is what earlier lines say about the next one.
+// state is the context from earlier lines.
 type state struct {
 	keyLines int  // lines of a private key so far; 0 outside of one
 	inBlock  bool // of YAML
-	literal  bool // the block is one value: nothing in it has a name of its own
+	literal  bool // the block is one value: nothing in it has a separate name
 	indent   int  // of the line that began the block
 	named    int  // how many lines on the value may stand of the secret that was named
 }
@@ -166,7 +166,7 @@ func (d *Redactor) outside(s *state, text []byte) []byte {
 			s.inBlock, s.literal, s.indent = true, bytes.ContainsAny(m[2], "|>"), len(m[1])
 			return text
 		}
-		if m := d.openQuote.FindSubmatch(text); m != nil { // and goes on, if the next line is further right
+		if m := d.openQuote.FindSubmatch(text); m != nil { // and continues, if the next line is indented further
 			s.inBlock, s.literal, s.indent = true, false, len(m[1])
 		}
 		if d.nameLine.Match(text) {
@@ -184,8 +184,8 @@ func (d *Redactor) outside(s *state, text []byte) []byte {
 	return d.words(text)
 }
 
-// How long a line with a name of a secret may be, in bytes, and how many such names it may have. Looking for all forms takes a time
-// that grows with both: a line beyond that is hidden as a whole.
+// How long a line with a name of a secret may be, in bytes, and how many such names it may have. Searching for all forms takes time
+// that grows with both: longer lines are masked whole.
 const (
 	maxNamedLine = 16 << 10
 	maxNames     = 64
@@ -216,7 +216,7 @@ func (d *Redactor) insideKey(s *state, text []byte) []byte {
 
 func indentation(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t")) }
 
-// words masks what a line gives away by itself.
+// words masks secrets that a line reveals by itself.
 func (d *Redactor) words(text []byte) []byte {
 	text = d.withoutKnown(text)
 	text = d.encoded.ReplaceAllFunc(text, func(found []byte) []byte {

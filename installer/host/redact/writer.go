@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Writer masks what is written to it, line by line.
+// Writer masks its input, line by line.
 type Writer struct {
 	redactor *Redactor
 	to       io.Writer

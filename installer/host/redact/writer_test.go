@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/installer/host/redact"
 )
 
-// TestAWriterMasksWhatComesInPieces cuts a text at every place.
+// TestWriterMasksSplitSecrets cuts a text at every place.
 func TestAWriterMasksWhatComesInPieces(t *testing.T) {
 	t.Parallel()
 	const text = "kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef\nall is well\n-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----\npassword: hunter22\nthe end"
