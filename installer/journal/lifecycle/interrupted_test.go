@@ -23,7 +23,7 @@ const (
 	lastVariable   = "LIFECYCLE_TEST_LAST"
 )
 
-// steps are those of that program; each notes that it ran.
+// steps are those of that program; each records that it ran.
 var steps = []string{"a", "b", "c", "d"}
 
 func TestMain(m *testing.M) {

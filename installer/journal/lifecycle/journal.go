@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Outcome is what a record says of its step.
+// Outcome is the result of a step in a record.
 type Outcome string
 
 // The outcomes of a record.
@@ -29,7 +29,7 @@ const (
 	Started  Outcome = "started"
 	Finished Outcome = "finished"
 	Failed   Outcome = "failed"
-	// Stopped is a step that did not come to its end because another failed, or because its process was killed.
+	// Stopped is a step that did not finish because another failed, or because its process was killed.
 	Stopped Outcome = "stopped"
 )
 
@@ -45,12 +45,12 @@ const (
 	Renewing   Operation = "renew" // of certificates
 	Restoring  Operation = "restore"
 	Adopting   Operation = "adopt" // a node that another installer made
-	// Readdressing gives the node another address.
+	// Readdressing changes the address of the node.
 	Readdressing Operation = "readdress"
 	Rotating     Operation = "rotate" // of keys for Secrets
 	// RotatingCAs replaces the CAs of the cluster, and its service-account key.
 	RotatingCAs Operation = "rotate-ca"
-	// MovingAPI gives the API of the cluster another load balancer.
+	// MovingAPI changes the load balancer of the cluster's API.
 	MovingAPI Operation = "load-balancer"
 )
 
@@ -69,8 +69,8 @@ type Record struct {
 	State     State         `json:"state,omitempty"`
 }
 
-// Journal is what a node has finished: one JSON record a line, each synced to disk before the work goes on. The file is
-// readable by root alone, since hooks may leave secrets in their state.
+// Journal lists what a node has finished: one JSON record per line, each synced to disk before the work continues. Only root
+// can read the file, since hooks may leave secrets in their state.
 type Journal struct {
 	dir   string
 	file  *os.File // nil before the first record of a node that has none
@@ -82,7 +82,7 @@ type Journal struct {
 	last    map[string]int // the newest record of each step
 }
 
-// ErrBusy says that another process works on the same node.
+// ErrBusy means that another process works on the same node.
 var ErrBusy = errors.New("another sealift is at work on this node")
 
 // The files of a journal.
@@ -94,8 +94,8 @@ const (
 // JournalFile is the file with the records of a journal in dir.
 func JournalFile(dir string) string { return filepath.Join(dir, journalName) }
 
-// OpenJournal opens the journal in dir for one process alone; the lock goes with the process. It changes nothing on the disk
-// before Begin, so that looking leaves no trace. A last line that was cut by a crash is passed over.
+// OpenJournal opens the journal in dir exclusively; the lock ends with the process. It changes nothing on the disk before
+// Begin, so that looking leaves no trace. A last line that was cut by a crash is passed over.
 func OpenJournal(dir string) (*Journal, error) {
 	j := &Journal{dir: dir, last: map[string]int{}}
 	if _, err := os.Stat(filepath.Join(dir, journalName)); errors.Is(err, os.ErrNotExist) {
@@ -107,8 +107,8 @@ func OpenJournal(dir string) (*Journal, error) {
 	return j, j.open(0)
 }
 
-// Begin makes the journal and takes the lock, if that is not done, and drops a last line that was cut by a crash. Every Run
-// begins with it.
+// Begin creates the journal and acquires the lock, if necessary, and drops a last line truncated by a crash. Every Run begins
+// with it.
 func (j *Journal) Begin() error {
 	if err := files.MkdirAll(j.dir, 0o700); err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -136,7 +136,7 @@ func (j *Journal) Begin() error {
 	return files.SyncDir(j.dir)
 }
 
-// acquire takes the lock. flags has os.O_CREATE where its file may be made.
+// acquire acquires the lock. flags has os.O_CREATE where its file may be created.
 func (j *Journal) acquire(flags int) (err error) {
 	if j.lock, err = regularfile.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|flags, 0o600); err != nil {
 		j.lock = nil
@@ -178,7 +178,8 @@ func Busy(dir string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// ReadJournal reads the records in dir without locking: for showing them while work goes on. No journal is no records.
+// ReadJournal reads the records in dir without locking: for showing them while work is in progress. A missing journal has no
+// records.
 func ReadJournal(dir string) ([]Record, error) {
 	f, err := regularfile.Open(filepath.Join(dir, journalName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -198,7 +199,7 @@ func ReadJournal(dir string) ([]Record, error) {
 	return records, nil
 }
 
-// readRecords returns all whole records and the length of the file that they fill.
+// readRecords returns all complete records and the length of the file that they fill.
 func readRecords(r io.Reader) (records []Record, good int64, err error) {
 	lines := bufio.NewReader(r)
 	for n := 1; ; n++ {
@@ -226,7 +227,7 @@ func (j *Journal) Records() []Record {
 	return slices.Clone(j.records)
 }
 
-// newest gives the newest record of a step.
+// newest returns the newest record of a step.
 func (j *Journal) newest(id string) (Record, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -237,7 +238,7 @@ func (j *Journal) newest(id string) (Record, bool) {
 	return j.records[i], true
 }
 
-// Finished gives the record of a step that was finished with the same inputs, and does not have to run again.
+// Finished returns the record of a step that was finished with the same inputs, and does not have to run again.
 func (j *Journal) Finished(s Step) (Record, bool) {
 	rec, ok := j.Last(s.ID)
 	if !ok || s.Again || rec.Inputs != s.Inputs {
@@ -246,7 +247,7 @@ func (j *Journal) Finished(s Step) (Record, bool) {
 	return rec, true
 }
 
-// Last gives the newest record of a step that was finished, with whatever inputs.
+// Last returns the newest record of a finished step, with any inputs.
 func (j *Journal) Last(id string) (Record, bool) {
 	rec, ok := j.newest(id)
 	if !ok || rec.Outcome != Finished {
@@ -261,7 +262,7 @@ func (j *Journal) Began(id string) bool {
 	return ok
 }
 
-// Open gives the steps that were running when the last run was killed.
+// Open returns the steps that were running when the last run was killed.
 func (j *Journal) Open() []string {
 	var steps []string
 	for _, rec := range OpenIn(j.Records()) {
@@ -270,7 +271,7 @@ func (j *Journal) Open() []string {
 	return steps
 }
 
-// OpenIn gives the records of the steps that began and did not end: those that run, or ran when the last run was killed.
+// OpenIn returns the records of unfinished steps: those that run, or ran when the last run was killed.
 func OpenIn(records []Record) []Record {
 	open := make(map[string]int)
 	for i, rec := range records {
@@ -286,8 +287,8 @@ func OpenIn(records []Record) []Record {
 	return found
 }
 
-// LastFailure gives the failure that ended the last run, if one did: no step was started after it. Where several failed, it is the
-// first.
+// LastFailure returns the failure that ended the last run, if one did: no step was started after it. Where several failed, it is
+// the first.
 func LastFailure(records []Record) (failure Record, failed bool) {
 	for _, rec := range slices.Backward(records) {
 		switch rec.Outcome {
@@ -300,7 +301,7 @@ func LastFailure(records []Record) (failure Record, failed bool) {
 	return failure, failed
 }
 
-// closeOpen notes that what the last run left open is no longer at work.
+// closeOpen records that the unfinished steps of the last run no longer run.
 func (j *Journal) closeOpen() error {
 	for _, rec := range OpenIn(j.Records()) {
 		rec.Time, rec.Outcome, rec.Error = time.Now().UTC(), Stopped, "its process was killed"
@@ -346,7 +347,7 @@ func (j *Journal) Remove() error {
 	return nil
 }
 
-// Close gives the node free.
+// Close releases the lock.
 func (j *Journal) Close() error {
 	var errs []error
 	for _, f := range []*os.File{j.file, j.lock} {

@@ -137,7 +137,7 @@ func TestStepThatSomebodyUndidRunsAgain(t *testing.T) {
 	}
 }
 
-// graph has steps a, b, c and d; b runs beside others and d comes after it. Each is done when its channel is closed, or ends
+// graph has steps a, b, c and d; b runs concurrently and d comes after it. Each is done when its channel is closed, or ends
 // with its context.
 func graph(gates map[string]chan struct{}) lifecycle.Plan {
 	var p lifecycle.Plan
@@ -246,7 +246,7 @@ func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
 	if open := j.Open(); !slices.Equal(open, []string{"b", "c"}) {
 		t.Errorf("open are %v", open)
 	}
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, nil, j, quiet); err != nil { // of a plan that has neither any more
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, nil, j, quiet); err != nil { // of a plan that no longer has either
 		t.Fatal(err)
 	}
 	if open := j.Open(); len(open) > 0 {

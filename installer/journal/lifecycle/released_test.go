@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/released"
 )
 
-// TestJournalsOfReleasesAreRead: an install that an older sealift began goes on with this one.
+// TestJournalsOfReleasesAreRead: an install begun by an older sealift continues with this one.
 func TestJournalsOfReleasesAreRead(t *testing.T) {
 	released.Test(t, released.Format{Name: "journal.jsonl", Write: writeJournal, Read: func(t *testing.T, file string) {
 		dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestJournalsOfReleasesAreRead(t *testing.T) {
 	}})
 }
 
-// writeJournal runs an install that fails once, goes on, and is killed.
+// writeJournal runs an install that fails once, resumes, and is killed.
 func writeJournal(t *testing.T, file string) {
 	dir := t.TempDir()
 	j := journal(t, dir)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Event tells an observer how a run goes on.
+// Event reports the progress of a run to an observer.
 type Event struct {
 	Step     Step
 	Outcome  Outcome
@@ -28,11 +28,11 @@ type StepError struct {
 func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step.ID, e.Err) }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Run runs the steps that the journal does not have as finished, in the order of the plan: a step begins when all before it
-// are finished, except those that run beside others. For one of these it waits only if it names it in After.
+// Run runs the unfinished steps of the journal, in the order of the plan: a step begins when all before it are finished, except
+// concurrent ones. For one of these it waits only if it names it in After.
 //
 // At the first failure the steps that run beside it are told to end and are waited for, and nothing more begins. observe gets
-// one event at a time. Run returns how many steps it began, and a *StepError for each that failed by itself.
+// one event at a time. Run returns how many steps it began, and a *StepError for each that failed on its own.
 func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
 	if err := plan.check(); err != nil {
 		return 0, err
@@ -74,7 +74,7 @@ type runner struct {
 	journal   *Journal
 	stop      context.CancelCauseFunc
 	beside    sync.WaitGroup
-	finished  map[string]chan struct{} // of the steps that run beside others, closed when they are finished
+	finished  map[string]chan struct{} // of concurrent steps, closed when they are finished
 
 	mu       sync.Mutex // guards the fields below
 	observe  func(Event)
@@ -82,7 +82,7 @@ type runner struct {
 	failures []error
 }
 
-// awaited gives what is closed when the steps are finished that a step comes after.
+// awaited returns channels that are closed when the predecessors of a step are finished.
 func (r *runner) awaited(step Step) (after []chan struct{}) {
 	for _, id := range step.After {
 		if finished, beside := r.finished[id]; beside {
@@ -107,7 +107,7 @@ func (r *runner) skip(ctx context.Context, event Event, rec Record) {
 	r.observe(event)
 }
 
-// run runs a step once those are finished that it comes after. It closes finished, if there is one, when the step is, too.
+// run runs a step once its predecessors are finished. It closes finished, if there is one, when the step is, too.
 func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, finished chan struct{}) {
 	for _, earlier := range after {
 		select {
@@ -133,7 +133,7 @@ func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, fi
 	}
 }
 
-// begin records and tells that a step begins, unless another has ended the run.
+// begin records and reports that a step begins, unless another has ended the run.
 func (r *runner) begin(ctx context.Context, event Event, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *runner) begin(ctx context.Context, event Event, now time.Time) bool {
 	return true
 }
 
-// end records and tells how a step ended, and reports whether it is finished. A failure ends the run before anything else can
+// end records and reports how a step ended, and returns whether it is finished. A failure ends the run before anything else can
 // begin, so that no record of a start follows that of a failure.
 func (r *runner) end(ctx context.Context, event Event, state State) bool {
 	r.mu.Lock()

@@ -24,8 +24,8 @@ const (
 	Join     Phase = "join"
 	PostInit Phase = "post-init"
 	Outro    Phase = "outro"
-	// Prepare, Upgrade and Kubelet are those of an upgrade, before its add-ons: bring files and images, which nothing that
-	// runs notices; let kubeadm change the node; replace what runs the pods.
+	// Prepare, Upgrade and Kubelet are those of an upgrade, before its add-ons: deliver files and images without affecting running
+	// programs; let kubeadm change the node; replace the kubelet and the container runtime.
 	Prepare Phase = "prepare"
 	Upgrade Phase = "upgrade"
 	Kubelet Phase = "kubelet"
@@ -33,12 +33,12 @@ const (
 	Reset Phase = "reset"
 	// Restore brings a control plane back that lost its data.
 	Restore Phase = "restore"
-	// Readdress gives the node another address.
+	// Readdress changes the address of the node.
 	Readdress Phase = "readdress"
 )
 
-// State is what a step leaves behind in memory for later steps, such as the shell variables that a hook set. It is kept
-// in the journal, and given to Restore when the step is skipped.
+// State is what a step leaves in memory for later steps, such as the shell variables that a hook set. It is kept in the
+// journal, and given to Restore when the step is skipped.
 type State map[string]string
 
 // Step is one change to the node.
@@ -46,13 +46,13 @@ type Step struct {
 	ID    string `json:"id"` // unique in the plan, such as flannel/install
 	Phase Phase  `json:"phase"`
 	AddOn string `json:"addOn,omitempty"`
-	Title string `json:"title"` // what a person reads
+	Title string `json:"title"` // for people
 	// Inputs is a digest of everything that the step's result depends on; see Digest.
 	Inputs string `json:"inputs"`
 	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It reports whether the options
-	// changed or only the package; "" for a step that has no add-on or takes no options.
+	// changed or only the package; "" for a step without an add-on or options.
 	Options string `json:"options,omitempty"`
-	// Again makes the step run although the journal says that it is finished, because somebody else has changed its result.
+	// Again repeats the step although the journal has it as finished, because its result has been changed.
 	Again bool `json:"again,omitempty"`
 	// Beside lets the steps that follow begin before this one is finished; see Run.
 	Beside bool `json:"beside,omitempty"`
@@ -73,7 +73,7 @@ func (p Plan) In(phases ...Phase) Plan {
 	return slices.DeleteFunc(slices.Clone(p), func(s Step) bool { return !slices.Contains(phases, s.Phase) })
 }
 
-// check finds a step that waits for one that does not come before it, and would wait in vain.
+// check finds a step that waits for one that does not precede it, which would never happen.
 func (p Plan) check() error {
 	earlier := make(map[string]bool)
 	for _, step := range p {
@@ -99,7 +99,7 @@ func Digest(parts ...any) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Pending gives the steps that are not finished.
+// Pending returns the unfinished steps.
 func (p Plan) Pending(j *Journal) Plan {
 	var pending Plan
 	for _, step := range p {

@@ -32,7 +32,7 @@ func TestANodeIsAdoptedUntilItIsUpgraded(t *testing.T) {
 		}
 	}
 	want(false)
-	record(lifecycle.Adopting, "node/agent") // it is killed here, and the agent goes on
+	record(lifecycle.Adopting, "node/agent") // it is killed here, and the agent resumes
 	want(true)
 	record(lifecycle.Adopting, node.InitStep)
 	want(true)

@@ -26,7 +26,7 @@ func DataFolders() []string {
 	return []string{"/opt/local-path-provisioner", "/var/openebs", "/var/lib/rook", "/var/lib/longhorn", "/opt/replicated"}
 }
 
-// Units are those whose files the install made, the kubelet first: it would start again what the others end.
+// Units are those whose files the install created, the kubelet first: it would restart what the others end.
 func Units(record *baseline.Record) (names []string) {
 	for path, change := range record.Changes().Files {
 		_, existed := record.Before().Files[path]

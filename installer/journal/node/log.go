@@ -25,8 +25,8 @@ type Log struct {
 	redactor *redact.Redactor
 }
 
-// NewLog makes the log of a run of an operation in a folder. Secrets are masked in the file. What is written goes to also, too,
-// as it is, unless that is nil.
+// NewLog makes the log of a run of an operation in a folder. Secrets are masked in the file. Output is also written to also,
+// unmasked, unless that is nil.
 func NewLog(dir string, operation lifecycle.Operation, also io.Writer) *Log {
 	if also == nil {
 		also = io.Discard
@@ -44,7 +44,7 @@ func (l *Log) Hide(secrets ...string) {
 	l.redactor.Hide(secrets...)
 }
 
-// Write never fails: a log that cannot be written must not stop the work that it tells of.
+// Write never fails: an unwritable log must not stop the work that it describes.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Narrate tells the log what it tells observe.
+// Narrate logs the events that it passes to observe.
 func (l *Log) Narrate(observe func(lifecycle.Event)) func(lifecycle.Event) {
 	return func(e lifecycle.Event) {
 		if !e.Skipped {

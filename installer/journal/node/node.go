@@ -1,5 +1,5 @@
-// Package node knows what Sealift keeps on a node: its folders and files, the mark of its install root, what the last run was
-// about, what the host was like before, and how the steps are called that others look for in the journal.
+// Package node knows Sealift's state on a node: its folders and files, the mark of its install root, the last run, the original
+// state of the host, and the names of journal steps that others look for.
 //
 // It reads and writes these files. What a step does to the host is the business of install and reset.
 package node
@@ -46,10 +46,10 @@ const (
 	temporaryName    = "sealift-" // what begins so
 )
 
-// StateDir is where the journal of an install root lies.
+// StateDir is the folder of an install root's journal.
 func StateDir(root string) string { return filepath.Join(root, "state") }
 
-// InstallerFile has the installed Installer: that of the bundle, changed by the command line.
+// InstallerFile has the installed Installer: the bundle's, changed by the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
 
 // MemoryDir has the objects that this node applied to the cluster, for a rollback.
@@ -58,7 +58,7 @@ func MemoryDir(root string) string { return filepath.Join(StateDir(root), memory
 // UndoDir has what upgrades replaced on this node, to go back to.
 func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName) }
 
-// ReaddressDir has what a change of this node's address replaced, to go back to.
+// ReaddressDir has copies of files that a change of this node's address replaced.
 func ReaddressDir(root string) string { return filepath.Join(StateDir(root), readdressName) }
 
 // ShelfDir has bundles whose images other nodes fetch from this one: see package delivery.
@@ -73,7 +73,7 @@ func QuiescedFile(root string) string { return filepath.Join(StateDir(root), qui
 // VolumesDir has volumes as they were before they got another node.
 func VolumesDir(root string) string { return filepath.Join(StateDir(root), volumesName) }
 
-// LoadBalancerFile notes a change of the load balancer that this node has begun and neither finished nor taken back.
+// LoadBalancerFile records a change of the load balancer that this node has begun and neither finished nor rolled back.
 func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
 
 // AcceptedFile has the number of the newest request of another node that the agent took on. An undo leaves it as it is.
@@ -84,7 +84,7 @@ func TemporaryFile(root, name string) string {
 	return filepath.Join(StateDir(root), temporaryName+name)
 }
 
-// StateFiles are the files and folders that say what the node runs and how it came to that.
+// StateFiles are the files and folders that describe what the node runs and how it was installed.
 func StateFiles(root string) []string {
 	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), filepath.Join(StateDir(root), runName)}
 	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
@@ -99,7 +99,7 @@ func APIServersFile(root string) string { return filepath.Join(StateDir(root), a
 // PreflightDir has what each install found before its first change.
 func PreflightDir(root string) string { return filepath.Join(StateDir(root), preflightName) }
 
-// Folders are those of the install root that add-ons of kURL put files into (kURL §1.5).
+// Folders are the folders of the install root that kURL add-ons put files into (kURL §1.5).
 func Folders() []string {
 	return []string{"addons", "assets", "bin", "packages", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
 }
@@ -114,7 +114,7 @@ const (
 	NetworkStep  = "node/network"
 	FirewallStep = "node/firewall"
 	BalancerStep = "node/balancer"
-	// ResetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
+	// ResetStep is the first step of a reset. When a journal has it, the node no longer matches the journal.
 	ResetStep = "reset/leave"
 )
 

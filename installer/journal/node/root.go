@@ -23,7 +23,7 @@ const markName = "root.json"
 
 // Mark is the content of that file.
 type Mark struct {
-	// Before are the names that the root had before Sealift came. They belong to somebody else.
+	// Before are the names that the root had before Sealift. They have another owner.
 	Before []string `json:"before"`
 }
 
@@ -51,7 +51,7 @@ func stateNames() []string {
 	}
 }
 
-// MarkRoot notes that Sealift works below a folder from now on, and what was there before.
+// MarkRoot records that Sealift works below a folder from now on, and its original content.
 func MarkRoot(root string) error {
 	if _, err := ReadMark(root); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -153,7 +153,7 @@ func SweepState(root string, removeJournal func() error) (left []baseline.Left, 
 	if err != nil {
 		return nil, err
 	}
-	if err := removeJournal(); err != nil { // without it, a reset that is killed here goes by what the rest of the folder says
+	if err := removeJournal(); err != nil { // without it, a reset that is killed here goes by the rest of the folder
 		return nil, err
 	}
 	for _, e := range entries {

@@ -14,12 +14,12 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Run is what outlives a run besides its journal.
+// Run is the part of a run that survives it, besides its journal.
 type Run struct {
 	Installer string         `json:"installer"`
 	Bundle    string         `json:"bundle"`
 	Log       string         `json:"log"`
-	Resume    string         `json:"resume,omitempty"` // the command that goes on with it
+	Resume    string         `json:"resume,omitempty"` // the command that resumes it
 	Began     time.Time      `json:"began"`
 	AddOns    []AddOn        `json:"addOns"`
 	Plan      lifecycle.Plan `json:"plan"`
@@ -40,7 +40,7 @@ func (r Run) Write(root string) error {
 	return files.Fill(runFile(root), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(r) })
 }
 
-// LastRun reads what the last run of a node was about. The error is fs.ErrNotExist where there was none.
+// LastRun reads the record of a node's last run. The error is fs.ErrNotExist where there was none.
 func LastRun(root string) (r Run, err error) {
 	data, err := regularfile.ReadFile(runFile(root))
 	if err != nil {
@@ -79,7 +79,7 @@ func NetworkState(pods, services string) lifecycle.State {
 	return state
 }
 
-// Networks are those of the cluster, as the journal has them, or on a host that joins the last run.
+// Networks are those of the cluster, from the journal, or on a joining host from the last run.
 func Networks(root string, records []lifecycle.Record) (found []string, err error) {
 	run, err := LastRun(root)
 	found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
@@ -102,8 +102,8 @@ func Made(root string) (bool, error) {
 	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
 }
 
-// Adopted reports whether another installer made this node, and no upgrade has replaced its kubelet since. An adoption that was begun
-// counts: its agent runs before it ends.
+// Adopted reports whether another installer installed this node, and no upgrade has replaced its kubelet since. An adoption that was
+// begun counts: its agent runs before it ends.
 func Adopted(root string) (adopted bool, err error) {
 	records, err := lifecycle.ReadJournal(StateDir(root))
 	for _, rec := range records {

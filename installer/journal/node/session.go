@@ -26,15 +26,15 @@ type Session struct {
 	Journal *lifecycle.Journal
 }
 
-// notRoot is the refusal that comes before everything else: without root, not even the journal can be read.
+// notRoot is the refusal that precedes everything else: without root, not even the journal can be read.
 func notRoot() error {
 	return &preflight.RefusedError{Against: []preflight.Result{{
 		Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: hostpath.WithSudo(),
 	}}}
 }
 
-// Complete gives folders without a value their defaults, and refuses whoever is not root. Hooks have other working folders: the
-// install root is absolute.
+// Complete sets defaults of empty folders, and refuses non-root users. Hooks have other working folders: the install root is
+// absolute.
 func (s *Scope) Complete() (err error) {
 	if s.Root == "" {
 		s.Root = DefaultRoot
