@@ -30,7 +30,7 @@ func document(_ context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// documentNamed gives the text of the document, as it is.
+// documentNamed returns the text of the document.
 func documentNamed(text, name string) (string, error) {
 	for number, part := range documentEnd.Split(text, -1) {
 		var object struct {

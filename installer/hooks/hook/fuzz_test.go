@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FuzzTemplate holds a template against what the shell says of it: with no dollar and no backslash it is as it was, and values are
-// in the output as they are.
+// FuzzTemplate compares a template with the shell's result: without a dollar and a backslash it is unchanged, and values are in
+// the output unchanged.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"a: ${A}\n", `k: '"false"'  "x   y"`, "$(date +%Y)`x`", `\$A \" \\ \`, "${A:-b} ${A:+c} ${A-}", "$", "${", "\"$A"} {
 		f.Add(seed)
@@ -38,7 +38,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzKustomization edits what may be no kustomization: what was in the list is in it after, behind the new item.
+// FuzzKustomization edits any text: the list keeps its content, after the new item.
 func FuzzKustomization(f *testing.F) {
 	for _, seed := range []string{"", "resources: [a]\n", "resources:\n- a # c\n", "resources: x", "- a", "a: &x {b: *x}", "resources: &r [a]\nx: *r", "!!binary x", "\x00", "%YAML 1.2\n---\na: 1\n"} {
 		f.Add(seed, "new.yaml")

@@ -116,8 +116,8 @@ func editText(text []byte, edit func(root *yaml.Node) error) ([]byte, error) {
 	return out.Bytes(), enc.Close()
 }
 
-// kustomizationFix rewrites a kustomization as current kustomize wants it: bases become resources, and patches of all kinds
-// become patches.
+// kustomizationFix rewrites a kustomization for current kustomize: bases become resources, and patches of all kinds become
+// patches.
 func kustomizationFix(_ context.Context, args []string, _ io.Writer) error {
 	if err := wants(args, 1, "kubernetes_kustomize_config_migrate"); err != nil {
 		return err
@@ -139,7 +139,7 @@ func fixKustomization(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	k.FixKustomization()
-	files := filesys.MakeFsInMemory()               // what is in the files does not matter, only that an entry is the name of one
+	files := filesys.MakeFsInMemory()               // the content of the files does not matter, only that an entry names one
 	for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // it is deprecated: that is why it is rewritten
 		if !strings.Contains(string(patch), "\n") {
 			if err := files.WriteFile(string(patch), nil); err != nil {

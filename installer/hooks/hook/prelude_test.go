@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/objects"
 )
 
-// contract is what add-ons of kURL rely on: the names of kURL §4.2.
+// contract lists what kURL add-ons rely on: the names of kURL §4.2.
 var contract = strings.Fields(`spinner_until insert_patches_strategic_merge kubernetes_resource_exists insert_resources bail render_yaml_file
 	kubernetes_secret_value kubernetes_scale_down logWarn log kubernetes_is_master render_yaml_file_2 logSuccess confirmN logStep
 	deployment_fully_updated insert_patches_json_6902 logFail commandExists try_1m_stderr object_store_exists get_local_node_name
@@ -53,8 +53,8 @@ func TestEveryFunctionOfTheContractIsThere(t *testing.T) {
 	}
 }
 
-// TestKubectlOfNoClusterIsNotFound: pre-init hooks of kURL's flannel 0.20.0 to 0.25.4 ask a kubectl that they find for the network of
-// pods, and fail where nobody answers. A host package may have brought it, or an install that was stopped.
+// TestMissingKubectlIsNotFound: pre-init hooks of kURL's flannel 0.20.0 to 0.25.4 ask any kubectl that they find for the pod network,
+// and fail without an answer. A host package may have brought it, or an install that was stopped.
 func TestKubectlOfNoClusterIsNotFound(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"kubectl", "kubeadm"} {
@@ -76,7 +76,7 @@ func TestKubectlOfNoClusterIsNotFound(t *testing.T) {
 	}
 }
 
-// outcome runs a body in a fresh shell and returns what it put into R.
+// outcome runs a body in a fresh shell and returns its variable R.
 func outcome(t *testing.T, body string, verbs map[string]hook.Verb, variables hook.Variables) (string, error) {
 	t.Helper()
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ import (
 //go:embed prelude/*.sh
 var prelude embed.FS
 
-// script is all of the prelude, in an order in which the loop comes last.
+// script is the whole prelude, with the loop last.
 func script() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{"start", "log", "wait", "text", "kustomize", "objects", "node", "packages", "addons", "modules", "objectstore", "rook", "loop"} {
@@ -44,29 +44,29 @@ func script() (string, error) {
 	return b.String(), nil
 }
 
-// Verb does something that a hook asks for. What it writes is what the shell function prints; NUL bytes are no text.
+// Verb does something that a hook requests. Its output is printed by the shell function; NUL bytes are not text.
 type Verb func(ctx context.Context, args []string, out io.Writer) error
 
 // errNo is the failure of a verb that is a plain no: nothing is printed.
 var errNo = errors.New("no")
 
-// Options says how the shell is started.
+// Options configure the shell.
 type Options struct {
 	Dir string   // working directory of the hooks: the install root
 	Env []string // the whole environment, as NAME=value
 	Log io.Writer
 	// Silence is how long a hook may print nothing before it is stopped, until SetSilence says otherwise; zero for any time.
 	Silence time.Duration
-	// Verbs are what hooks can ask for beyond the package's own: host-packages NAME…, host-package-files DIR NAME…, and
-	// load-images DIR.
+	// Verbs are requests that hooks can make in addition to the package's own: host-packages NAME…, host-package-files DIR NAME…,
+	// and load-images DIR.
 	Verbs map[string]Verb
 }
 
-// Shell is the running bash. Its methods are not for use from several goroutines at once.
+// Shell is the running bash. Its methods must not be called from several goroutines at once.
 type Shell struct {
 	cmd      *exec.Cmd
 	requests *os.File // to the shell
-	answers  *os.File // to the shell, of what it asks
+	answers  *os.File // responses to the shell
 	said     *os.File // from the shell
 	printed  *os.File // from the shell and its programs: their output
 	replies  *bufio.Reader
@@ -86,7 +86,7 @@ const (
 
 // Error is the failure of a hook.
 type Error struct {
-	Hook   string // what was called
+	Hook   string // the called function
 	Status string // how it ended
 	Place  string // file, line and command that failed, if the shell knows
 	Output string // the last lines that the hook printed
@@ -162,14 +162,14 @@ func Start(o Options) (_ *Shell, err error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // a pipe that was not made is nil, and says so
+		_ = f.Close() // a pipe that was not created is nil, and reports that
 	}
 }
 
-// lastWords is how long what the shell has said before it ended may take to be read.
+// lastWords is the timeout for reading the shell's last output after it ended.
 const lastWords = 5 * time.Second
 
-// hangUp ends all reads and writes of the pipes once the shell is gone: what a hook left running may hold the other ends.
+// hangUp ends all reads and writes of the pipes once the shell is gone: a process left by a hook may hold the other ends.
 func (s *Shell) hangUp() {
 	end := time.Now().Add(lastWords)
 	_ = errors.Join(s.said.SetReadDeadline(end), s.answers.SetWriteDeadline(end), s.requests.SetWriteDeadline(end)) // or they are closed
@@ -190,13 +190,13 @@ func (s *Shell) Call(ctx context.Context, function string, args ...string) error
 	return err
 }
 
-// message is what the shell says: what kind of thing, and its fields.
+// message is a message of the shell: its type, and its fields.
 type message struct {
 	kind   string
 	fields []string
 }
 
-// maxFields bounds what is believed of a message: an array of a hook is shorter.
+// maxFields bounds the fields of a message: an array of a hook is shorter.
 const maxFields = 1 << 20
 
 func (s *Shell) read() (m message, err error) {
@@ -226,7 +226,7 @@ func (s *Shell) field() (string, error) {
 	return strings.TrimSuffix(text, "\x00"), err
 }
 
-// request sends one request, answers what the shell asks meanwhile, and collects what it says until it is done.
+// request sends one request, answers the shell's requests in the meantime, and collects its messages until it is done.
 func (s *Shell) request(ctx context.Context, name string, fields ...string) (said []message, err error) {
 	ctx, cancel := s.listen(ctx)
 	defer cancel(nil)
@@ -254,7 +254,7 @@ func (s *Shell) request(ctx context.Context, name string, fields ...string) (sai
 	}
 }
 
-// answer does what the shell asks for. A failure is the hook's to handle.
+// answer handles a request of the shell. A failure is the hook's to handle.
 func (s *Shell) answer(ctx context.Context, fields []string) error {
 	var out strings.Builder
 	status, complaint := "0", ""
@@ -292,7 +292,7 @@ func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 
 func (s *Shell) kill() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 
-// Close ends the shell and what it left running in its process group.
+// Close ends the shell and its leftovers in its process group.
 func (s *Shell) Close() error {
 	_ = s.requests.Close()
 	select {
@@ -305,7 +305,7 @@ func (s *Shell) Close() error {
 	case <-s.copied:
 	case <-time.After(time.Second): // a background process of a hook holds the pipe
 		s.kill()
-		_ = s.printed.SetReadDeadline(time.Now()) // who has left the process group prints no more
+		_ = s.printed.SetReadDeadline(time.Now()) // a process outside the group prints no more
 		<-s.copied
 	}
 	return errors.Join(s.said.Close(), s.answers.Close())

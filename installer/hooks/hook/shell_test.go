@@ -54,7 +54,7 @@ func TestGlobalsPassFromHookToHook(t *testing.T) {
 	}
 }
 
-// TestHookFindsTheProgramThatCameSince: the kubectl of a host package is there before that of the cluster.
+// TestHookFindsNewlyInstalledProgram: the kubectl of a host package is installed before that of the cluster.
 func TestHookFindsTheProgramThatCameSince(t *testing.T) {
 	early, late := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", early+":"+late+":"+os.Getenv("PATH"))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SilenceError says that a hook printed nothing for so long that it was stopped.
+// SilenceError reports that a hook printed nothing for so long that it was stopped.
 type SilenceError struct{ Silence time.Duration }
 
 func (e *SilenceError) Error() string {
@@ -25,7 +25,7 @@ func (h hearing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SetSilence says how long the shell may print nothing from the next request on; zero for any time.
+// SetSilence sets how long the shell may print nothing from the next request on; zero for any time.
 func (s *Shell) SetSilence(d time.Duration) { s.silence = d }
 
 // listen ends a context when the shell has printed nothing for too long.

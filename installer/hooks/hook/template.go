@@ -18,7 +18,7 @@ const (
 	quotedStyle   style = "quoted"   // the text between double quotes, given to echo
 )
 
-// part is a piece of a template: text, a variable, or a call of date.
+// part is a part of a template: text, a variable, or a call of date.
 type part struct {
 	text     string
 	variable string
@@ -29,7 +29,7 @@ type part struct {
 
 var (
 	variablePart = regexp.MustCompile(`^\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([^${}\x60]*))?\}|([A-Za-z_][A-Za-z0-9_]*))`)
-	// datePart is the one command that kURL's templates call (kURL §4.4); here it can only tell the time.
+	// datePart is the only command in kURL's templates (kURL §4.4); here it only prints the time.
 	datePart = regexp.MustCompile(`^\$\(date((?: +(?:-u|--utc|-R|-I[a-z]*|\+[-A-Za-z0-9%:_./,]+))*) *\)`)
 )
 
@@ -83,7 +83,7 @@ func escapes(c byte, s style) bool {
 	return c == '$' || c == '`' || c == '\\' || c == '\n' || c == '"' && s == quotedStyle
 }
 
-// expansion reads what a dollar begins, if it is something.
+// expansion reads an expansion after a dollar, if it is one.
 func expansion(text string) (part, int) {
 	if m := variablePart.FindStringSubmatch(text); m != nil {
 		// in the word of a default double quotes vanish, in either style, and single ones do not
@@ -141,7 +141,7 @@ func templateRender(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// value is what a part stands for. A variable that is not set is empty, as it is for the shell.
+// value is the value of a part. An unset variable is empty, as in the shell.
 func (p part) value(values map[string]string) string {
 	if p.variable == "" {
 		return p.text

@@ -23,7 +23,7 @@ func resume(t *testing.T, state hook.Variables) *hook.Shell {
 	return s
 }
 
-// changes gives what a body changes in a shell that had a state.
+// changes returns the changes that a body makes in a shell with a state.
 func changes(t *testing.T, state hook.Variables, body string) hook.Variables {
 	t.Helper()
 	s, _ := shell(t, "run() {\n"+body+"\n}")

@@ -15,7 +15,7 @@ import (
 	"github.com/distribution/reference"
 )
 
-// verbs are what hooks can ask for whoever runs them.
+// verbs are the requests that hooks can make of their runner.
 func verbs() map[string]Verb {
 	return map[string]Verb{
 		"template-names":           templateNames,
@@ -117,10 +117,10 @@ func versionNumbers(version string, parts int) ([]int, error) {
 	return numbers, nil
 }
 
-// dialTimeout bounds a look at a server's certificate.
+// dialTimeout bounds the check of a server's certificate.
 const dialTimeout = 10 * time.Second
 
-// certificateHasName looks at the certificate that a server shows, which need not be trusted: only its names count.
+// certificateHasName checks the certificate of a server, which need not be trusted: only its names count.
 func certificateHasName(ctx context.Context, args []string, _ io.Writer) error {
 	if err := wants(args, 2, "cert_has_san"); err != nil {
 		return err
@@ -128,7 +128,7 @@ func certificateHasName(ctx context.Context, args []string, _ io.Writer) error {
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nothing is sent
 	conn, err := dialer.DialContext(ctx, "tcp", args[0])
 	if err != nil {
-		return errNo // as long as nobody listens, there is no such certificate
+		return errNo // while nobody listens, there is no such certificate
 	}
 	defer conn.Close()
 	secure, ok := conn.(*tls.Conn)

@@ -65,9 +65,9 @@ func interfaceOf(_ context.Context, args []string, s Streams) error {
 	return err
 }
 
-// defaultInterface prints the interface of the default route. A host behind an air gap may have no such route: the line is empty
-// then, so that the interface of the host's address is another one. flannel names that one to its daemon, which looks for a
-// default route unless it is told an interface.
+// defaultInterface prints the interface of the default route. A host behind an air gap may have no such route: the line is then
+// empty, so that it differs from the interface of the host's address. flannel passes that one to its daemon, which otherwise
+// looks for a default route.
 func defaultInterface(_ context.Context, args []string, s Streams) error {
 	set := flags(s)
 	six := set.Bool("ipv6", false, "")

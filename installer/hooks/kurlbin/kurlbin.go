@@ -1,7 +1,7 @@
 // Package kurlbin contains the programs that kURL's add-ons call by their paths in $DIR/bin: kurl, bcrypt, htpasswd, subnet, toml
 // and yamlutil, with the flags and the output that the add-ons rely on (docs/reference/kurl.md, kURL §4.3 and §5).
 //
-// It looks at the host and the cluster and edits the files that it is given; it moves no data between storage systems.
+// It inspects the host and the cluster and edits the given files; it moves no data between storage systems.
 package kurlbin
 
 import (
@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// Streams are those of a program.
+// Streams are a program's.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
 }
 
-// ErrUsage says that a program was called in a way that it does not know.
+// ErrUsage reports that a program was called in an unknown way.
 var ErrUsage = errors.New("wrong usage")
 
 type program func(ctx context.Context, args []string, s Streams) error

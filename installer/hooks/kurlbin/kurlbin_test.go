@@ -70,7 +70,7 @@ func TestInterfaceOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestDefaultInterfaceOfAHostWithoutARoute runs itself in a network of its own, which has nothing but two interfaces.
+// TestDefaultInterfaceNeedsRoute runs itself in a separate network with only two interfaces.
 func TestDefaultInterfaceOfAHostWithoutARoute(t *testing.T) {
 	const inside = "SEALIFT_TEST_NETWORK"
 	if os.Getenv(inside) == "" {

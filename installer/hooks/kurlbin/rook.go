@@ -24,7 +24,7 @@ import (
 
 const (
 	rookNamespace = "rook-ceph"
-	// healthySeen is how often in a row Ceph must be healthy: it says so between two troubles, too.
+	// healthySeen is how often in a row Ceph must be healthy: it also reports that between two faults.
 	healthySeen = 5
 	// longWait bounds a wait for which the add-on gave no bound.
 	longWait = 20 * time.Minute

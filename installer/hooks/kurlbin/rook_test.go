@@ -46,7 +46,7 @@ spec:
     spec: {containers: [{name: mgr, image: example.org/mgr:1}]}
 `
 
-// useCluster makes a cluster the one of $KUBECONFIG.
+// useCluster selects a cluster as the one of $KUBECONFIG.
 func useCluster(t *testing.T, c *rest.Config) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "kubeconfig")

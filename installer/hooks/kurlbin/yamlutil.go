@@ -140,7 +140,7 @@ func put(n *yaml.Node, words []string, value string) (err error) {
 	return nil
 }
 
-// drop removes what is at a path; nothing there is as well.
+// drop removes the value at a path, if any.
 func drop(n *yaml.Node, words []string) error {
 	for _, word := range words[:len(words)-1] {
 		if n = child(n, word); n == nil {
