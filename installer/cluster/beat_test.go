@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestCanceledLookAtLeaseProvesNothing looks at a node whose lease nobody renews. Only a look that lasts its whole time shows that the
-// node is off.
+// TestCanceledLeaseReadProvesNothing reads the lease of a node that nobody renews. Only a check that lasts its whole time shows that
+// the node is off.
 func TestCanceledLookAtLeaseProvesNothing(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "7"}}
 	r := &NodeLeftovers{Node: "b", client: fake.NewClientset(lease)}

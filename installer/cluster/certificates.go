@@ -16,7 +16,7 @@ import (
 // UploadCertificates puts the certificates of the cluster, encrypted, into a Secret that expires after two hours, for the
 // control planes that join until then, and returns the key to them.
 func UploadCertificates(ctx context.Context, version, address string) (key string, err error) {
-	secret := make([]byte, 32) // AES-256, as kubeadm has it
+	secret := make([]byte, 32) // AES-256, as in kubeadm
 	if _, err := rand.Read(secret); err != nil {
 		return "", err
 	}

@@ -34,7 +34,7 @@ func work(t *testing.T, patches map[string]string) Kubeadm {
 	}}
 }
 
-// initConfig is what kubeadm init reads.
+// initConfig is read by kubeadm init.
 func (k Kubeadm) initConfig() (string, error) {
 	objects, err := k.render("init", nil)
 	if err != nil {
@@ -148,8 +148,8 @@ func TestJoinConfigurationIsForOneNode(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutCertificatesAreRemoved has what kubeadm leaves when it is killed between a key and its certificate, and what people
-// give it: a CA without its key.
+// TestKeysWithoutCertificatesAreRemoved has leftovers of kubeadm killed between a key and its certificate, and an external CA
+// without its key.
 func TestKeysWithoutCertificatesAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 )
 
 // Config reads the credentials for the API of this node's own cluster. It uses no proxy, whatever the caller's environment says,
-// because that proxy is for the way outside.
+// because that proxy is for outside traffic.
 func Config(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -52,7 +52,7 @@ func typedClient(c *kube.Cluster) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfigAndClient(c.Config())
 }
 
-// environment is that of programs which talk to the cluster alone. kubeadm would also write the proxies that it finds into the
+// environment is for programs that talk only to the cluster. kubeadm would also write the proxies that it finds into the
 // manifests of the control plane, which then looks for webhooks behind them.
 func environment() []string {
 	own := slices.DeleteFunc(os.Environ(), func(variable string) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// etcds are the members of one etcd, by the names of their nodes. Etcd insists on host:port in what it advertises; in a unix URL
+// etcds are the members of one etcd, by the names of their nodes. Etcd requires host:port in what it advertises; in a unix URL
 // that is a file in the working directory, which all of them and the test share.
 type etcds map[string]*daemon.Daemon
 
@@ -72,7 +72,7 @@ func startEtcds(t *testing.T, names ...string) (etcds, *etcd) {
 	return all, e
 }
 
-// writes wants the members to decide something together.
+// writes checks that the members can decide something together.
 func (e *etcd) writes(ctx context.Context) error {
 	_, err := e.Put(ctx, "key", "value")
 	return err
@@ -175,7 +175,7 @@ func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
 		address string
 		left    int
 	}{
-		{"10.0.0.3", 2}, // of nobody
+		{"10.0.0.3", 2}, // unowned
 		{"10.0.0.2", 1},
 		{"10.0.0.2", 1}, // is gone already
 	} {

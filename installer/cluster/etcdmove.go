@@ -11,9 +11,9 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 )
 
-// MoveEtcdMember tells etcd at which address the other members reach that of a node from now on. It asks the members at others,
-// which are addresses of hosts, or the only member, on this host, and tries until ctx ends. It may be repeated. A cluster with its
-// etcd elsewhere has no such member.
+// MoveEtcdMember updates the address at which the other members reach that of a node. It asks the members at others, which are
+// addresses of hosts, or the only member, on this host, and tries until ctx ends. It may be repeated. A cluster with its etcd
+// elsewhere has no such member.
 func MoveEtcdMember(ctx context.Context, node, address string, others []string) error {
 	var endpoints []string
 	for _, host := range others {

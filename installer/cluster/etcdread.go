@@ -48,7 +48,7 @@ func EtcdMembers(ctx context.Context) (all []EtcdMember, err error) {
 	return all, nil
 }
 
-// SystemNamespace is etcd's key of the namespace kube-system. Its UID tells one cluster from the next on the same host.
+// SystemNamespace is etcd's key of the namespace kube-system. Its UID distinguishes consecutive clusters on the same host.
 const SystemNamespace = "/registry/namespaces/kube-system"
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
@@ -56,7 +56,7 @@ var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 // UIDOf finds the UID in the value of an object in etcd; "" if the value is encrypted.
 func UIDOf(value []byte) string { return string(uid.Find(value)) }
 
-// valuesPage is how many values are asked for at once.
+// valuesPage is how many values are requested at once.
 const valuesPage = 500
 
 // EtcdValues calls see with each key of etcd that begins with a prefix, and with its value as it is on the disk.

@@ -71,7 +71,7 @@ func OpenEtcdSnapshot(ctx context.Context, from EtcdAddress) (*EtcdSnapshot, err
 	return s, nil
 }
 
-// snapshot uses the protocol itself: it tells the size before the content, and the client of clientv3 does not.
+// snapshot uses the protocol directly: it sends the size before the content, unlike the client of clientv3.
 func (e *etcd) snapshot(ctx context.Context, endpoint string) (*EtcdSnapshot, error) {
 	asked, done := context.WithTimeout(ctx, etcdTime)
 	defer done()
@@ -95,7 +95,7 @@ func (e *etcd) snapshot(ctx context.Context, endpoint string) (*EtcdSnapshot, er
 	return s, nil
 }
 
-// receive takes the next message, and gives the reason if the wait for it was ended.
+// receive reads the next message, and returns the cause if the wait for it was ended.
 func (s *EtcdSnapshot) receive() (*pb.SnapshotResponse, error) {
 	s.stalled.Reset(stallTime)
 	defer s.stalled.Stop()
@@ -103,7 +103,7 @@ func (s *EtcdSnapshot) receive() (*pb.SnapshotResponse, error) {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF) && s.ctx.Err() != nil:
 		err = context.Cause(s.ctx)
-	case err == nil && len(message.Blob) == 0 && message.RemainingBytes > 0: // it would go on like that for ever
+	case err == nil && len(message.Blob) == 0 && message.RemainingBytes > 0: // it would continue forever
 		err = errors.New("etcd cannot read its own database; see its log in /var/log/pods")
 	}
 	return message, err
@@ -157,18 +157,18 @@ func (s *EtcdSnapshot) Close() error {
 // The zero value is ready for use.
 type EtcdCheck struct {
 	sum  hash.Hash
-	last []byte // at most 32 bytes that are not in the sum
+	last []byte // at most 32 bytes outside the sum
 }
 
-// ErrEtcdSnapshot says that bytes are not a whole snapshot of etcd.
+// ErrEtcdSnapshot means that bytes are not a complete snapshot of etcd.
 var ErrEtcdSnapshot = errors.New("this is not a whole snapshot of etcd: its SHA-256 differs from the one at its end")
 
-// Write takes the next bytes. It never fails.
+// Write accepts the next bytes. It never fails.
 func (c *EtcdCheck) Write(p []byte) (int, error) {
 	if c.sum == nil {
 		c.sum = sha256.New()
 	}
-	keep := max(0, sha256.Size-len(p)) // of what was last
+	keep := max(0, sha256.Size-len(p)) // of the last state
 	if out := len(c.last) - keep; out > 0 {
 		c.sum.Write(c.last[:out])
 		c.last = c.last[out:]

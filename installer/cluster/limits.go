@@ -24,8 +24,7 @@ const (
 	fewCPUs     = 2
 )
 
-// MaxKubeadmTime is the longest that kubeadm may take with these limits: the kubelet and the components that it starts come one after
-// the other.
+// MaxKubeadmTime is the maximum time of kubeadm with these limits: the kubelet and its components start in sequence.
 const MaxKubeadmTime = mostLimits * (kubeletHealthTime + componentHealthTime) * 5 / 4
 
 // kubeadm's own limits (kubeadm's reference of v1beta4, Timeouts).
@@ -38,7 +37,7 @@ const (
 	callTime            = time.Minute
 )
 
-// hostLimits are those that fit this host, and what it does now.
+// hostLimits fit this host, and its current load.
 func hostLimits() limits {
 	var info unix.Sysinfo_t
 	load := 0.0
@@ -77,7 +76,7 @@ func (l limits) timeouts() map[string]any {
 	}
 }
 
-// setTimeouts gives a configuration of kubeadm the limits, except those that a patch has set.
+// setTimeouts sets the limits in a configuration of kubeadm, except those that a patch has set.
 func (l limits) setTimeouts(object *unstructured.Unstructured) {
 	if kind := object.GetKind(); object.GetAPIVersion() != kubeadmpatch.APIVersion || kind != "InitConfiguration" && kind != "JoinConfiguration" {
 		return

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cordonAnnotation says on whose behalf a node takes no new pods: only they let it take pods again.
+// cordonAnnotation names the one who cordoned a node: only they uncordon it.
 const cordonAnnotation = "sealift.dev/cordoned-by"
 
-// Cordon keeps new pods from a node. A node that takes none already stays as it is: somebody else cordoned it.
+// Cordon keeps new pods from a node. A node that is already cordoned is left alone: somebody else cordoned it.
 func (v *View) Cordon(ctx context.Context, name, by string) error {
 	off, _, err := v.cordoned(ctx, name)
 	if err != nil || off {
@@ -75,7 +75,7 @@ func (v *View) patchNode(ctx context.Context, name string, change map[string]any
 }
 
 // Evict moves the pods from a node that something makes again elsewhere, as their disruption budgets allow. Those of DaemonSets,
-// of the node itself, and those that nothing would make again stay. Pods that stay longer than timeout are a *StayedError.
+// of the node itself, and those that nothing would recreate stay. Pods that stay longer than timeout are a *StayedError.
 func (v *View) Evict(ctx context.Context, name string, timeout time.Duration, output io.Writer) error {
 	m := &Member{Node: name, cluster: v.cluster, output: output}
 	return m.evictAll(ctx, timeout, func(pod unstructured.Unstructured) bool {
@@ -83,7 +83,7 @@ func (v *View) Evict(ctx context.Context, name string, timeout time.Duration, ou
 	})
 }
 
-// Settled says what keeps a node from being at work: "" when it is Ready, and all its pods are.
+// Settled returns what keeps a node from being ready: "" when it is Ready, and all its pods are.
 func (v *View) Settled(ctx context.Context, name string) (why string, err error) {
 	n, err := v.OwnNode(ctx, name)
 	if err != nil {

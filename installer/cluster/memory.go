@@ -35,7 +35,7 @@ type remembered struct {
 	Objects []*unstructured.Unstructured `json:"objects"`
 }
 
-// remember notes what is applied; whole says that all of it is.
+// remember records applied objects; whole means that they are complete.
 func (a AddOn) remember(objects []*unstructured.Unstructured, whole bool) error {
 	if a.Memory == "" {
 		return nil
@@ -50,7 +50,7 @@ func (a AddOn) remember(objects []*unstructured.Unstructured, whole bool) error 
 	return files.WriteMode(filepath.Join(a.Memory, a.Name+newSuffix), 0o600, text)
 }
 
-// Remember notes that all that was applied is well. From now on that is what GoBack goes back to.
+// Remember records that all applied add-ons are healthy. From now on, GoBack returns to that.
 func Remember(memory string) error {
 	names, err := unproven(memory)
 	for _, name := range names {
@@ -74,7 +74,7 @@ func read(file string) (r remembered, err error) {
 	return r, err
 }
 
-// unproven names the add-ons that were applied and have not shown that they are well.
+// unproven names the applied add-ons that were not yet seen healthy.
 func unproven(memory string) (names []string, err error) {
 	entries, err := os.ReadDir(memory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,10 +88,10 @@ func unproven(memory string) (names []string, err error) {
 	return names, err
 }
 
-// Back says what became of an add-on that was not well.
+// Back describes what became of an unhealthy add-on.
 type Back struct {
 	AddOn string
-	Why   string // it was not well
+	Why   string // it was unhealthy
 	To    string // the version that it went back to; "" where nothing of it was remembered, so that it stays as it is
 }
 
@@ -103,7 +103,7 @@ func (b Back) String() string {
 	return fmt.Sprintf("add-on %s went back to version %s, since it was not well: %s", b.AddOn, b.To, b.Why)
 }
 
-// How long an add-on is looked at before it goes back, and how long it has to be well again.
+// How long an add-on is watched before it is rolled back, and how long it may take to recover.
 const (
 	lookTime = 2 * time.Minute
 	backTime = 5 * time.Minute
@@ -155,7 +155,7 @@ func (m *applier) goBack(ctx context.Context, memory string, look time.Duration,
 	return gone, errors.Join(errs...)
 }
 
-// restore applies what is remembered of an add-on.
+// restore applies the recorded objects of an add-on.
 func (m *applier) restore(ctx context.Context, memory, name string, output io.Writer) (back Back, err error) {
 	back.AddOn = name
 	before, err := read(filepath.Join(memory, name+memorySuffix))

@@ -47,7 +47,7 @@ data: {version: "` + version + `"}
 	}
 }
 
-// lamp is the Deployment, and what the add-on has besides, without what the server notes.
+// lamp is the Deployment, and the other objects of the add-on, without the server's fields.
 func (c *ownedCluster) lamp() (deployment map[string]any, names []string) {
 	c.Helper()
 	members, err := c.applier.engine.Members(c.Context(), kube.Set{Name: "lights"})
@@ -69,7 +69,7 @@ func (c *ownedCluster) lamp() (deployment map[string]any, names []string) {
 	return deployment, names
 }
 
-// rollOut says that the Deployment of a version is rolled out, as its controller would, or that it is not.
+// rollOut marks the Deployment of a version as rolled out, as its controller would, or as not.
 func (c *ownedCluster) rollOut(version string, available int64) error {
 	deployments := c.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("default")
 	d, err := deployments.Get(c.Context(), "lamp", metav1.GetOptions{})
@@ -98,7 +98,7 @@ func (c *ownedCluster) mustRollOut(version string, available int64) {
 	}
 }
 
-// TestAnAddOnThatIsNotWellGoesBack compares objects before a version that is not well and after it went back.
+// TestUnhealthyAddOnIsRolledBack compares objects before an unhealthy version and after its rollback.
 func TestAnAddOnThatIsNotWellGoesBack(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")
@@ -111,7 +111,7 @@ func TestAnAddOnThatIsNotWellGoesBack(t *testing.T) {
 	c.applyLamp(memory, "2.0.0", "new")
 	c.mustRollOut("2.0.0", 0)
 	stop := make(chan struct{})
-	go func() { // the controller finds the old version well
+	go func() { // the controller finds the old version healthy
 		for c.rollOut("1.0.0", 1) != nil {
 			select {
 			case <-stop:
@@ -141,7 +141,7 @@ func TestAnAddOnThatIsNotWellGoesBack(t *testing.T) {
 	}
 }
 
-// TestWhatWasNeverWellStays leaves a first version as it is, and says so.
+// TestNeverHealthyAddOnIsKept keeps a first version, and reports that.
 func TestWhatWasNeverWellStays(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")

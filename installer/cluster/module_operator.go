@@ -27,7 +27,7 @@ const (
 	stopPause = 500 * time.Millisecond
 )
 
-// Modules is what the Installer says of modules.
+// Modules are the Installer's settings of modules.
 type Modules struct {
 	ConfigMap string         `json:"configMap"` // its name; it is in the namespace of the operator
 	Sections  map[string]any `json:"sections"`  // values by key of the ConfigMap
@@ -43,7 +43,7 @@ func (m Modules) Annotations() (map[string]string, error) {
 }
 
 // configureOperators writes the options of modules before their operators are applied. An operator that gets other modules is stopped
-// first: it would take the options for its own modules.
+// first: it would treat the options as its own modules'.
 func (m *applier) configureOperators(ctx context.Context, set kube.Set, objects []*unstructured.Unstructured, output io.Writer) error {
 	for _, o := range objects {
 		text := o.GetAnnotations()[modulesAnnotation]
@@ -80,7 +80,7 @@ func (m *applier) stopOperator(ctx context.Context, set kube.Set, objects []*uns
 	}
 	was, stops := metav1.FormatLabelSelector(live.Spec.Selector), live.Spec.Replicas != nil && *live.Spec.Replicas == 0
 	if samePods(live.Spec.Template, wanted) {
-		if stops { // a run that was killed has told it to end
+		if stops { // a killed run has asked it to end
 			return m.waitStopped(ctx, namespace, was)
 		}
 		return nil

@@ -46,7 +46,7 @@ metadata:
 	return dir
 }
 
-// operator is an operator of modules in a real API server. The test has a Pod of it in place of the controllers.
+// operator is an operator of modules in a real API server. The test creates one of its Pods instead of the controllers.
 type operator struct {
 	*ownedCluster
 
@@ -92,7 +92,7 @@ func (o *operator) startPod() {
 	}
 }
 
-// endPod waits until the Deployment wants no Pods, looks at the options that the Pod of before sees, and ends that.
+// endPod waits until the Deployment wants no Pods, checks the options that the previous Pod sees, and ends that.
 func (o *operator) endPod(when, sees string) {
 	o.Helper()
 	for deadline := time.Now().Add(time.Minute); o.replicas() > 0; time.Sleep(20 * time.Millisecond) {
@@ -107,7 +107,7 @@ func (o *operator) endPod(when, sees string) {
 	}
 }
 
-// TestAnOperatorSeesOptionsOfItsOwnModulesOnly installs an operator, gives it other options, upgrades it, and lets it go back.
+// TestOperatorSeesOnlyItsModules installs an operator, gives it other options, upgrades it, and rolls it back.
 func TestAnOperatorSeesOptionsOfItsOwnModulesOnly(t *testing.T) {
 	o := &operator{newOwnedCluster(t), t.TempDir()}
 	if err := o.apply("1.0.0", "one", "moin"); err != nil {
@@ -152,7 +152,7 @@ func TestAnOperatorSeesOptionsOfItsOwnModulesOnly(t *testing.T) {
 		}
 	}
 	o.wantOptions("after it went back", "greeting: hallo\nsize: 2\n")
-	cancel() // nobody makes the Deployment well
+	cancel() // nobody makes the Deployment healthy
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

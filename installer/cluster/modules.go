@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/kube/ensure"
 )
 
-// givenAnnotation has what the Installer said the last time, as JSON. What differs from it in the ConfigMap is an edit of an
+// givenAnnotation has the Installer's previous values, as JSON. What differs from it in the ConfigMap is an edit of an
 // administrator, or of a hook.
 const givenAnnotation = "sealift.dev/installer"
 
@@ -32,8 +32,8 @@ const (
 	conflictPause = 20 * time.Millisecond // on average half of it, before the second attempt
 )
 
-// configureModules writes what the Installer says of modules into their ConfigMap, and makes that, with its namespace, if it is missing.
-// What somebody else has changed there stays.
+// configureModules writes the Installer's module options into their ConfigMap, and creates that, with its namespace, if it is missing.
+// Changes by others are kept.
 func configureModules(ctx context.Context, client kubernetes.Interface, namespace string, modules Modules, output io.Writer) error {
 	name := modules.ConfigMap
 	given, err := json.Marshal(modules.Sections)
@@ -81,7 +81,7 @@ func configureModules(ctx context.Context, client kubernetes.Interface, namespac
 	return nil
 }
 
-// refuseStrangers refuses a namespace with releases of Helm that are no modules of the bundle: the operator would uninstall them. Once
+// refuseStrangers refuses a namespace with Helm releases that are not modules of the bundle: the operator would uninstall them. Once
 // the ConfigMap is the Installer's, such a release is a module that the bundle no longer has, and its end is wanted.
 func refuseStrangers(ctx context.Context, client kubernetes.Interface, namespace string, modules Modules) error {
 	live, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, modules.ConfigMap, metav1.GetOptions{})
@@ -110,8 +110,8 @@ func refuseStrangers(ctx context.Context, client kubernetes.Interface, namespace
 	return nil
 }
 
-// configured returns the data of a ConfigMap with what the Installer says now. A key that is no YAML stays as it is: its operator
-// complains of it, and nobody knows what was meant.
+// configured returns the data of a ConfigMap with the Installer's current values. A key that is not YAML is kept: its operator
+// complains about it, and its meaning is unknown.
 func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[string]string, error) {
 	var before, now map[string]any
 	if err := json.Unmarshal(given, &now); err != nil {
@@ -151,7 +151,7 @@ func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[str
 	return data, nil
 }
 
-// keepEdits returns what a value becomes that was given as before and is given as now. has is what is there. Maps are compared key
+// keepEdits returns the merged value of the previous and current Installer values and the existing one, has. Maps are compared key
 // by key; anything else that has changed is an edit and stays. nil is nothing.
 func keepEdits(before, now, has any) any {
 	if reflect.DeepEqual(before, has) {

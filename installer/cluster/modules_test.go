@@ -75,7 +75,7 @@ func TestOptionsOfModulesAreWrittenAndEditsStay(t *testing.T) {
 	}
 }
 
-// releasesStay has a namespace with releases of somebody's own operator: of a module of the bundle, and of another one.
+// releasesStay has a namespace with releases of a foreign operator: of a module of the bundle, and of another one.
 func releasesStay(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	const own = "own"

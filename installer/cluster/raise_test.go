@@ -26,7 +26,7 @@ func validate(t *testing.T, name string) {
 	}
 }
 
-// TestPatchesOfKurlsAddOnsAreRaised takes the patches of kURL's flannel and containerd, named as their hooks copy them.
+// TestKurlPatchesAreConverted converts the patches of kURL's flannel and containerd, named as their hooks copy them.
 func TestPatchesOfKurlsAddOnsAreRaised(t *testing.T) {
 	addOns := filepath.Join(upstreamcases.KurlAddOns(t), "addons")
 	patches := map[string]string{}

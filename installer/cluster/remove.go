@@ -27,23 +27,23 @@ const (
 	forgetTime = time.Minute
 )
 
-// NodeLeftovers are what a cluster has of a node that is to be taken out from another one, since its host is gone for good.
+// NodeLeftovers are a cluster's leftovers of a node that is removed from another one, since its host is lost.
 type NodeLeftovers struct {
 	Node      string   `json:"node"`
 	Known     bool     `json:"known"`               // among the nodes
-	Ready     bool     `json:"ready"`               // as the cluster believes, which takes a while to notice
+	Ready     bool     `json:"ready"`               // according to the cluster, which takes a while to notice
 	Member    string   `json:"member,omitempty"`    // of etcd, as the others reach it
 	Answers   bool     `json:"answers,omitempty"`   // that member
 	Pods      []string `json:"pods"`                // that are bound to the node
 	APIServer string   `json:"apiServer,omitempty"` // on the list that the nodes' balancers read
-	// Broken says why etcd could not decide to go on without the member; "" when it can.
+	// Broken is why etcd could not decide to continue without the member; "" when it can.
 	Broken string `json:"broken,omitempty"`
 
 	client  kubernetes.Interface
 	address string
 }
 
-// FindLeftovers looks for what the cluster has of a node. The caller's host is a control plane.
+// FindLeftovers looks for the cluster's leftovers of a node. The caller's host is a control plane.
 func FindLeftovers(ctx context.Context, client kubernetes.Interface, node string) (*NodeLeftovers, error) {
 	r := &NodeLeftovers{Node: node, Pods: []string{}, client: client}
 	members, err := ownMembers(ctx)
@@ -117,7 +117,7 @@ func (r *NodeLeftovers) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// ErrUnknownNode says that a cluster has nothing of a node.
+// ErrUnknownNode means that a cluster has nothing of a node.
 var ErrUnknownNode = errors.New("the cluster knows no node")
 
 func (r *NodeLeftovers) unknown(ctx context.Context) error {
@@ -131,7 +131,7 @@ func (r *NodeLeftovers) unknown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w %s; its nodes are: %s", ErrUnknownNode, r.Node, strings.Join(names, ", ")), err)
 }
 
-// listed gives the API server at an address on the list that balancers read, if it is there.
+// listed returns the API server at an address in the balancers' list, if any.
 func listed(ctx context.Context, client kubernetes.Interface, address string) (string, error) {
 	servers, err := balancer.Discover(ctx, client)
 	for _, server := range servers {
@@ -142,7 +142,7 @@ func listed(ctx context.Context, client kubernetes.Interface, address string) (s
 	return "", err
 }
 
-// awaitUnlisted waits until the API server is off the list: the others take it off when its lease is over.
+// awaitUnlisted waits until the API server is off the list: the others remove it when its lease expires.
 func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()
@@ -159,8 +159,8 @@ func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address str
 	return nil
 }
 
-// Check refuses to take out a node that is there, and one without which etcd could decide nothing. It may have to wait: a host that
-// went down some moments ago counts as Ready, too.
+// Check refuses to remove a live node, and one without which etcd could decide nothing. It may have to wait: a host that went down
+// some moments ago still counts as Ready.
 func (r *NodeLeftovers) Check(ctx context.Context, force bool) error {
 	if r.Broken != "" {
 		return fmt.Errorf("without node %s the cluster would stop: %s; start one of these hosts first", r.Node, r.Broken)
@@ -211,7 +211,7 @@ func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
 }
 
 // Remove removes the node from the cluster, its member of etcd first: while that member counts, the loss of another one could
-// stop the cluster. It prints each step. If it is repeated, it does what is left. The node's certificate is not good any more.
+// stop the cluster. It prints each step. If it is repeated, it does the remaining work. The node's certificate becomes invalid.
 func (r *NodeLeftovers) Remove(ctx context.Context, say func(string)) error {
 	if r.Member != "" {
 		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd()); err != nil {
@@ -241,8 +241,8 @@ func (r *NodeLeftovers) Remove(ctx context.Context, say func(string)) error {
 	return nil
 }
 
-// deletePods ends the waiting for pods whose kubelet will never tell that they ended. Those that it makes itself come back as long
-// as it is there.
+// deletePods ends the waiting for pods whose kubelet will never report their end. Those that it creates itself come back as long
+// as it exists.
 func (r *NodeLeftovers) deletePods(ctx context.Context, say func(string)) error {
 	pods, err := r.pods(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (r *NodeLeftovers) deletePods(ctx context.Context, say func(string)) error 
 	return nil
 }
 
-// Lines say what there is, as a person reads it.
+// Lines describes what exists, for people.
 func (r *NodeLeftovers) Lines() []string {
 	var lines []string
 	if r.Member != "" {

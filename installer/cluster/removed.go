@@ -27,8 +27,8 @@ const (
 	clockApart = 30 * time.Second
 )
 
-// RemovedNode is a node that was removed from the cluster. Its old certificate is no longer good, also after a host of that name has
-// joined again.
+// RemovedNode is a node that was removed from the cluster. Its old certificate stays invalid, even after a host of that name has
+// rejoined.
 type RemovedNode struct {
 	Removed time.Time `json:"removed"`
 	Joined  time.Time `json:"joined,omitzero"` // since then; zero if it has not
@@ -37,7 +37,7 @@ type RemovedNode struct {
 // Gone reports whether the node was removed, and has not joined again.
 func (r RemovedNode) Gone() bool { return !r.Removed.IsZero() && r.Joined.IsZero() }
 
-// Takes reports whether a certificate that is valid since a time may be that of the node as it is now.
+// Takes reports whether a certificate that is valid since a time may belong to the node's current host.
 func (r RemovedNode) Takes(since time.Time) bool {
 	return !r.Gone() && !since.Add(backdated+clockApart).Before(r.Joined)
 }
@@ -62,7 +62,7 @@ func RemovedNodes(ctx context.Context, client kubernetes.Interface) (map[string]
 	return all, nil
 }
 
-// NoteRemoved records that a node is removed. What the node published as a control plane goes, too.
+// NoteRemoved records that a node is removed. The node's published control plane data are removed, too.
 func NoteRemoved(ctx context.Context, client kubernetes.Interface, node string) error {
 	if err := guardRemoved(ctx, client); err != nil {
 		return err

@@ -14,8 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/token"
 )
 
-// interruptedTime is how long after a node's name was approved the same token may ask for it again: a join that was interrupted is run
-// again.
+// interruptedTime is how long after a node's name was approved the same token may request it again: an interrupted join is repeated.
 const interruptedTime = time.Hour
 
 // client reads a request for the certificate with which a kubelet asks the API.
@@ -29,7 +28,7 @@ func (f facts) client(ctx context.Context, client kubernetes.Interface, r certif
 		return f.renewal(q, name)
 	}
 	q.right = identity.NewWorker
-	if what, taken := f.api.name(q.node); taken { // also of a control plane whose node is away
+	if what, taken := f.api.name(q.node); taken { // even of a control plane whose node is away
 		q.right = identity.AnotherNode
 		return q, fmt.Errorf("%s is %s", q.node, what)
 	}
@@ -39,7 +38,7 @@ func (f facts) client(ctx context.Context, client kubernetes.Interface, r certif
 	return f.withToken(ctx, client, q, name)
 }
 
-// clientRequest returns the node whose client certificate a request is for. The error says why it is no such request.
+// clientRequest returns the node whose client certificate a request is for. The error says why it is not such a request.
 func clientRequest(r certificatesv1.CertificateSigningRequestSpec) (node string, err error) {
 	asked, err := parseRequest(r.Request)
 	if err != nil {
@@ -57,7 +56,7 @@ func clientRequest(r certificatesv1.CertificateSigningRequestSpec) (node string,
 	return node, nil
 }
 
-// renewal is a kubelet that asks for a certificate of its own.
+// renewal is a kubelet that requests its own certificate.
 func (f facts) renewal(q question, own string) (question, error) {
 	if q.node != own {
 		return q, fmt.Errorf("node %s asks for the certificate of node %s", own, q.node)
@@ -72,7 +71,7 @@ func (f facts) renewal(q question, own string) (question, error) {
 	return q, nil
 }
 
-// withToken is a host without a certificate: a new node, or one whose join was interrupted, or the one that the token was made for.
+// withToken is a host without a certificate: a new node, one whose join was interrupted, or the one that the token is for.
 func (f facts) withToken(ctx context.Context, client kubernetes.Interface, q question, id string) (question, error) {
 	t, err := token.Find(ctx, client, id)
 	switch {
@@ -97,7 +96,7 @@ func (f facts) withToken(ctx context.Context, client kubernetes.Interface, q que
 	return q, nil
 }
 
-// admit counts a node that joins against the bounds of its token, and lets a removed one come back.
+// admit counts a joining node against the bounds of its token, and lets a removed one return.
 func (f facts) admit(ctx context.Context, client kubernetes.Interface, q question, r certificatesv1.CertificateSigningRequestSpec) error {
 	if q.party != identity.Token {
 		return nil

@@ -52,8 +52,8 @@ func isApproved(t *testing.T, client kubernetes.Interface, name string, bound ti
 	return err == nil
 }
 
-// TestTokenDoesNotBecomeAControlPlane asks with a join token for the certificate of a control plane's kubelet, first in a cluster as
-// kubeadm leaves it, whose controller gives it away.
+// TestTokenCannotJoinControlPlane requests the certificate of a control plane's kubelet with a join token, first in a cluster as
+// kubeadm leaves it, whose controller grants it.
 func TestTokenDoesNotBecomeAControlPlane(t *testing.T) {
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}, Controllers: []string{"certificatesigningrequest-approving-controller"}})
 	config := plane.Config()
@@ -182,7 +182,7 @@ func TestJoinIsRunAgain(t *testing.T) {
 	}
 }
 
-// TestRemovedNodeJoinsAgainByATokenAlone removes a node whose kubelet goes on asking.
+// TestRemovedNodeRejoinsOnlyByToken removes a node whose kubelet keeps requesting.
 func TestRemovedNodeJoinsAgainByATokenAlone(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)

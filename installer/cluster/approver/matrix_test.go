@@ -40,7 +40,7 @@ func parties(t *testing.T, client kubernetes.Interface) map[identity.Party]askin
 	}
 }
 
-// asks returns what a party sends when it asks for a right of the approver; several requests where there is more than one way.
+// asks returns a party's request for a right of the approver; several where there is more than one way.
 func asks(t *testing.T, client kubernetes.Interface, right identity.Right, party identity.Party, as asking) (all []request) {
 	t.Helper()
 	serving := func(subject string, names ...string) request {
@@ -102,7 +102,7 @@ func asks(t *testing.T, client kubernetes.Interface, right identity.Right, party
 	return nil
 }
 
-// TestApproverFollowsTheMatrix asks for each right of the approver as each party.
+// TestApproverFollowsMatrix requests each right of the approver as each party.
 func TestApproverFollowsTheMatrix(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)

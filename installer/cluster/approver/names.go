@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// claims are names and addresses that belong to somebody, with whose they are. It compares names without regard to capitals or a dot
-// at the end, and addresses as addresses.
+// claims are names and addresses with their owners. It compares names without regard to capitals or a dot at the end, and addresses
+// as addresses.
 type claims struct {
 	names         map[string]string
 	addresses     map[netip.Addr]string
@@ -56,7 +56,7 @@ func (c claims) domain(name string) {
 	}
 }
 
-// name returns whose a name or an address is; taken is false if it is free.
+// name returns the owner of a name or an address; taken is false if it is free.
 func (c claims) name(text string) (what string, taken bool) {
 	name := normal(text)
 	if address, ok := parseAddress(name); ok {

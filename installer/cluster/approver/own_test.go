@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/token"
 )
 
-// TestJoiningControlPlaneApprovesItsOwnRequestAlone has a request of the host's kubelet beside those of others.
+// TestJoiningControlPlaneApprovesOnlyItsRequest has a request of the host's kubelet beside those of others.
 func TestJoiningControlPlaneApprovesItsOwnRequestAlone(t *testing.T) {
 	client := fake.NewClientset()
 	key := newKey(t)

@@ -27,7 +27,7 @@ func partyOf(r certificatesv1.CertificateSigningRequestSpec) (is identity.Party,
 	return identity.Anonymous, ""
 }
 
-// parseRequest reads the one certificate request of a text, and checks that its sender has the key.
+// parseRequest reads the one certificate request of a text, and verifies that its sender has the key.
 func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
@@ -40,7 +40,7 @@ func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 	return r, r.CheckSignature()
 }
 
-// nodeOf returns the node that a request is for: the subject is that of a kubelet, and nothing else.
+// nodeOf returns the node of a request: the subject must be a kubelet's, and nothing else.
 func nodeOf(asked *x509.CertificateRequest) (string, error) {
 	node, ok := strings.CutPrefix(asked.Subject.CommonName, identity.NodeUser)
 	if !ok || !slices.Equal(asked.Subject.Organization, []string{identity.NodeGroup}) {
@@ -52,7 +52,7 @@ func nodeOf(asked *x509.CertificateRequest) (string, error) {
 	return node, nil
 }
 
-// checkUsages wants a request to be for one use alone. The key of an elliptic curve does without key encipherment.
+// checkUsages requires a request to be for one use alone. The key of an elliptic curve does without key encipherment.
 func checkUsages(r certificatesv1.CertificateSigningRequestSpec, use certificatesv1.KeyUsage) error {
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, use}
 	if !slices.Contains(r.Usages, use) || slices.ContainsFunc(r.Usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) }) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
-// serving reads a request for the certificate with which a kubelet serves: a node of the cluster asks for its own name and its own
-// addresses. A node writes its addresses into its status itself, so addresses that also belong to somebody else are refused.
+// serving reads a request for a kubelet's serving certificate: a node of the cluster requests its own name and addresses. A node
+// writes its addresses into its status itself, so addresses with another owner are refused.
 func (f facts) serving(r certificatesv1.CertificateSigningRequestSpec) (q question, err error) {
 	party, name := partyOf(r)
 	q = question{party: party, right: identity.ServeOwn, node: name}
@@ -49,7 +49,7 @@ func (f facts) serving(r certificatesv1.CertificateSigningRequestSpec) (q questi
 	return q, f.checkOwn(own, asked)
 }
 
-// served returns what a request asks for: to serve at a name or an address of the API, or at others. The error names the first one of
+// served returns what a request is for: to serve at a name or an address of the API, or at others. The error names the first one of
 // the API.
 func (f facts) served(asked *x509.CertificateRequest, node string) (identity.Right, error) {
 	names := append([]string{node}, asked.DNSNames...) // anyone with a join token chooses the name of a node
@@ -64,10 +64,10 @@ func (f facts) served(asked *x509.CertificateRequest, node string) (identity.Rig
 	return identity.ServeOwn, nil
 }
 
-// checkOwn wants all names and addresses of a request to be those of a node, and of nobody else.
+// checkOwn requires all names and addresses of a request to belong to a node, and to nobody else.
 func (f facts) checkOwn(own node, asked *x509.CertificateRequest) error {
 	for _, name := range asked.DNSNames {
-		if name != own.Name { // as it joined: neither in capitals, nor with a dot at its end
+		if name != own.Name { // as it joined: neither in capitals, nor with a trailing dot
 			return fmt.Errorf("it is for the name %s, and not for %s alone", name, own.Name)
 		}
 		if isServiceName(name) {

@@ -46,8 +46,8 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// How long a connection is held while no API server takes it, unless the Balancer says otherwise, and how often they are asked.
-// The API server of a single control plane restarts in less.
+// How long a connection is held while no API server accepts it, by default, and how often they are probed. The API server of a
+// single control plane restarts in less.
 const (
 	holdTime  = 20 * time.Second
 	holdPause = 200 * time.Millisecond
@@ -56,7 +56,7 @@ const (
 // Balancer passes connections on to API servers. The zero value knows none.
 type Balancer struct {
 	Log *slog.Logger
-	// Hold is how long a connection is held while no API server takes it. Default 20 s.
+	// Hold is how long a connection is held while no API server accepts it. Default 20 s.
 	Hold time.Duration
 	// PerUser is how many connections one user of the node may have, and half of what all may have. Default 1024.
 	PerUser int
@@ -76,8 +76,8 @@ type server struct {
 	conns map[net.Conn]struct{} // that clients use through it; nil when the server is gone
 }
 
-// Set says which API servers there are, as host:port. Connections to one that is gone are ended. An empty list is taken for
-// a mistake, and changes nothing.
+// Set says which API servers there are, as host:port. Connections to one that is gone are ended. An empty list is treated as a
+// mistake, and changes nothing.
 func (b *Balancer) Set(ctx context.Context, addresses []string) {
 	if len(addresses) == 0 {
 		return
@@ -108,7 +108,7 @@ func (b *Balancer) Set(ctx context.Context, addresses []string) {
 	b.servers = servers
 }
 
-// Servers gives the addresses that are known.
+// Servers returns the known addresses.
 func (b *Balancer) Servers() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *Balancer) Servers() []string {
 	return addresses
 }
 
-// watch asks for the health of a server until ctx ends.
+// watch probes the health of a server until ctx ends.
 func (b *Balancer) watch(ctx context.Context, s *server) {
 	prober := NewProber()
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
@@ -135,7 +135,7 @@ func (b *Balancer) watch(ctx context.Context, s *server) {
 	})
 }
 
-// moveOff ends the connections to servers that are not healthy, if another one is: clients need not wait for a host that will
+// moveOff ends the connections to unhealthy servers, if another one is healthy: clients need not wait for a host that will
 // never answer. Without another one they would gain nothing.
 func (b *Balancer) moveOff() {
 	b.mu.Lock()
@@ -167,9 +167,9 @@ func NewMarkedProber(mark int) Prober {
 func newProber(dialer *net.Dialer) Prober {
 	transport := &http.Transport{
 		DialContext: dialer.DialContext,
-		// nothing is told to the server, and clients verify it themselves
+		// nothing is sent to the server, and clients verify it themselves
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as said
-		// a connection of its own each time: one that is kept says nothing of the way there
+		// a new connection each time: an open one proves nothing about the path
 		DisableKeepAlives: true,
 	}
 	return Prober{&http.Client{Transport: transport, Timeout: healthTimeout}}
@@ -177,7 +177,7 @@ func newProber(dialer *net.Dialer) Prober {
 
 // Ready asks the API server at host:port. A server without anonymous requests (--anonymous-auth=false) answers 401 at all times, and
 // counts as ready. A server that starts answers 403 until it has read the roles of the cluster, so 403 is not ready. No server of
-// kubeadm answers 403 for long: the kubelet asks without credentials, too, and restarts a server that refuses.
+// kubeadm answers 403 for long: the kubelet also probes without credentials, and restarts a server that refuses.
 func (p Prober) Ready(ctx context.Context, address string) error {
 	status, err := p.Status(ctx, address)
 	if err == nil && status != http.StatusOK && status != http.StatusUnauthorized {
@@ -268,7 +268,7 @@ func copyHalf(to, from net.Conn) {
 	}
 }
 
-// hold dials until an API server takes the connection.
+// hold dials until an API server accepts the connection.
 func (b *Balancer) hold(ctx context.Context) (upstream net.Conn, s *server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Hold, holdTime))
 	defer cancel()
@@ -279,7 +279,7 @@ func (b *Balancer) hold(ctx context.Context) (upstream net.Conn, s *server, err 
 	return upstream, s, err
 }
 
-// dial connects to one of the servers: the healthy ones in turn, then the others, since all look ill while a cluster starts.
+// dial connects to one of the servers: the healthy ones in turn, then the others, since all look unhealthy while a cluster starts.
 func (b *Balancer) dial(ctx context.Context) (net.Conn, *server, error) {
 	b.mu.Lock()
 	servers := slices.Clone(b.servers)

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// apiServer says its name, and that it is ready unless told otherwise.
+// apiServer returns its name, and that it is ready by default.
 func apiServer(t *testing.T, name string) (address string, ready *atomic.Bool) {
 	t.Helper()
 	ready = new(atomic.Bool)
@@ -65,7 +65,7 @@ func serveWith(t *testing.T, b *Balancer, servers ...string) (_ *Balancer, addre
 	return b, l.Addr().String()
 }
 
-// ask makes a connection of its own.
+// ask makes a new connection.
 func ask(t *testing.T, address string) (string, error) {
 	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -25,7 +25,7 @@ const (
 	askTime = 30 * time.Second
 )
 
-// Discover asks the cluster for its API servers: those that say of themselves that they run. Every node may ask.
+// Discover asks the cluster for its API servers: those that report themselves as running. Every node may ask.
 func Discover(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
@@ -45,7 +45,7 @@ func Discover(ctx context.Context, client kubernetes.Interface) ([]string, error
 	return addresses, nil
 }
 
-// ReadList reads the API servers that were known last, one a line. No file is no servers.
+// ReadList reads the API servers that were known last, one a line. A missing file means no servers.
 func ReadList(name string) ([]string, error) {
 	text, err := regularfile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unknownUser is the client of connections whose user the kernel does not tell.
+// unknownUser is the client of connections whose user the kernel does not report.
 const unknownUser = "unknown user"
 
 // userOf returns the user of the node who opened a connection to this listener on loopback, where all users have one address.

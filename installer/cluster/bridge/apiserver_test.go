@@ -88,7 +88,7 @@ func TestAPIServerIsReplaced(t *testing.T) {
 	}
 }
 
-// watchAddresses wants etcd never to have the Service kubernetes without an address, from now until the returned function is called.
+// watchAddresses checks that etcd always has an address of the Service kubernetes, from now until the returned function is called.
 func watchAddresses(t *testing.T, endpoint string) (stop func()) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
@@ -137,7 +137,7 @@ func watchAddresses(t *testing.T, endpoint string) (stop func()) {
 	}
 }
 
-// again starts another API server with the flags of the one that runs.
+// again starts another API server with the flags of the running one.
 func again(t *testing.T, p *pair) *exec.Cmd {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.sockets[0].process))
@@ -206,7 +206,7 @@ func addressesStay(t *testing.T, client kubernetes.Interface, family discoveryv1
 	}
 }
 
-// empty does to a slice what an API server does that ends.
+// empty changes a slice as an ending API server does.
 func empty(t *testing.T, slices typedv1.EndpointSliceInterface, like *discoveryv1.EndpointSlice) {
 	t.Helper()
 	now, err := slices.Get(t.Context(), serviceName, metav1.GetOptions{})

@@ -15,7 +15,7 @@ import (
 )
 
 // endpoints has the addresses and ports of the Service kubernetes. An API server that ends removes its own, and pods would not reach
-// the other one at the same address. A policy forbids that: see guard. Where there is no policy, keep writes them again.
+// the other one at the same address. A policy forbids that: see guard. Without a policy, keep rewrites them.
 type endpoints struct {
 	client typedv1.EndpointSliceInterface
 	slice  *discoveryv1.EndpointSlice
@@ -31,7 +31,7 @@ func endpointsOf(ctx context.Context, client kubernetes.Interface) (e endpoints,
 	return e, nil
 }
 
-// keep writes them again if they are gone, until ctx ends, and once more then.
+// keep rewrites missing ones, until ctx ends, and once more then.
 func (e endpoints) keep(ctx context.Context) {
 	pass := func(ctx context.Context) time.Duration {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interrupted)

@@ -15,15 +15,15 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// guardName is that of the policy and of its binding.
+// guardName is the name of the policy and of its binding.
 const guardName = "sealift-second-apiserver"
 
 // guardTime is how long the API server may take until it follows a new policy. It needs about a second.
 const guardTime = 15 * time.Second
 
-// guard has the API refuse to take the last address out of the Service kubernetes, until release is called. An API server that ends
+// guard has the API refuse to remove the last address from the Service kubernetes, until release is called. An API server that ends
 // does that, and kube-proxy would refuse connections for a second or more, although another server listens at the same address. The
-// server gives up when its change of the Endpoints is refused, and leaves the EndpointSlice as it is.
+// server gives up when its change of the Endpoints is refused, and leaves the EndpointSlice unchanged.
 func guard(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx, serviceName, metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("no policy keeps the addresses of the Service %s: %w", serviceName, err)

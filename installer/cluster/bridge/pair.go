@@ -25,16 +25,16 @@ const (
 	interrupted = 10 * time.Second
 )
 
-// lookPause is how often sockets are looked at while the first server is replaced. Two changes in this time may be taken for each
-// other's order.
+// lookPause is how often sockets are looked at while the first server is replaced. Two changes in this time may arrive in either
+// order.
 const lookPause = 50 * time.Millisecond
 
-// settle is how long a server goes on after another one leads: a client that has just connected to it sends its request and gets its
-// answer.
+// settle is how long a server continues after another one leads: a client that has just connected to it sends its request and gets
+// its response.
 const settle = time.Second
 
-// A server is ready after so many good answers in a row, each on a connection of its own. It takes more of them if both servers answer
-// in turn, or if a server that starts may give the same answer.
+// A server is ready after so many consecutive good responses, each on a new connection. More are needed if both servers answer in
+// turn, or if a starting server may give the same response.
 const (
 	inARow        = 3
 	inARowInDoubt = 12
@@ -47,12 +47,12 @@ const mark = 0x10a1
 type pair struct {
 	server
 	second int                         // process of the second server
-	end    func(context.Context) error // tells the second server to end, and does not wait for that
+	end    func(context.Context) error // stops the second server, without waiting for that
 	output io.Writer
 	bound  time.Duration
 
 	prober   balancer.Prober
-	directed bool // the kernel can be told who leads
+	directed bool // the kernel can select the leading one
 	ready    int  // HTTP status of a server that is ready
 
 	inodes  []string // of the sockets, as they were seen last
@@ -103,7 +103,7 @@ func (p *pair) lead(ctx context.Context, second bool) error {
 	return nil
 }
 
-// index is the place of a server in the order of the kernel. One that does not listen yet comes behind the other one. Of two first
+// index is the index of a server in the kernel's order. One that does not listen yet comes after the other one. Of two first
 // servers, the new one counts.
 func (p *pair) index(second bool, sockets []socket) int {
 	at, started := len(sockets), uint64(0)
@@ -126,7 +126,7 @@ func (p *pair) ask(ctx context.Context) error {
 	return err
 }
 
-// needed says that only the second server answers.
+// needed means that only the second server answers.
 func (p *pair) needed(ctx context.Context) bool {
 	return p.listens(true) && (!p.listens(false) || p.ask(ctx) != nil)
 }
@@ -186,7 +186,7 @@ func (p *pair) while(ctx context.Context, release func(), do func() error) error
 	return errors.Join(err, p.handOver(ctx))
 }
 
-// keepAddresses keeps those of the Service kubernetes until the returned function is called, also after an interruption. An address
+// keepAddresses keeps those of the Service kubernetes until the returned function is called, even after an interruption. An address
 // that goes although a policy forbids it is written again.
 func (p *pair) keepAddresses(ctx context.Context, client kubernetes.Interface) (stop func()) {
 	addresses, err := endpointsOf(ctx, client)
@@ -207,7 +207,7 @@ func (p *pair) keepAddresses(ctx context.Context, client kubernetes.Interface) (
 	}
 }
 
-// keepLead has the second server lead, also when the first one ends and comes again, until the returned function is called.
+// keepLead keeps the second server leading, even when the first one ends and restarts, until the returned function is called.
 func (p *pair) keepLead(ctx context.Context) (stop func()) {
 	if err := p.lead(ctx, true); err != nil {
 		fmt.Fprintf(p.output, "the second API server does not lead yet: %v\n", err)

@@ -54,7 +54,7 @@ func serve(about []string) error {
 		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 		return errors.Join(controlErr, err)
 	}}
-	shared.SetMultipathTCP(true) // as Go does by itself for Kubernetes
+	shared.SetMultipathTCP(true) // as Go does for Kubernetes by default
 	l, err := shared.Listen(context.Background(), "tcp", about[0])
 	if err != nil {
 		return err
@@ -90,11 +90,11 @@ func serve(about []string) error {
 	return nil
 }
 
-// endTime is how long such a server answers after it has stopped to listen. grace is how long clients may take to note what was
-// answered, and a pair to see what changed.
+// endTime is how long such a server answers after it has stopped listening. grace is how long clients may take to record a
+// response, and a pair to see a change.
 const endTime, grace = 2 * time.Second, time.Second
 
-// serverProcess is such a server in a process of its own.
+// serverProcess is such a server in a separate process.
 type serverProcess struct {
 	*exec.Cmd
 	t     *testing.T
@@ -188,7 +188,7 @@ func (c *clients) note(ctx context.Context, process string, err error) {
 	}
 }
 
-// take returns what the clients noted since the last call.
+// take returns the records of clients since the last call.
 func (c *clients) take() (map[string]int, []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *clients) take() (map[string]int, []error) {
 // wildcard is where API servers listen.
 const wildcard = "0.0.0.0:"
 
-// two starts two servers, the second one after the first, with a pair that takes them for servers of this host.
+// two starts two servers, the second one after the first, with a pair that treats them as servers of this host.
 func two(t *testing.T, host string, output io.Writer) (first, second *serverProcess, p *pair) {
 	t.Helper()
 	short.Root(t, "the sockets of another process")
@@ -224,7 +224,7 @@ func noClient(t *testing.T) kubernetes.Interface {
 }
 
 // TestNoConnectionReachesAServerThatStarts replaces the first server as a kubelet does: the old one ends, and the new one listens a
-// while before it is ready. Many connections are made meanwhile, and all of them are answered.
+// while before it is ready. Many connections are made in the meantime, and all of them are answered.
 func TestNoConnectionReachesAServerThatStarts(t *testing.T) {
 	t.Parallel()
 	for name, overlap := range map[string]bool{"after the old one": false, "while the old one still listens": true} {
@@ -299,8 +299,7 @@ func replaced(t *testing.T, overlap bool) {
 	}
 }
 
-// TestTheSecondServerStaysWhileTheFirstDoesNotAnswer has a first server that does not come back, and removes its address when it is
-// waited for.
+// TestSecondServerStaysUntilFirstAnswers has a first server that does not come back, and removes its address during the wait.
 func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	first, second, p := two(t, wildcard, io.Discard)

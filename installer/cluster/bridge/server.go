@@ -22,7 +22,7 @@ const (
 	auditLog      = "audit-log-path"
 )
 
-// server says how an API server is run outside of a pod.
+// server describes how an API server is run outside of a pod.
 type server struct {
 	image       string
 	program     string // its path in the image
@@ -67,8 +67,8 @@ func secondOf(manifest []byte) (s server, err error) {
 	return s, errors.Join(checkUser(pod.Spec, first), checkMounts(pod.Spec, first))
 }
 
-// listen reads the address, and gives the second server an audit log of its own: two servers cannot rotate one file. The second
-// server also leaves the addresses of the Service kubernetes alone: it would remove that of the first server when it stops.
+// listen reads the address, and gives the second server a separate audit log: two servers cannot rotate one file. The second
+// server also leaves the addresses of the Service kubernetes alone: it would remove the first server's when it stops.
 func (s *server) listen() (err error) {
 	if s.flags.Value("permit-port-sharing") != "true" {
 		return errors.New("the first one does not share its port: an earlier sealift installed it")
@@ -104,7 +104,7 @@ func checkUser(pod corev1.PodSpec, c corev1.Container) error {
 	return nil
 }
 
-// checkMounts refuses a server that finds files at another place than the host has them. kubeadm mounts all of them at their own.
+// checkMounts refuses a server whose files are at other paths than the host's. kubeadm mounts all of them at their own.
 func checkMounts(pod corev1.PodSpec, c corev1.Container) error {
 	for _, m := range c.VolumeMounts {
 		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })

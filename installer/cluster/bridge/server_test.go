@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// manifest is the pod of a control plane as kubeadm 1.36 writes it, without what is of no interest here.
+// manifest is the pod of a control plane as kubeadm 1.36 writes it, without irrelevant parts.
 const manifest = `apiVersion: v1
 kind: Pod
 metadata:

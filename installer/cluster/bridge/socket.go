@@ -20,9 +20,9 @@ import (
 )
 
 // The kernel numbers the sockets of a shared port in the order of their listen(2). A program of the classic BPF says which of them
-// gets a new connection. If there is no socket with that number, the kernel chooses one by itself. When a socket is closed, the last
-// one gets its number (socket(7), SO_ATTACH_REUSEPORT_CBPF). The program goes with the last socket, so nothing has to be cleaned up
-// after a killed run.
+// gets a new connection. If there is no socket with that number, the kernel chooses one on its own. When a socket is closed, the
+// last one gets its number (socket(7), SO_ATTACH_REUSEPORT_CBPF). The program goes with the last socket, so nothing has to be
+// cleaned up after a killed run.
 
 // socket listens on a shared port.
 type socket struct {
@@ -151,8 +151,8 @@ func program(leads, other uint32) []unix.SockFilter {
 // direct has the socket with one number lead.
 //
 // The port belongs to all of its sockets, so one of our own is enough to change that. The servers' sockets are not: Go listens for
-// MPTCP, which has no such programs. Our socket is there for microseconds, or longer on a busy host. It takes no packets: a client
-// that it hears meanwhile asks again after a second, as TCP does, and a server hears it.
+// MPTCP, which has no such programs. Our socket is there for microseconds, or longer on a busy host. It accepts no packets: its
+// clients retry after a second, as TCP does, and reach a server.
 func (s server) direct(ctx context.Context, leads, other int) error {
 	l, err := listenDeaf(ctx, s.bind)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s server) direct(ctx context.Context, leads, other int) error {
 	return errors.Join(err, l.Close())
 }
 
-// attach gives a socket a program of the classic BPF for one of its purposes.
+// attach attaches a classic BPF program to a socket for one of its purposes.
 func attach(fd uintptr, purpose int, program []unix.SockFilter) error {
 	return unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, purpose, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }

@@ -1,8 +1,8 @@
 // Package encryption keeps Secrets encrypted in etcd. It makes the file with the keys of the API servers, gives it to control
 // planes, and rotates the keys.
 //
-// The provider is secretbox. Of those that need no key management service, Kubernetes' documentation calls it alone strong
-// without a condition: aescbc is open to padding oracles, and a key of aesgcm wears out after 200,000 writes.
+// The provider is secretbox. Of those without a key management service, Kubernetes' documentation calls only it strong without
+// a condition: aescbc is open to padding oracles, and a key of aesgcm wears out after 200,000 writes.
 package encryption
 
 import (
@@ -39,7 +39,7 @@ type Key struct {
 	Secret string // base64
 }
 
-// Config says how an API server encrypts Secrets. All of its keys read. Values without encryption are always read.
+// Config configures how an API server encrypts Secrets. All of its keys read. Values without encryption are always read.
 type Config struct {
 	Keys []Key // the first one writes
 	// PlainFirst lets the API server write without encryption: not every server of the cluster can read the keys yet.
@@ -112,7 +112,7 @@ func (c Config) Encode() ([]byte, error) {
 	})
 }
 
-// Number is the place of a key in the order in which keys were made: 2 for key-2-1f3a.
+// Number is the number of a key in the order of creation: 2 for key-2-1f3a.
 func (k Key) Number() int {
 	text, _, _ := strings.Cut(strings.TrimPrefix(k.Name, "key-"), "-")
 	n, _ := strconv.Atoi(text)
@@ -124,7 +124,7 @@ func (c Config) Newest() Key {
 	return slices.MaxFunc(c.Keys, func(a, b Key) int { return cmp.Compare(a.Number(), b.Number()) })
 }
 
-// NewKey makes the key that comes after those of a configuration. Keys that two hosts make have different names.
+// NewKey creates the key that follows those of a configuration. Keys that two hosts make have different names.
 func NewKey(after Config) Key {
 	number := 1
 	if len(after.Keys) > 0 {
@@ -202,7 +202,7 @@ func (h Host) Import(text []byte) error {
 	return h.Write(c)
 }
 
-// Merge returns a configuration that also reads what another one reads. The first one goes on writing. Either may be one that
+// Merge returns a configuration that also reads what another one reads. The first one keeps writing. Either may be one that
 // Sealift did not make. changed reports whether the first one lacked anything.
 func Merge(own, other []byte) (merged []byte, changed bool, err error) {
 	all, err := decode(own)

@@ -31,7 +31,7 @@ func encoded(t *testing.T, c Config) []byte {
 	return text
 }
 
-// TestKeysAreMadeOnce and belong to root alone.
+// TestKeysAreMadeOnce also checks that they belong to root.
 func TestKeysAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	h := Host{files.Host{Rootfs: t.TempDir()}}
@@ -69,7 +69,7 @@ func TestAControlPlaneKeepsTheKeyThatItUses(t *testing.T) {
 	}
 }
 
-// TestMergedKeysReadBoth and go on writing with the key that wrote before.
+// TestMergedKeysReadBoth also checks that writing continues with the previous key.
 func TestMergedKeysReadBoth(t *testing.T) {
 	t.Parallel()
 	const foreign = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Authority is the cluster's CA with its private key, as control planes have it.
+// Authority is the cluster's CA with its private key, as on control planes.
 type Authority struct {
 	Certificate *x509.Certificate
 	// Trusted are the CAs that nodes may have: this one, and another one while CAs are rotated.
@@ -65,7 +65,7 @@ func (a Authority) Server(node string, addresses ...string) *tls.Config {
 	}
 }
 
-// Client returns what the control plane called node shows to servers. It may be called for each connection.
+// Client returns the certificate that the control plane called node presents to servers. It may be called for each connection.
 func (a Authority) Client(node string) func() (*tls.Certificate, error) { return a.source(node) }
 
 // source returns a function that issues a certificate, and returns the same one until it is stale.

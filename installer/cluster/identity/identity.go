@@ -1,10 +1,10 @@
-// Package identity proves who is a control plane of the cluster, and says who may ask whom for what.
+// Package identity proves who is a control plane of the cluster, and defines who may request what.
 //
 // A control plane proves itself by the private key of the cluster's CA, which no other node has. With that key it signs a
 // certificate for itself that has an extended key usage of Sealift's own. Nobody can get such a certificate from the cluster:
-// the controller manager, which signs what kubelets and people ask for, sets the usages itself and drops every extension of a
-// request (k8s.io/kubernetes, pkg/controller/certificates/authority, PermissiveSigningPolicy). So whoever may approve requests
-// cannot make a control plane. There is no further CA to keep, to carry or to rotate: the proof follows the cluster's CA.
+// the controller manager, which signs requests of kubelets and people, sets the usages itself and drops every extension of a
+// request (k8s.io/kubernetes, pkg/controller/certificates/authority, PermissiveSigningPolicy). So an approver of requests
+// cannot create a control plane. There is no further CA to keep, to carry or to rotate: the proof follows the cluster's CA.
 //
 // The certificate stays in the memory of the process that made it. It has no group, so the API server gives it no rights.
 //
@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// controlPlaneUsage is the extended key usage of a control plane's certificate. It lies under 2.25, whose numbers need no
+// controlPlaneUsage is the extended key usage of a control plane's certificate. It is below 2.25, whose numbers need no
 // registration (ITU-T X.667).
 var controlPlaneUsage = asn1.ObjectIdentifier{2, 25, 1730498113, 1}
 
@@ -39,13 +39,13 @@ func ControlPlane(verified *x509.Certificate) (node string, ok bool) {
 	return node, ok && node != "" && slices.ContainsFunc(verified.UnknownExtKeyUsage, controlPlaneUsage.Equal)
 }
 
-// Kubelet returns the name of the node whose kubelet a verified certificate belongs to. It tells nothing about the node's role.
+// Kubelet returns the name of the node whose kubelet a verified certificate belongs to. It says nothing about the node's role.
 func Kubelet(verified *x509.Certificate) (node string, ok bool) {
 	node, ok = strings.CutPrefix(verified.Subject.CommonName, NodeUser)
 	return node, ok && node != "" && slices.Contains(verified.Subject.Organization, NodeGroup)
 }
 
-// Client returns who has proved itself on a connection by a verified certificate, and by which name. Other clients are Anonymous.
+// Client returns the name that a connection has proved by a verified certificate. Other clients are Anonymous.
 func Client(state *tls.ConnectionState) (is Party, node string) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return Anonymous, ""

@@ -24,7 +24,7 @@ const (
 // Parties lists all of them.
 func Parties() []Party { return []Party{Anonymous, Token, Invited, Worker, Member, Administrator} }
 
-// Right is something that a party may ask for.
+// Right is something that a party may request.
 type Right string
 
 // The rights at the share, the service by which control planes give files to other hosts.
@@ -49,7 +49,7 @@ const (
 const (
 	NewWorker   Right = "approver: client certificate for the name of a new node"
 	RenewClient Right = "approver: client certificate for its own name"
-	// RenewEnded takes a token that an administrator made for this one node ('sealift token create --renew NODE').
+	// RenewEnded uses a token that an administrator created for this one node ('sealift token create --renew NODE').
 	RenewEnded    Right = "approver: client certificate for a worker that was off too long, with the token made for it"
 	ServeOwn      Right = "approver: serving certificate for its own name and addresses"
 	AnotherNode   Right = "approver: client certificate for the name of another node"
@@ -57,7 +57,7 @@ const (
 	ServeAsMember Right = "approver: certificate of a control plane's identity"
 )
 
-// rights is the matrix. A right that nobody has is here with an empty list.
+// rights is the matrix. A right that nobody has is listed here with an empty list.
 var rights = map[Right][]Party{
 	ReadScript:    Parties(),
 	ReadCluster:   {Token, Invited, Worker, Member},

@@ -28,10 +28,10 @@ type Signature struct {
 	Value       []byte `json:"value"`       // ASN.1
 }
 
-// ErrUnsigned says that no control plane of the cluster signed a text.
+// ErrUnsigned means that no control plane of the cluster signed a text.
 var ErrUnsigned = errors.New("no control plane of this cluster signed it")
 
-// digest is what is signed: the purpose, a zero byte, and the text.
+// digest is the signed digest: of the purpose, a zero byte, and the text.
 func digest(purpose Purpose, text []byte) []byte {
 	sum := sha256.New()
 	sum.Write([]byte(purpose))

@@ -1,5 +1,5 @@
 // Package kubeadm reads and edits what kubeadm leaves behind: the flags of static pods and of kubelets, and kubeadm's configuration in
-// the cluster. It never runs kubeadm, and decides nothing: callers know what a value is for.
+// the cluster. It never runs kubeadm, and decides nothing: callers know the purpose of a value.
 package kubeadm
 
 import (
@@ -67,8 +67,8 @@ func (a Args) All() iter.Seq2[string, string] {
 	}
 }
 
-// Get returns the value of a flag, named without dashes. Of a flag that is given several times, it is the last, as programs have it.
-// ok reports whether the flag is given.
+// Get returns the value of a flag, named without dashes. Of a repeated flag, it is the last one, as in programs. ok reports whether
+// the flag is given.
 func (a Args) Get(name string) (value string, ok bool) {
 	for known, is := range a.All() {
 		if known == name {

@@ -23,7 +23,7 @@ const (
 
 // Config is the part of a ClusterConfiguration, v1beta3 or v1beta4, that Sealift reads.
 type Config struct {
-	Text string `json:"-"` // the whole, as it stands; "" if the ConfigMap has none
+	Text string `json:"-"` // the whole text; "" if the ConfigMap has none
 
 	KubernetesVersion    string // such as v1.36.3
 	ClusterName          string
@@ -44,7 +44,7 @@ type Config struct {
 	}
 }
 
-// ExtraArgs are flags that kubeadm gives a program: a list of names and values, or until v1beta3 a map.
+// ExtraArgs are kubeadm's flags for a program: a list of names and values, or a map until v1beta3.
 type ExtraArgs []struct{ Name, Value string }
 
 // UnmarshalJSON reads both forms.
@@ -88,8 +88,8 @@ func ReadConfig(ctx context.Context, client kubernetes.Interface) (Config, error
 	return ParseConfig([]byte(found.Data[ConfigKey]))
 }
 
-// EditConfig changes kubeadm's configuration of a cluster. edit gets its text and returns the new one; it is called again when somebody
-// else changes the configuration meanwhile. The same text changes nothing. Where there is none, the error is the API's (apierrors.IsNotFound).
+// EditConfig changes kubeadm's configuration of a cluster. edit gets its text and returns the new one; it is called again if the
+// configuration changes in the meantime. The same text changes nothing. Where there is none, the error is the API's (apierrors.IsNotFound).
 func EditConfig(ctx context.Context, client kubernetes.Interface, edit func(text string) (string, error)) error {
 	return ensure.EditConfigMap(ctx, client.CoreV1(), metav1.NamespaceSystem, ConfigMap, func(data map[string]string) (bool, error) {
 		text, err := edit(data[ConfigKey])

@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// parse reads a manifest. Those of testdata/1.36 are kubeadm 1.36.3's, with flags given twice and without a value; those of testdata/1.28
-// are in the form of kubeadm 1.28.
+// parse reads a manifest. Those of testdata/1.36 are kubeadm 1.36.3's, with repeated flags and flags without a value; those of
+// testdata/1.28 have the format of kubeadm 1.28.
 func parse(t *testing.T, name string) kubeadm.Pod {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Pod is the manifest of a static pod, with all its fields. It is read and written as JSON has it; comments are lost.
+// Pod is the manifest of a static pod, with all its fields. It is read and written as JSON; comments are lost.
 type Pod map[string]any
 
 // ParsePod reads a manifest. One without content is a Pod without a container.
@@ -16,7 +16,7 @@ func ParsePod(manifest []byte) (Pod, error) {
 	return p, err
 }
 
-// container is the one that is called like the pod, as kubeadm names them, and else the first; nil if there is none.
+// container is the one named like the pod, as in kubeadm, and else the first; nil if there is none.
 func (p Pod) container() map[string]any {
 	metadata, _ := p["metadata"].(map[string]any)
 	spec, _ := p["spec"].(map[string]any)
@@ -50,8 +50,8 @@ func (p Pod) words(field string) (all Args) {
 	return all
 }
 
-// Replace gives a flag of the pod's program another value. It reports whether the program has the flag; else nothing changes. Of a pod
-// with a command and arguments, both become the command.
+// Replace sets another value of a flag of the pod's program. It reports whether the program has the flag; else nothing changes. Of a
+// pod with a command and arguments, both become the command.
 func (p Pod) Replace(name, value string) bool {
 	words := p.Args()
 	if _, ok := words.Get(name); !ok {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// EditServer changes what a ClusterConfiguration says of API servers. It keeps all other fields, but no comments. Without a change, it
-// returns the text that it got.
+// EditServer changes the API server section of a ClusterConfiguration. It keeps all other fields, but no comments. Without a change,
+// it returns the text that it got.
 func EditServer(text string, edit func(*Server) error) (string, error) {
 	config := map[string]any{}
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil {

@@ -43,8 +43,8 @@ func filesOf(all []renewal) (names []string) {
 	return names
 }
 
-// renewals finds the CA of every certificate that kubeadm made. It changes nothing. Certificates of CAs that are not in the
-// cluster's folder are not kubeadm's, and are left out.
+// renewals finds the CA of every certificate that kubeadm made. It changes nothing. Certificates of CAs outside the cluster's
+// folder are not kubeadm's, and are left out.
 func renewals(h host, entries []Entry, now time.Time) ([]renewal, error) {
 	var all []renewal
 	for _, e := range entries {
@@ -123,7 +123,7 @@ func (h host) issue(all []renewal, now time.Time) error {
 	return nil
 }
 
-// write changes the certificates of a file. The key stays, so a file is always whole: with the old certificate or the new one.
+// write changes the certificates of a file. The key stays, so a file is always complete: with the old certificate or the new one.
 func (h host) write(e Entry, change func(text []byte) []byte) error {
 	path, err := filepath.EvalSymlinks(h.Path(e.file))
 	if err != nil {
@@ -174,7 +174,7 @@ func replaceFirst(text, der []byte) []byte {
 	return out.Bytes()
 }
 
-// replaceAll puts a chain in place of all certificates of a PEM, and keeps the rest.
+// replaceAll replaces all certificates of a PEM with a chain, and keeps the rest.
 func replaceAll(text, chain []byte) []byte {
 	out := bytes.NewBuffer(bytes.Clone(chain))
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

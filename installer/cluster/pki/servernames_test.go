@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// TestAnAPIServerGetsAndLosesNames in its certificate alone. The others of a control plane stay as they are.
+// TestAPIServerNamesAreAddedAndRemoved only in its certificate. The others of a control plane stay as they are.
 func TestAnAPIServerGetsAndLosesNames(t *testing.T) {
 	t.Parallel()
 	h := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes")}}
@@ -32,7 +32,7 @@ func TestAnAPIServerGetsAndLosesNames(t *testing.T) {
 	for _, row := range []struct {
 		add, drop string
 		issues    int
-		names     []string // that it has besides those of before
+		names     []string // that it has in addition to the old ones
 	}{
 		{"api.example.com", "", 1, []string{"api.example.com"}},
 		{"api.example.com", "", 0, []string{"api.example.com"}},

@@ -22,8 +22,8 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// archiveLabel marks an image record with the sha256 of the docker-archive that it came from, so that the next load knows
-// without reading it. The digest of the image itself is not known before: containerd makes up its manifest.
+// archiveLabel marks an image record with the sha256 of its docker-archive, so that the next load knows without reading it. The
+// digest of the image itself is not known before: containerd makes up its manifest.
 const archiveLabel = "sealift.dev/docker-archive"
 
 // dockerArchives lists the docker-archives in a folder of images, with the names that the package's index has for them.
@@ -52,7 +52,7 @@ func dockerArchives(a *bundle.Archive, dir string) []Image {
 	return list
 }
 
-// tagged is the name that a docker-archive has for an image: without the digest that may be beside the tag.
+// tagged is a docker-archive's name for an image: without a digest beside the tag.
 func tagged(ref string) string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[stri
 	return names, nil
 }
 
-// importArchive stores what an archive holds and returns the list of its images.
+// importArchive stores the content of an archive and returns the list of its images.
 func (r *Runtime) importArchive(ctx context.Context, file io.Reader) (index ocispec.Index, err error) {
 	buffered := bufio.NewReader(file)
 	var plain io.Reader = buffered
@@ -156,7 +156,7 @@ func (r *Runtime) importArchive(ctx context.Context, file io.Reader) (index ocis
 	if _, rest := io.Copy(io.Discard, plain); rest != nil || err != nil {
 		return index, errors.Join(err, rest)
 	}
-	if _, err := io.Copy(io.Discard, buffered); err != nil { // the verdict on the whole file comes with its end
+	if _, err := io.Copy(io.Discard, buffered); err != nil { // the verdict on the whole file comes at its end
 		return index, err
 	}
 	data, err := content.ReadBlob(ctx, cs, target)

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/runtime"
 )
 
-// dockerArchive packs images, by id, as docker-archives; named says how the package's index names each.
+// dockerArchive packs images, by id, as docker-archives; named is the name of each in the package's index.
 func dockerArchive(t *testing.T, named map[string]string, images map[string]v1.Image) *bundle.Archive {
 	t.Helper()
 	p := bundle.Package{Name: "demo", Version: "1.0.0", Platforms: []string{"linux/amd64"}}
@@ -101,7 +101,7 @@ func TestDamagedDockerArchiveGetsNoName(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(unpacked, bundle.IndexName), bundleOf(t, a), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// another whole archive in its place: nothing but the digest of the index tells
+	// another complete archive in its place: only the digest of the index reveals it
 	other := dockerArchive(t, named, map[string]v1.Image{"one": image(t, 1)})
 	data, err := other.ReadFile(dir+"/one.tar.gz", 1<<30)
 	if err != nil {

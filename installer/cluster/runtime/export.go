@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/platform"
 )
 
-// maxExported bounds a blob of an image that is exported: such an image is as small as that of a sandbox.
+// maxExported bounds a blob of an exported image: such an image is as small as a sandbox image.
 const maxExported = 64 << 20
 
 // Export writes a small image as a gzip file that 'ctr images import' reads once it is inflated.

@@ -26,7 +26,7 @@ type Image struct {
 	archive bundle.Entry       // the docker-archive that holds it, if one does
 }
 
-// names are the records that the kubelet may ask for: the reference, and the repository with the digest.
+// names are the records that the kubelet may look up: the reference, and the repository with the digest.
 func (i Image) names() []string {
 	repo, _, _ := strings.Cut(i.Ref, "@")
 	if at := strings.LastIndexByte(repo, ':'); at > strings.LastIndexByte(repo, '/') {
@@ -96,14 +96,14 @@ func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec
 	blob := &resumable{archive: l.archive, name: l.blob(desc)}
 	ingest := "sealift-" + desc.Digest.String()
 	err := writeBlob(ctx, store, ingest, blob, desc)
-	if err != nil && blob.resumed() && isDamage(err) { // what was there before may be what is wrong
+	if err != nil && blob.resumed() && isDamage(err) { // leftovers may be the fault
 		blob = &resumable{archive: l.archive, name: blob.name}
 		err = writeBlob(ctx, store, ingest, blob, desc)
 	}
 	return err
 }
 
-// writeBlob writes a blob, from where an earlier run was cut off. What is wrong in it is dropped, or it would be gone on with.
+// writeBlob writes a blob, from where an earlier run was cut off. A damaged partial blob is deleted, so that it is not resumed.
 func writeBlob(ctx context.Context, store content.Store, ingest string, blob *resumable, desc ocispec.Descriptor) error {
 	err := errors.Join(content.WriteBlob(ctx, store, ingest, blob, desc), blob.Close())
 	if err != nil && isDamage(err) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
-// TestEveryImageIsPinned loads images in every way that there is, and some that were there unpinned.
+// TestEveryImageIsPinned loads images in every possible way, and some that existed unpinned.
 func TestEveryImageIsPinned(t *testing.T) {
 	socket := containerd.ForTest(t)
 	r, err := runtime.Connect(t.Context(), socket)
@@ -68,7 +68,7 @@ func TestEveryImageIsPinned(t *testing.T) {
 			}
 		}
 		found, err := service.List(t.Context())
-		if err != nil || len(found) != 5 { // that of the layout has two names
+		if err != nil || len(found) != 5 { // the layout's has two names
 			t.Fatalf("%v, %v", found, err)
 		}
 		for _, one := range found {

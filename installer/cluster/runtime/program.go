@@ -54,7 +54,7 @@ func (r *Runtime) programOf(ctx context.Context, layer ocispec.Descriptor, name,
 	return copyProgram(content.NewReader(blob), name, to)
 }
 
-// Program copies a program out of an image of an OCI layout, as that of a Runtime does. It needs no containerd.
+// Program copies a program out of an image of an OCI layout, like that of a Runtime. It needs no containerd.
 func (l *Layout) Program(ctx context.Context, ref, name, to string) error {
 	at := slices.IndexFunc(l.Images, func(i Image) bool { return tagged(i.Ref) == tagged(ref) && i.archive.Path == "" })
 	if at < 0 {
@@ -88,7 +88,7 @@ func (l *Layout) programOf(layer ocispec.Descriptor, name, to string) (done bool
 	return done, err
 }
 
-// copyProgram copies a program out of a layer, if that has it.
+// copyProgram copies a program out of a layer, if it has it.
 func copyProgram(blob io.Reader, name, to string) (done bool, err error) {
 	unpacked, err := compression.DecompressStream(blob)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// resumable reads a file of an archive for containerd, which seeks to where it was cut off. From its beginning the file is
-// verified by the archive; from elsewhere by containerd, which has what is before.
+// resumable reads a file of an archive for containerd, which seeks to where it was cut off. From its start the file is verified
+// by the archive; from elsewhere by containerd, which has the preceding bytes.
 type resumable struct {
 	archive *bundle.Archive
 	name    string
@@ -44,7 +44,7 @@ func (r *resumable) Seek(off int64, whence int) (int64, error) {
 	return off, err
 }
 
-// Close gives the file free.
+// Close closes the file.
 func (r *resumable) Close() error {
 	if r.file == nil {
 		return nil

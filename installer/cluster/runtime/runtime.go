@@ -1,5 +1,5 @@
-// Package runtime puts the images of a bundle into containerd: each blob goes straight from the archive into the content
-// store, and what is there already is not read.
+// Package runtime puts the images of a bundle into containerd: each blob goes straight from the archive into the content store,
+// and existing blobs are not read.
 //
 // The package knows images and containerd. It starts no container and configures nothing.
 package runtime
@@ -31,17 +31,17 @@ const (
 	// Socket is where containerd listens.
 	Socket = "/run/containerd/containerd.sock"
 
-	// namespace is the one that the kubelet sees.
+	// namespace is the kubelet's.
 	namespace = "k8s.io"
 
 	// connectTimeout bounds the wait for a containerd that was just started.
 	connectTimeout = 30 * time.Second
 
-	// parallelImages is how many images are loaded at once: unpacking is one thread an image, and each holds one
-	// decompressor of a few MiB.
+	// parallelImages is how many images are loaded at once: unpacking uses one thread per image, and each holds one decompressor
+	// of a few MiB.
 	parallelImages = 2
 
-	// parallelBlobs is how many blobs are copied at once, of all these images: each may be a transfer from a server.
+	// parallelBlobs is how many blobs are copied at once, for all these images: each may be a transfer from a server.
 	parallelBlobs = 8
 )
 
@@ -81,15 +81,15 @@ func (r *Runtime) Blob(ctx context.Context, sha256 string) (content.ReaderAt, er
 	return blob, err
 }
 
-// Result counts what a load did.
+// Result counts the work of a load.
 type Result struct {
 	Loaded  int `json:"loaded"`
 	Present int `json:"present"` // complete before
 }
 
-// Load brings all images of a layout into containerd, unpacked and pinned. Images that are there are left alone.
-// It calls progress before each image that it loads, one call at a time. What a load that fails, or is killed, has copied stays
-// for a day, also half of a layer: the next one goes on there.
+// Load brings all images of a layout into containerd, unpacked and pinned. Existing images are left alone. It calls progress
+// before each image that it loads, one call at a time. The blobs of a failed or killed load stay for a day, including half a
+// layer: the next one resumes there.
 func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref string)) (_ Result, err error) {
 	ctx, release, err := r.client.WithLease(ctx) // nothing is collected before it has a name
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	}
 	defer func() {
 		if err == nil {
-			_ = release(context.WithoutCancel(ctx)) // it ends by itself, too
+			_ = release(context.WithoutCancel(ctx)) // it also ends on its own
 		}
 	}()
 	present := make([]bool, len(layout.Images))
@@ -201,7 +201,7 @@ func durably(_ context.Context, c *containerd.UnpackConfig) error {
 	return nil
 }
 
-// hold keeps a blob that may be there already, left by an install that was interrupted, from being collected meanwhile.
+// hold keeps an existing blob, left by an interrupted install, from being collected in the meantime.
 func (r *Runtime) hold(ctx context.Context, desc ocispec.Descriptor) error {
 	id, ok := leases.FromContext(ctx)
 	if !ok {

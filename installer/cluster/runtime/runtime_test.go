@@ -58,7 +58,7 @@ func pack(t *testing.T, images map[string]v1.Image) []byte {
 		t.Fatal(err)
 	}
 	for ref, image := range images {
-		// as a registry has it: the tag is an index, and only one of its platforms is there
+		// as in a registry: the tag is an index, of which only one platform is present
 		index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}}), "application/vnd.oci.image.index.v1+json")
 		if err := oci.AppendIndex(index, layout.WithAnnotations(map[string]string{ocispec.AnnotationRefName: ref})); err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestDamagedLayerIsRefused(t *testing.T) {
 	}
 }
 
-// bundleOf gives the index of a bundle with one package.
+// bundleOf returns the index of a bundle with one package.
 func bundleOf(t *testing.T, a *bundle.Archive) []byte {
 	t.Helper()
 	var buf bytes.Buffer

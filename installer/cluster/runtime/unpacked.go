@@ -21,9 +21,9 @@ import (
 // guessedRatio is how many times larger a layer is unpacked where its file does not say it. Most are smaller.
 const guessedRatio = 4
 
-// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer
-// once unpacked. Layers are not read for that, only what their files say of their size. The layers of a docker-archive are
-// stored as they come out of it, so that they count twice.
+// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer once
+// unpacked. Layers are not read for that, only the sizes in their files. The layers of a docker-archive are stored
+// uncompressed, so that they count twice.
 func UnpackedSize(layouts ...*Layout) (int64, error) {
 	sizes := make(map[string]int64)
 	for _, l := range layouts {
@@ -92,7 +92,7 @@ func (s sized) unpacked() (int64, error) {
 	return 0, nil
 }
 
-// gzip takes the size from the last four bytes (RFC 1952 §2.3.1), which have it modulo 4 GiB, and only that of the last member.
+// gzip stores the size in the last four bytes (RFC 1952 §2.3.1), modulo 4 GiB, and only that of the last member.
 func (s sized) gzip() (int64, error) {
 	tail, err := s.read(max(s.entry.Size-stargzFooter, 0), stargzFooter)
 	if err != nil {

@@ -48,7 +48,7 @@ func write(t *testing.T, w *tar.Writer, name string, content []byte) {
 	}
 }
 
-// compressed writes a text in parts through a writer of compressed data; a part is flushed or is a member of its own.
+// compressed writes a text in parts through a compressing writer; a part is flushed or is a separate member.
 func compressed(t *testing.T, text []byte, part int, member bool, open func(io.Writer) io.WriteCloser) []byte {
 	t.Helper()
 	var out bytes.Buffer

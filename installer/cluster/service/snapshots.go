@@ -18,13 +18,13 @@ import (
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
-// Snapshots says how a control plane saves snapshots by itself.
+// Snapshots configures how a control plane saves snapshots automatically.
 type Snapshots struct {
 	Every time.Duration
 	Keep  int // of each control plane, the newest
 	Store string
 	Key   string // public
-	// Volumes saves the local volumes of the host, too.
+	// Volumes also saves the local volumes of the host.
 	Volumes bool
 }
 
@@ -37,10 +37,11 @@ const (
 
 const unitFolder = "/etc/systemd/system"
 
-// snapshotTime is how long a snapshot or a prune may take. One that waits for a store for ever would keep the timer from starting another.
+// snapshotTime is how long a snapshot or a prune may take. One that waits for a store forever would keep the timer from starting
+// another.
 const snapshotTime = 6 * time.Hour
 
-// snapshotMemory is the most memory of the service, in MiB. It streams what it saves.
+// snapshotMemory is the most memory of the service, in MiB. It streams the snapshot.
 const snapshotMemory = 1024
 
 // mounts lets the service fail while the disk of a folder is not mounted: snapshots would fill the disk below.
@@ -52,7 +53,7 @@ func (s Snapshots) mounts() string {
 }
 
 // Units returns the service that saves one snapshot and prunes, and the timer that starts it. The first snapshot is saved some
-// minutes after the timer starts, which it does with the host, too.
+// minutes after the timer starts, which it also does at boot.
 func (s Snapshots) Units(root string) []Unit {
 	volumes := ""
 	if s.Volumes {

@@ -48,7 +48,7 @@ func (u Unit) Start(ctx context.Context, output io.Writer) error {
 	return command.Run(ctx, output, "systemctl", "restart", u.Name)
 }
 
-// Install installs a service for the next boot, or the next start. One that runs goes on as it is.
+// Install installs a service for the next boot, or the next start. A running one continues unchanged.
 func (u Unit) Install(ctx context.Context, output io.Writer) error {
 	if err := files.Write(u.File(), []byte(u.Text)); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (u Unit) Install(ctx context.Context, output io.Writer) error {
 }
 
 // unit has a home and a PATH for the programs that the service starts: kubectl would keep its cache in /.kube, and the PATH of systemd
-// can be set in its system.conf. The service and its programs use at
-// most some MiB of memory, so that a fault in one of them does not take the memory of the node.
+// can be set in its system.conf. The service and its programs use at most some MiB of memory, so that a fault in one of them does not
+// exhaust the node's memory.
 func unit(description, command string, memory int, root string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Sealift: %s

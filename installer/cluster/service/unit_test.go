@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestUnitsNameTheirRootWhateverItIs looks at what systemd would fill in, as systemd.service(5) has it.
+// TestUnitsNameAnyRoot checks what systemd would expand, according to systemd.service(5).
 func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 	for root, want := range map[string]string{
 		"/var/lib/kurl": `--root "/var/lib/kurl"`, "/srv/%h/$HOME": `--root "/srv/%%h/$$HOME"`, `/a "b"\c`: `--root "/a \"b\"\\c"`,

@@ -28,8 +28,8 @@ import (
 )
 
 // workerInstaller is the part of an Installer that a worker needs to join: the add-ons with their versions; the options of Kubernetes,
-// of the container runtime, and of add-ons that have a hook for joins; and the settings of hosts. Options that are called as
-// secrets are left out. A proxy and the settings of containerd stay as they are: a worker cannot fetch images without them.
+// of the container runtime, and of add-ons with a join hook; and the settings of hosts. Options that are called as secrets are left
+// out. A proxy and the settings of containerd stay as they are: a worker cannot fetch images without them.
 func workerInstaller(root string, text []byte) (string, error) {
 	whole, err := spec.Parse("Installer of the cluster", strings.NewReader(string(text)))
 	if err != nil {
@@ -73,7 +73,8 @@ func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
 	return slices.Contains(hooks, a.Name+"_join"), err
 }
 
-// holdsCertificateKey wants the key to open the certificates that kubeadm has put into the cluster for control planes that join.
+// holdsCertificateKey checks that the key decrypts the certificates that kubeadm has stored in the cluster for joining control
+// planes.
 func holdsCertificateKey(ctx context.Context, client k8s.Interface, key string) error {
 	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, "kubeadm-certs", metav1.GetOptions{})
 	if err != nil {

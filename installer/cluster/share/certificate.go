@@ -18,8 +18,8 @@ type (
 	pins []pin
 )
 
-// verify requires a chain that ends in a CA of the pins, and the certificate of a control plane for the address. Each worker has a
-// certificate of that CA for its own address, too.
+// verify requires a chain that ends in a CA of the pins, and the certificate of a control plane for the address. Each worker also
+// has a certificate of that CA for its own address.
 func (p pins) verify(state tls.ConnectionState, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 const (
 	// stallTime is how long a connection may bring nothing before it is given up.
 	stallTime = time.Minute
-	// patience is how long a node that serves its files may be away, for example while it restarts.
+	// patience is how long a node that serves its files may be unreachable, for example during a restart.
 	patience   = 5 * time.Minute
 	retryPause = 2 * time.Second
 )
 
-// entry is a file of the node's bundle while it is being fetched. A connection that breaks is made again where it broke.
+// entry is a file of the node's bundle while it is being fetched. A broken connection is resumed where it broke.
 type entry struct {
 	client *Client
 	ctx    context.Context
@@ -121,7 +121,7 @@ func (e *entry) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-// ReadAt fetches a part alone, for looking at sizes.
+// ReadAt fetches only a part, to learn sizes.
 func (e *entry) ReadAt(p []byte, off int64) (int, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, answerTime)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
-// maxFlooded is how much memory the share may take while clients hold on to it, beside what this test has without them.
+// maxFlooded is how much memory the share may take while clients hold on to it, in addition to this test's own.
 const maxFlooded = 128 << 20
 
 func TestMain(m *testing.M) {
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFloodingHostsLeaveOthersServed lets hosts, also one with a token, hold connections and answers that they never read, while another
-// host asks for the bundle's index.
+// TestFloodingHostsLeaveOthersServed lets hosts, one with a token, hold connections and responses that they never read, while another
+// host requests the bundle's index.
 func TestFloodingHostsLeaveOthersServed(t *testing.T) {
 	short.Skip(t, "both cores")
 	address := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 8, n}) }
@@ -120,7 +120,7 @@ func peak(t *testing.T) int64 {
 	return most
 }
 
-// askUntil asks for the bundle's index until ctx ends, each time with another connection, and returns how long each answer took.
+// askUntil requests the bundle's index until ctx ends, each time with another connection, and returns how long each response took.
 func askUntil(ctx context.Context, t *testing.T, n *node, from netip.Addr) (took []time.Duration) {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 10 * time.Second}

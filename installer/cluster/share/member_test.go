@@ -64,7 +64,7 @@ func (n *node) invited(t *testing.T, token, key string) *share.Client {
 	return c
 }
 
-// TestEachPartyGetsWhatTheMatrixSays asks for everything as everybody, and reads the audit log.
+// TestAccessFollowsMatrix requests everything as everybody, and reads the audit log.
 func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
 	n := serve(t)
 	snapshot := filepath.Join(t.TempDir(), "etcd")
@@ -138,7 +138,7 @@ func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
 	}
 }
 
-// TestKubeletOfAControlPlaneIsOneOfAWorker: the name in a kubelet's certificate gives no role, whatever the Node of that name is.
+// TestControlPlaneKubeletHasWorkerRights: the name in a kubelet's certificate gives no role, whatever the Node of that name is.
 func TestKubeletOfAControlPlaneIsOneOfAWorker(t *testing.T) {
 	n := serve(t)
 	c := n.as(t, fixture.ClientCertificate(t, n.pki, "system:node:host-3", "system:nodes"))
@@ -198,7 +198,7 @@ func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestNodesOfTheClusterNeedNoToken gives the certificate of a kubelet what a worker's token gives, and other certificates nothing.
+// TestNodesOfClusterNeedNoToken serves the certificate of a kubelet like a worker's token, and other certificates nothing.
 func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 	n := serve(t)
 	client := func(certificate string) *share.Client { return n.as(t, certificate) }
@@ -247,7 +247,7 @@ func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 	}
 }
 
-// TestOnlyControlPlanesOfAnUndoGetItsSnapshot gives the order and the snapshot to the nodes that the order names. The API is not asked.
+// TestOnlyControlPlanesOfUndoGetSnapshot serves the order and the snapshot to the nodes that the order names. The API is not asked.
 func TestOnlyControlPlanesOfAnUndoGetItsSnapshot(t *testing.T) {
 	n := serve(t)
 	ask := func(c *share.Client) (order, etcd string, err error) {

@@ -36,7 +36,7 @@ type Script struct {
 	size     int64
 }
 
-// Text gives the script.
+// Text returns the script.
 func (s *Script) Text() ([]byte, error) {
 	digest, size, err := s.binary()
 	if err != nil {
@@ -87,9 +87,9 @@ const joinCommand = `s=$(curl -fsSkm60 https://@SERVER@@PATH@ 2>/dev/null || { e
 // scriptEnd is the last line of the script.
 const scriptEnd = "# end of join.sh"
 
-// Command is what a person runs on a host as root to make it a node: it fetches the script, checks it, and hands it the
-// token, and for a control plane the key of the certificates, without showing them to other users of the host. It needs
-// bash and coreutils; curl is used if it is there. A node that falls silent is waited for a minute.
+// Command is run as root on a host to make it a node: it fetches the script, verifies it, and passes it the token, and for a
+// control plane the key of the certificates, hidden from other users of the host. It needs bash and coreutils; curl is used if
+// it is there. A node that falls silent is waited for a minute.
 func (s *Script) Command(token, certificateKey string) (string, error) {
 	text, err := s.Text()
 	if err != nil {

@@ -35,9 +35,9 @@ type Server struct {
 	Root   string // the install root: the index of the bundle, and its files except for the blobs of images
 	Shelf  string // folder with the bundles whose images nodes may fetch: see shelf.go
 	Binary string // the sealift that hosts run
-	// Script gives the script that hosts start with.
+	// Script returns the first script of hosts.
 	Script func() ([]byte, error)
-	// Blobs opens a blob of an image; what is not there is fs.ErrNotExist.
+	// Blobs opens a blob of an image; a missing one is fs.ErrNotExist.
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Authorize reports whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
@@ -48,8 +48,8 @@ type Server struct {
 	Invited func(ctx context.Context, key string) error
 	// Cluster describes the cluster, with the secrets that a client has a right to.
 	Cluster func(ctx context.Context, may func(identity.Right) bool) (Cluster, error)
-	// Undo returns what a control plane gets that undoes an upgrade together with this one: fs.ErrNotExist if none does, ErrMember if
-	// that node is not part of it.
+	// Undo returns the joint undo that a control plane takes part in: fs.ErrNotExist if there is none, ErrMember if that node is not
+	// part of it.
 	Undo func(node string) (Undo, error)
 	Log  *slog.Logger
 
@@ -67,7 +67,7 @@ type index struct {
 // answer answers a client, or returns an error that says why not.
 type answer func(http.ResponseWriter, *http.Request, client) error
 
-// Handler gives the server's answers.
+// Handler serves the server's responses.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, to := range map[string]struct {
@@ -94,7 +94,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// client is who asks, by what it has proved.
+// client is the requester, by its proof.
 type client struct {
 	identity.Party
 	node string // of a certificate; "" for others
@@ -119,8 +119,8 @@ func (s *Server) prove(r *http.Request) (client, error) {
 	return client{Party: identity.Token}, nil
 }
 
-// invite finds out whether a client with a token also holds the key of the certificates. It is asked where that makes a difference: the
-// answer takes a look into the cluster.
+// invite finds out whether a client with a token also holds the key of the certificates. It is checked only where that makes a
+// difference: it takes a request to the cluster.
 func (s *Server) invite(r *http.Request, c client) (client, error) {
 	key := r.Header.Get(keyHeader)
 	if c.Party != identity.Token || key == "" {
@@ -134,7 +134,7 @@ func (s *Server) invite(r *http.Request, c client) (client, error) {
 func (s *Server) guard(right identity.Right, to answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // even for unread content
 		}
 		if identity.Anonymous.Has(right) {
 			s.refuse(w, r, to(w, r, client{Party: identity.Anonymous}))
@@ -176,7 +176,7 @@ func (s *Server) may(r *http.Request, right identity.Right, c client) bool {
 	return true
 }
 
-// refuse says why there is no answer, if there is an error.
+// refuse reports why there is no response, if there is an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case err == nil:
@@ -251,7 +251,7 @@ func (s *Server) signature(w http.ResponseWriter, _ *http.Request, _ client) err
 	return nil
 }
 
-// read gives the index of this node's bundle.
+// read returns the index of this node's bundle.
 func (s *Server) read() (*index, error) {
 	x, err := s.readFolder(s.Root)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Server) read() (*index, error) {
 	return x, nil
 }
 
-// readFolder gives the index of an unpacked bundle, read again when another bundle took its place meanwhile.
+// readFolder returns the index of an unpacked bundle, reread when another bundle replaced it.
 func (s *Server) readFolder(folder string) (*index, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Server) readFolder(folder string) (*index, error) {
 	if s.indexes == nil {
 		s.indexes = make(map[string]*index)
 	}
-	s.indexes[folder] = x // the folder of the one before is closed when nobody reads from it any more
+	s.indexes[folder] = x // the previous folder is closed when nobody reads from it any longer
 	return x, nil
 }
 

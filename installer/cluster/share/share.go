@@ -1,8 +1,8 @@
-// Package share lets a host that joins a cluster take what it lacks from a control plane: the script it starts with, sealift
-// itself, and every file of the bundle that the node was made from, over TLS that is pinned to the cluster's CA.
+// Package share lets a joining host fetch what it lacks from a control plane: its first script, sealift itself, and every file of
+// the node's bundle, over TLS pinned to the cluster's CA.
 //
-// The package knows requests and digests. What a client can prove is asked of the caller and of package identity, whose matrix says
-// who gets what. The package never writes. It gives secrets of the cluster to control planes alone: the whole Installer, the
+// The package knows requests and digests. The caller and package identity check what a client can prove; the latter's matrix
+// defines who gets what. The package never writes. It sends secrets of the cluster only to control planes: the whole Installer, the
 // keys with which API servers encrypt Secrets, and the snapshot of a joint undo. It logs each such answer.
 package share
 
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Port is where control planes listen, beside the API server's 6443 and the balancer's 6444.
+// Port is the port of control planes, beside the API server's 6443 and the balancer's 6444.
 const Port = 6445
 
 // Address completes a host's name or address with the port.
@@ -26,7 +26,7 @@ func Address(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(Port))
 }
 
-// Cluster is what a node has to know of the cluster before it is part of it.
+// Cluster is the cluster's data that a node needs before it is part of it.
 type Cluster struct {
 	KubernetesVersion string `json:"kubernetesVersion"` // such as 1.36.3
 	Name              string `json:"name"`
@@ -41,7 +41,7 @@ type Cluster struct {
 	Ready []string `json:"ready,omitempty"`
 	// Nodes are the names of all nodes. A token does not replace one of them.
 	Nodes []string `json:"nodes,omitempty"`
-	// Installer is the one that the cluster was made with: whole for a control plane, and what a join needs for a worker.
+	// Installer is the one of the cluster: whole for a control plane, and the part that a join needs for a worker.
 	Installer string `json:"installer,omitempty"`
 	// Encryption is the file with the keys of the API servers, for a control plane: see package encryption.
 	Encryption string `json:"encryption,omitempty"`
@@ -54,22 +54,22 @@ func (c Cluster) Networks() []string {
 	return append(strings.Split(c.PodCIDR, ","), strings.Split(c.ServiceCIDR, ",")...)
 }
 
-// ErrToken says that the cluster does not take a token.
+// ErrToken means that the cluster does not accept a token.
 var ErrToken = errors.New("the cluster does not know the token: it is mistyped, has expired or was revoked; make another on a control plane with 'sealift token create'")
 
-// ErrMember says that a host which shows the certificate of a kubelet is not a node of the cluster any more.
+// ErrMember means that a host with the certificate of a kubelet is no longer a node of the cluster.
 var ErrMember = errors.New("the cluster does not have this node")
 
-// ErrRight says that a client has proved who it is, and may not have what it asks for.
+// ErrRight means that a client has proved its identity, but has no right to its request.
 var ErrRight = errors.New("only control planes may have it")
 
-// ErrNoControlPlane says that a server has a certificate of the cluster, but does not prove that it is a control plane.
+// ErrNoControlPlane means that a server has a certificate of the cluster, but does not prove that it is a control plane.
 var ErrNoControlPlane = errors.New("it does not prove that it is a control plane of the cluster: it is a worker, or runs an earlier sealift; upgrade the control planes first")
 
-// ErrCertificateKey says that a host which wants to become a control plane does not hold the key of the certificates.
+// ErrCertificateKey means that a host that wants to become a control plane does not hold the key of the certificates.
 var ErrCertificateKey = errors.New("the key of the certificates is wrong, or has expired; make another command on a control plane with 'sealift token create --control-plane'")
 
-// CAError says that a server is not of the cluster that the CA's hash stands for.
+// CAError means that a server is not of the cluster that the CA's hash stands for.
 type CAError struct {
 	Address string
 	Want    string

@@ -29,14 +29,14 @@ import (
 
 const token = "abcdef.0123456789abcdef"
 
-// certificateKey is what control planes hold.
+// certificateKey is held by control planes.
 const certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 type blob struct{ *bytes.Reader }
 
 func (blob) Close() error { return nil }
 
-// node is a control plane that shares a bundle, unpacked in its root but for one file, which is a blob.
+// node is a control plane that shares a bundle, unpacked in its root except one file, which is a blob.
 type node struct {
 	root, address, caHash string
 	pki                   string // folder with the CA
@@ -59,7 +59,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	return j.text.Write(line)
 }
 
-// take returns what was logged since the last call.
+// take returns the log since the last call.
 func (j *journal) take() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -317,7 +317,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 	}
 }
 
-// TestPrintedCommandStartsWhatItChecked runs the command up to sealift, with bash alone and with what curl there is.
+// TestPrintedCommandRunsVerifiedScript runs the command up to sealift, with only bash, and with an installed curl.
 func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 	short.Root(t, "a join")
 	for _, address := range []string{"127.0.0.1", "::1"} {
@@ -382,7 +382,7 @@ func TestAWorkerGetsNoSecrets(t *testing.T) {
 	}
 }
 
-// cutServer passes connections on to a node, and cuts what comes back after some bytes.
+// cutServer forwards connections to a node, and cuts responses after some bytes.
 func cutServer(t *testing.T, n *node, after int64) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

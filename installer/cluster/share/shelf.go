@@ -14,14 +14,14 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// The shelf has bundles beside the one that the node was made from. A name on the shelf is the sha256 of the index of a bundle. It is
-// the folder into which the bundle is unpacked, or a link to that folder. Nodes get the images of these bundles. All other files
-// stay here: they may have secrets.
+// The shelf has bundles in addition to the node's own. A name on the shelf is the sha256 of the index of a bundle. It is the folder
+// into which the bundle is unpacked, or a link to that folder. Nodes get the images of these bundles. All other files stay here: they
+// may have secrets.
 
 // digest is a sha256, in hex. It is also a name on the shelf.
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// onShelf gives a bundle of the shelf.
+// onShelf returns a bundle of the shelf.
 func (s *Server) onShelf(r *http.Request) (folder string, x *index, err error) {
 	name := r.PathValue("index")
 	if s.Shelf == "" || !digest.MatchString(name) {
@@ -58,8 +58,8 @@ func (s *Server) shelfImage(w http.ResponseWriter, r *http.Request, _ client) er
 	return serveBlob(w, r, blob)
 }
 
-// Shelved gives a bundle from the shelf of the node, by the sha256 of its index. The files of its images are fetched when they are
-// read, until ctx ends; there are no others.
+// Shelved returns a bundle from the shelf of the node, by the sha256 of its index. The files of its images are fetched when they
+// are read, until ctx ends; there are no others.
 func (c *Client) Shelved(ctx context.Context, sha256 string) (*bundle.Archive, error) {
 	at := shelfPath + sha256
 	index, err := c.read(ctx, http.MethodGet, at+shelfIndex, nil, maxAnswer)

@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Undo is what control planes fetch that undo an upgrade together. The API does not answer meanwhile, so the certificate of a control
-// plane and the names in the order decide who may have it.
+// Undo is fetched by control planes that undo an upgrade together. The API does not answer during that, so the certificate of a
+// control plane and the names in the order decide who may have it.
 type Undo struct {
 	Order []byte // see package undo
 	Etcd  string // file with the snapshot of etcd
@@ -53,7 +53,7 @@ func (s *Server) etcd(w http.ResponseWriter, r *http.Request, c client) error {
 // maxOrder bounds an order.
 const maxOrder = 1 << 20
 
-// Order asks for the order of an undo. It is fs.ErrNotExist if there is none.
+// Order requests the joint undo. It is fs.ErrNotExist if there is none.
 func (c *Client) Order(ctx context.Context) ([]byte, error) {
 	return c.read(ctx, http.MethodGet, orderPath, nil, maxOrder)
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/util"
 )
 
-// What the API server calls whoever has a token: User, followed by the token's ID, in the group NodeGroup.
+// The API server's name for the holder of a token: User, followed by the token's ID, in the group NodeGroup.
 const (
 	User      = api.BootstrapUserPrefix
 	NodeGroup = "system:bootstrappers:kubeadm:default-node-token"
@@ -33,7 +33,7 @@ const (
 	MaxTimes = 20
 )
 
-// Use is what a token is for, and what it was used for.
+// Use is the purpose of a token, and its uses so far.
 type Use struct {
 	// Renews is the one node that gets a new certificate with the token; "" for a token that makes new nodes.
 	Renews string
@@ -47,7 +47,7 @@ type Joined struct {
 	Times int       `json:"times"` // how many certificates it got
 }
 
-// Find reads what a usable token is for, by its ID; ErrUnknown if there is none.
+// Find reads the purpose of a usable token, by its ID; ErrUnknown if there is none.
 func Find(ctx context.Context, client kubernetes.Interface, id string) (Use, error) {
 	s, err := secretOf(ctx, client, id)
 	if err != nil {
@@ -80,8 +80,8 @@ func useOf(s *corev1.Secret) (u Use, err error) {
 	return u, nil
 }
 
-// Admit notes in a token's Secret that a node gets a certificate with it. The error says that the token is used up. Approvers of
-// several control planes may call it at the same time: one of them gets a conflict.
+// Admit notes in a token's Secret that a node gets a certificate with it. The error means that the token is used up. Approvers
+// of several control planes may call it at the same time: one of them gets a conflict.
 func Admit(ctx context.Context, client kubernetes.Interface, id, node string, now time.Time) error {
 	s, err := secretOf(ctx, client, id)
 	if err != nil {

@@ -82,7 +82,7 @@ func create(t *testing.T, client *fake.Clientset) string {
 	return whole
 }
 
-// filled does what an API server does with stringData.
+// filled handles stringData like an API server.
 func filled(t *testing.T, client *fake.Clientset, id string) {
 	t.Helper()
 	secrets := client.CoreV1().Secrets("kube-system")

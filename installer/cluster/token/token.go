@@ -24,7 +24,7 @@ import (
 	"k8s.io/cluster-bootstrap/util/tokens"
 )
 
-// Token is what may be known of a token: not its secret.
+// Token is the public part of a token, without its secret.
 type Token struct {
 	ID          string    `json:"id"`
 	Description string    `json:"description,omitempty"`
@@ -32,15 +32,15 @@ type Token struct {
 	Usable      bool      `json:"usable"`           // by a host that joins
 }
 
-// ErrUnknown says that a token is not one of the cluster's: mistyped, expired or revoked.
+// ErrUnknown means that a token is not one of the cluster's: mistyped, expired or revoked.
 var ErrUnknown = errors.New("unknown, expired or revoked")
 
-// Create makes a token that expires after ttl, and returns it whole, for the only time.
+// Create creates a token that expires after ttl, and returns it in full, for the only time.
 func Create(ctx context.Context, client kubernetes.Interface, ttl time.Duration, description string) (string, error) {
 	return create(ctx, client, ttl, description, "")
 }
 
-// CreateToRenew makes a token that is good for one thing: to give a node whose certificate has ended another one. No host joins with it.
+// CreateToRenew creates a token with one purpose: to give a node with an expired certificate another one. No host joins with it.
 func CreateToRenew(ctx context.Context, client kubernetes.Interface, ttl time.Duration, description, node string) (string, error) {
 	return create(ctx, client, ttl, description, node)
 }
@@ -97,13 +97,13 @@ func usable(s *corev1.Secret) bool {
 	return authenticates(s) && secrets.GetData(s, api.BootstrapTokenUsageSigningKey) == "true"
 }
 
-// authenticates reports whether the API server takes a token.
+// authenticates reports whether the API server accepts a token.
 func authenticates(s *corev1.Secret) bool {
 	return s.Type == api.SecretTypeBootstrapToken && s.DeletionTimestamp == nil && !secrets.HasExpired(s, time.Now()) &&
 		secrets.GetData(s, api.BootstrapTokenUsageAuthentication) == "true"
 }
 
-// Revoke removes a token, given by its id or whole.
+// Revoke removes a token, given by its id or in full.
 func Revoke(ctx context.Context, client kubernetes.Interface, idOrToken string) error {
 	id := idOrToken
 	if whole, _, err := tokens.ParseToken(idOrToken); err == nil {
@@ -122,7 +122,7 @@ func Revoke(ctx context.Context, client kubernetes.Interface, idOrToken string) 
 	return nil
 }
 
-// Verify reports whether a token is good for joining; ErrUnknown when not. How long it takes tells nothing of the secret.
+// Verify reports whether a token is good for joining; ErrUnknown when not. The time that it takes reveals nothing of the secret.
 func Verify(ctx context.Context, client kubernetes.Interface, whole string) error {
 	id, secret, err := tokens.ParseToken(whole)
 	if err != nil {
