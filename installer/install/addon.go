@@ -20,13 +20,13 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// kubernetesCapability is what the add-on provides around whose hooks kubeadm runs.
+// kubernetesCapability is provided by the add-on around whose hooks kubeadm runs.
 const kubernetesCapability = "kubernetes"
 
 // maxScriptSize bounds install.sh and Manifest; the longest of kURL's has 80 KiB.
 const maxScriptSize = 4 << 20
 
-// maxTextSize bounds what is looked through for the names of variables; a larger file is data.
+// maxTextSize bounds the files that are searched for the names of variables; a larger file is data.
 const maxTextSize = 256 << 10
 
 // addOn is one package of the bundle with all that the plan needs of it.
@@ -52,8 +52,7 @@ func (a addOn) provides(capability string) bool {
 		capability == catalog.ContainerRuntime && a.name() == "containerd"
 }
 
-// reads gives those of the variables whose names stand in the add-on's scripts and templates. Others cannot change what its
-// hooks do.
+// reads returns the variables whose names occur in the add-on's scripts and templates. Others cannot change what its hooks do.
 func (a addOn) reads(variables map[string]string) map[string]string {
 	read := make(map[string]string)
 	for name, value := range variables {
@@ -66,7 +65,7 @@ func (a addOn) reads(variables map[string]string) map[string]string {
 
 func (a addOn) hasHook(function string) bool { return slices.Contains(a.hooks, function) }
 
-// kubernetes gives the add-on that the cluster is made with.
+// kubernetes returns the add-on of the cluster's Kubernetes.
 func kubernetes(addOns []addOn) (addOn, bool) {
 	for _, a := range addOns {
 		if a.provides(kubernetesCapability) {
@@ -76,7 +75,7 @@ func kubernetes(addOns []addOn) (addOn, bool) {
 	return addOn{}, false
 }
 
-// readAddOns reads what the bundle's packages say of themselves, in the order in which they install.
+// readAddOns reads the declarations of the bundle's packages, in installation order.
 func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
 	var errs []error
 	byName := make(map[string]addOn)

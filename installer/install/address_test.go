@@ -59,7 +59,7 @@ func TestNodesOfADualStackClusterHaveBothAddresses(t *testing.T) {
 	for name, row := range map[string]struct {
 		kurl     string
 		address6 netip.Addr
-		pods     string // of the cluster that there is
+		pods     string // of the existing cluster
 		dual     bool
 		refused  string
 	}{
@@ -103,7 +103,7 @@ func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
 	for name, row := range map[string]struct {
 		kurl, address string
 		address6      netip.Addr
-		pods          string // of the cluster that there is
+		pods          string // of the existing cluster
 		refused       string
 	}{
 		"IPv4":                           {"", "192.0.2.7", netip.Addr{}, "", ""},
@@ -172,7 +172,7 @@ func TestAddressIsAskedForWhereSeveralCouldBeMeant(t *testing.T) {
 	}
 }
 
-// TestAddressStaysThatOfAnEarlierRun changes what the routes say between two runs.
+// TestAddressOfEarlierRunIsKept changes the routes between two runs.
 func TestAddressStaysThatOfAnEarlierRun(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.options.Root = t.TempDir()

@@ -53,7 +53,7 @@ func TestAnUpgradeReplacesWhatAnotherInstallerBrought(t *testing.T) {
 		if rec, made := i.networksOfCluster(); made != first || first && rec.State[node.PodNetwork] != "10.1.0.0/20" {
 			t.Errorf("first %t: the networks are %v", first, rec.State)
 		}
-		for _, a := range i.addOns { // the upgrade comes to its end
+		for _, a := range i.addOns { // the upgrade finishes
 			finish(t, i, lifecycle.Upgrading, a.name()+"/"+filesStep, lifecycle.State{addOnVersion: "1"})
 			finish(t, i, lifecycle.Upgrading, a.name()+"/"+installStep, nil)
 		}

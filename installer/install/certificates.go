@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/internal/trust"
 )
 
-// parseCertificates takes them apart; there may be none.
+// parseCertificates splits them; there may be none.
 func (j *job) parseCertificates() ([][]byte, error) {
 	if j.settings.certificates == "" {
 		return nil, nil
@@ -22,13 +22,13 @@ func (j *job) parseCertificates() ([][]byte, error) {
 	return all, nil
 }
 
-// checkCertificates refuses what are no certificates, before anything is changed.
+// checkCertificates refuses invalid certificates, before anything is changed.
 func (j *job) checkCertificates() error {
 	_, err := j.parseCertificates()
 	return err
 }
 
-// trustCertificates puts them into the host's store, or takes out those of an earlier Installer. A containerd that runs reads the
+// trustCertificates adds them to the host's store, or removes those of an earlier Installer. A containerd that runs reads the
 // store again when it is started again.
 func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error) {
 	trusted, err := i.parseCertificates()

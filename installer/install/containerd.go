@@ -24,12 +24,12 @@ type containerdConfig struct {
 	dir     string // with config.toml and conf.d
 }
 
-// systemContainerd is the one that the kubelet talks to.
+// systemContainerd is the kubelet's one.
 func systemContainerd() containerdConfig { return containerdConfig{"containerd", "/etc/containerd"} }
 
 func (c containerdConfig) config() string { return filepath.Join(c.dir, "config.toml") }
 
-// dropIn comes after what add-ons write (kURL's is 50-replicated.toml), and before what the Installer says.
+// dropIn is read after the files of add-ons (kURL's is 50-replicated.toml), and before the Installer's settings.
 func (c containerdConfig) dropIn() string { return filepath.Join(c.dir, "conf.d", "60-sealift.toml") }
 
 // removeDropIn removes what ensureSettings wrote, before an add-on configures containerd again: kURL's looks whether its own settings hold.
@@ -63,7 +63,7 @@ func (w requiredSettings) tables(version int64) map[string]any {
 	return map[string]any{"version": version, "plugins": plugins}
 }
 
-// effective is the whole configuration, as containerd reads it with all that it imports.
+// effective is the whole configuration, as containerd reads it with all imports.
 func (c containerdConfig) effective(ctx context.Context) (map[string]any, error) {
 	out, err := exec.CommandContext(ctx, c.program, "--config", c.config(), "config", "dump").Output()
 	if err != nil {
@@ -95,8 +95,8 @@ func has(config, settings map[string]any) bool {
 	return true
 }
 
-// ensureSettings gives containerd the settings that it lacks, and reports whether any were missing, and whether they hold now: what the
-// Installer says of containerd goes over them.
+// ensureSettings gives containerd its missing settings, and reports whether any were missing, and whether they hold now: the
+// Installer's settings override them.
 func (c containerdConfig) ensureSettings(ctx context.Context, w requiredSettings) (changed, hold bool, err error) {
 	config, err := c.effective(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c containerdConfig) writeDropIn(own, settings map[string]any) error {
 	return writeConfig(c.dropIn(), settings)
 }
 
-// readConfig reads a config file. One that is not there is of the version that containerd has.
+// readConfig reads a config file. A missing one has containerd's version.
 func readConfig(name string, effective map[string]any) (map[string]any, error) {
 	text, err := regularfile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

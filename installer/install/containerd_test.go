@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// configured is a containerd that is set up in a folder, with what an add-on wrote there.
+// configured is a containerd configured in a folder, with an add-on's files there.
 func configured(t *testing.T, files map[string]string) containerdConfig {
 	t.Helper()
 	w := lab.Workshop(t)
@@ -32,7 +32,7 @@ func configured(t *testing.T, files map[string]string) containerdConfig {
 }
 
 const (
-	// what containerd 2 writes by itself, and what kURL's add-on puts beside it
+	// containerd 2's defaults, and the additions of kURL's add-on
 	third    = "version = 3\nimports = ['DIR/conf.d/*.toml']\n"
 	byKurl   = "version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'registry.k8s.io/pause:3.10'\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 	second   = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"registry.k8s.io/pause:3.8\"\nenable_selinux = true\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n"

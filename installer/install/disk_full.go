@@ -38,7 +38,7 @@ func (i *Install) explainDiskFull(err error) error {
 	return fmt.Errorf("%w\nperhaps for want of space: %s", err, strings.Join(full, "; "))
 }
 
-// saysFull reports whether something found no room. Programs tell of it in words alone, and begin them with a capital.
+// saysFull reports whether something found no room. Programs report it only in words, which begin with a capital.
 func saysFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || strings.Contains(strings.ToLower(err.Error()), syscall.ENOSPC.Error())
 }

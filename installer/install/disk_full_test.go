@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// tmpfs mounts a file system of its own, of some MiB, with so many of them free.
+// tmpfs mounts a separate file system of some MiB, with so many of them free.
 func tmpfs(t *testing.T, size, free int) string {
 	t.Helper()
 	dir := t.TempDir()

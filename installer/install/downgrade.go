@@ -9,12 +9,12 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// addOnVersion is the version of an add-on in the record of the step that brings its files. In a node that was adopted it is in the
-// record of the step that says who applied it.
+// addOnVersion is the version of an add-on in the record of the step that brings its files. On an adopted node it is in the record
+// of the step that names its owner.
 const addOnVersion = "SEALIFT_ADDON_VERSION"
 
-// checkDowngrade refuses a bundle with an add-on older than the one that this node has. A signature says who made a
-// bundle, and not when: an attacker may replay an old one, whose faults are known by now.
+// checkDowngrade refuses a bundle with an add-on older than this node's. A signature proves who made a bundle, but not when: an
+// attacker may replay an old one, whose faults are known by now.
 func (j *job) checkDowngrade() error {
 	if j.options.AllowDowngrade {
 		return nil

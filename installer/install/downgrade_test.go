@@ -36,7 +36,7 @@ func TestAnOlderBundleIsRefused(t *testing.T) {
 	}
 }
 
-// recordVersion makes the journal of a node say that it has a version of an add-on; "" records nothing.
+// recordVersion records a version of an add-on in the journal of a node; "" records nothing.
 func recordVersion(t *testing.T, i *Install, addOn, version string) {
 	t.Helper()
 	state := lifecycle.State{}

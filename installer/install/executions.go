@@ -18,12 +18,12 @@ const (
 	RunAll Running = iota
 	// RunAddOns leaves out the checks of the Installer if one of them runs something.
 	RunAddOns
-	// RunNothing makes sealift's own checks alone.
+	// RunNothing runs only sealift's own checks.
 	RunNothing
 )
 
-// Executions lists what runs on this host besides the steps of the plan: hooks and collectors of add-ons that check the host, and
-// everything that the Installer runs by itself.
+// Executions lists what runs on this host in addition to the steps of the plan: hooks and collectors of add-ons that check the
+// host, and the Installer's own commands.
 func (j *job) Executions(o PreflightOptions) []spec.Execution {
 	return append(j.addOnExecutions(o), j.spec.Executions()...)
 }
@@ -46,7 +46,7 @@ func (j *job) addOnExecutions(o PreflightOptions) (all []spec.Execution) {
 	return all
 }
 
-// executionsOf lists what a specification runs. One that cannot be read runs nothing.
+// executionsOf lists the commands of a specification. One that cannot be read runs nothing.
 func executionsOf(c preflight.Specification, n preflight.Node, s *spec.Installer) []spec.Execution {
 	text, err := c.Render(n, s)
 	if err != nil {
@@ -62,7 +62,7 @@ func executionsOf(c preflight.Specification, n preflight.Node, s *spec.Installer
 	}
 }
 
-// ownChecks returns the specification of the Installer if it may be used, and otherwise says that it was left out.
+// ownChecks returns the specification of the Installer if it may be used, and otherwise reports that it was left out.
 func (o PreflightOptions) ownChecks(s *spec.Installer) ([]preflight.Specification, []preflight.Result, error) {
 	own, err := installerPreflight(s)
 	if err != nil || o.Runs != RunAddOns {

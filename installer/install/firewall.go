@@ -12,12 +12,12 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// openable returns those of the active firewalls that the Installer lets us open.
+// openable returns the active firewalls that the Installer lets us open.
 func (j *job) openable(active []firewall.Firewall) []firewall.Firewall {
 	return slices.DeleteFunc(slices.Clone(active), func(w firewall.Firewall) bool { return j.settings.firewalls[w].leave })
 }
 
-// disabled is what the step depends on: the firewalls that the Installer wants to be taken down.
+// disabled is the input of the step: the firewalls that the Installer disables.
 func (j *job) disabled() map[string]string {
 	return map[string]string{"firewalld": flag(j.settings.firewalls[firewall.Firewalld].disable), "ufw": flag(j.settings.firewalls[firewall.UFW].disable)}
 }
@@ -28,7 +28,7 @@ const (
 	flannelPort = "8472/udp"
 )
 
-// controlPlanePorts are those of a control plane beside that of the kubelet: the API server, files for joining hosts, and etcd.
+// controlPlanePorts are those of a control plane in addition to the kubelet's: the API server, files for joining hosts, and etcd.
 func controlPlanePorts() []string { return []string{"6443/tcp", "6445/tcp", "2379:2380/tcp"} }
 
 // firewallRules looks for rules that drop the traffic of the cluster, which neither firewalld nor ufw made: the install does not change them.
@@ -37,7 +37,7 @@ func (j *job) firewallRules(role preflight.Role, resumed bool) func(context.Cont
 		var t firewall.Traffic
 		networks := j.currentNetworks()
 		if networks[node.PodNetwork] == "" {
-			networks, _ = j.settleNetworks() // another check tells why not
+			networks, _ = j.settleNetworks() // another check reports why not
 		}
 		for _, name := range []string{node.PodNetwork, node.PodNetwork6} {
 			if p, err := netip.ParsePrefix(networks[name]); err == nil {
@@ -78,8 +78,8 @@ func droppedTraffic(ctx context.Context, r *preflight.Reporter, t firewall.Traff
 	}
 }
 
-// openFirewall lets nodes and pods through, or disables a firewall if the Installer says so. What that changes in /etc is noted as
-// all changes are, and a reset takes it back.
+// openFirewall lets nodes and pods through, or disables a firewall if the Installer says so. Changes in /etc are recorded like all
+// changes, and reverted by a reset.
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
 	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}

@@ -108,7 +108,7 @@ func TestAddOnsWithoutChecksAreReported(t *testing.T) {
 	}
 }
 
-// TestClockIsComparedWithTheBundle has a bundle that somebody wrote long after what the host's clock says.
+// TestClockIsComparedWithBundle has a bundle written long after the time of the host's clock.
 func TestClockIsComparedWithTheBundle(t *testing.T) {
 	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})

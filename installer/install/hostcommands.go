@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// hostCommandsStep runs what an Installer has for programs of the host.
+// hostCommandsStep runs an Installer's settings for programs of the host.
 const hostCommandsStep = "node/commands"
 
 // commands adds the step, when there is something for it.
@@ -49,7 +49,7 @@ const selinuxConfig = "/etc/selinux/config"
 
 var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
 
-// checkSELinux refuses a mode that there is not, before anything is changed.
+// checkSELinux refuses an unknown mode, before anything is changed.
 func (j *job) checkSELinux() error {
 	modes := []string{"enforcing", "permissive", "disabled"}
 	if mode := j.settings.selinux; mode != "" && !slices.Contains(modes, mode) {

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// field is one that an Installer may have, as its schema has it.
+// field is one that an Installer may have, from its schema.
 type field struct {
 	section, key string
 	kind         string // string, list or commands
@@ -123,8 +123,8 @@ func writeSpec(t *testing.T, sections map[string]map[string]any) string {
 	return string(text)
 }
 
-// lookingAddOns are add-ons that do with every variable what those of kURL do with some: as arguments with and without quotes, in
-// templates of both kinds, in tests, in kustomizations, in messages, and handed on in an array.
+// lookingAddOns use every variable like kURL add-ons use some: as arguments with and without quotes, in templates of both kinds,
+// in tests, in kustomizations, in messages, and handed on in an array.
 func lookingAddOns(addOns, variables []string) (files []txtar.File) {
 	var template strings.Builder
 	for _, name := range variables {
@@ -214,7 +214,7 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 			continue
 		}
 		for at, text := range texts {
-			if testing.Short() && at > 0 { // each is refused alike
+			if testing.Short() && at > 0 { // each is refused in the same way
 				break
 			}
 			one := allAddOns(addOns, rivalOf(f))
@@ -248,7 +248,7 @@ func setField(sections map[string]map[string]any, f field, text string) {
 	sections[f.section][f.key] = f.value(text)
 }
 
-// prepare is what 'sealift install' does before its first change.
+// prepare does the part of 'sealift install' before its first change.
 func prepare(t *testing.T, data []byte, text string) (*Install, error) {
 	t.Helper()
 	return Prepare(Options{
@@ -260,7 +260,7 @@ func prepare(t *testing.T, data []byte, text string) (*Install, error) {
 	})
 }
 
-// through runs hooks of every kind, and wants them to have seen what the Installer says, letter for letter.
+// through runs hooks of every kind, and checks that they have seen the Installer's values, letter for letter.
 func through(t *testing.T, data []byte, text string, names []string) {
 	t.Helper()
 	i, err := prepare(t, data, text)

@@ -19,12 +19,12 @@ type ImageOptions struct {
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
 	// are not checked.
 	Trusted []signature.PublicKey
-	// Progress is told the name of each image before it is loaded, one at a time.
+	// Progress is called with the name of each image before it is loaded, one at a time.
 	Progress func(ref string)
 }
 
 // LoadImages brings all images of an archive into a node's containerd, outside of any install: after a disk was cleaned by
-// hand, or before an add-on is tried. Images that are there are left alone.
+// hand, or before an add-on is tried. Existing images are left alone.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
 	a, err := bundle.Open(o.Archive, o.Trusted...)
 	if err != nil {
@@ -39,7 +39,7 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
 }
 
-// LoadImagesOf does that for an open archive, which may be one of another node.
+// LoadImagesOf does that for an open archive, which may be another node's.
 func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
 	var layouts []*runtime.Layout
 	for _, p := range a.Index.Packages {

@@ -1,7 +1,7 @@
 // Package install turns a bundle and a host into a running cluster: it reads both, makes a plan of steps, and runs the
 // steps that the host's journal does not have as finished.
 //
-// The package knows the order of things. How each thing is done lies below: lifecycle, hook, host, runtime, cluster.
+// The package knows the order of things. The details are in packages below: lifecycle, hook, host, runtime, cluster.
 //
 // Comments cite rules of kURL by section (kURL §3.1): docs/reference/kurl.md has them.
 package install
@@ -28,21 +28,21 @@ import (
 // maxSpecSize bounds an Installer.
 const maxSpecSize = 1 << 20
 
-// errResetOpen says that this node is being taken back.
+// errResetOpen means that a reset of this node is unfinished.
 var errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
 
-// Options says what is installed where. The zero value of a folder is its default.
+// Options select what is installed where. The zero value of a folder is its default.
 type Options struct {
 	Bundle string // an archive, or the folder into which it was unpacked
-	// Open opens the bundle, in place of Bundle, which then is only its name. Nil means to open that file or folder.
+	// Open opens the bundle, instead of Bundle, which is then only its name. Nil means to open that file or folder.
 	Open func() (*bundle.Archive, error)
 	// Adjust applies the patch and the flags of the command line to the Installer of the bundle; nil changes nothing.
 	Adjust func(*spec.Installer) (*spec.Installer, error)
-	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
-	// used, and what the host has is not fetched.
+	// Remote means that the bundle is far away. It is not read as a whole before the install: each file is verified when it is
+	// used, and content that the host has is not fetched.
 	Remote bool
-	// Online says that the bundle comes from a server that serves many hosts. Add-ons are told that this host is behind an air gap
-	// in other cases, and where the Installer says so.
+	// Online means that the bundle comes from a server that serves many hosts. Add-ons see an air gap in other cases, and where
+	// the Installer says so.
 	Online bool
 	// Join makes the host a node of a cluster; nil means to make a cluster.
 	Join *Join
@@ -59,15 +59,15 @@ type Options struct {
 	Upgrade *Upgrade
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
-	// ChooseAddress is asked for the address of this host where several could be meant. Nil means to take the first one.
+	// ChooseAddress is asked for the address of this host where several could be meant. Nil means the first one.
 	ChooseAddress func(network.Choice) (network.Candidate, error)
-	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
+	// Yes answers the questions of hooks; without it they get kURL's answers without a terminal.
 	Yes bool
-	// Outro receives what the hooks of the last phase print for people, if Output is nil.
+	// Outro receives the output of the last phase's hooks for people, if Output is nil.
 	Outro io.Writer
 }
 
-// Install is a job with what carries it out on this host. Nothing is changed before Run.
+// Install is a job with its means on this host. Nothing is changed before Run.
 type Install struct {
 	job
 	*node.Session
@@ -78,7 +78,7 @@ type Install struct {
 	said    *hookOutput       // what hooks print
 	socket  string            // of containerd
 	before  map[string]string // the host's packages before the first install, with their versions
-	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
+	taken   string            // a folder with sealift-preflight, once extracted from the bundle
 }
 
 // Prepare is Inspect for a run: the error is a *preflight.RefusedError if a requirement does not hold.
@@ -192,7 +192,7 @@ func (i *Install) prepareHooks() {
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 }
 
-// checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the
+// checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone do not cover the
 // Installer.
 func (c *contents) checkTrust(trusted []signature.PublicKey) error {
 	if len(trusted) == 0 {
@@ -251,13 +251,13 @@ func (c *contents) setDefaults() {
 // Plan gives all steps, finished ones too.
 func (i *Install) Plan() lifecycle.Plan { return i.plan }
 
-// Pending gives the steps that Run would run.
+// Pending returns the steps that Run would run.
 func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.Journal) }
 
-// Resume is the command that goes on with this install.
+// Resume is the command that resumes this install.
 func (j *job) Resume() string { return j.options.Resume }
 
-// Run runs what is pending.
+// Run runs the pending steps.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
 	switch {
 	case i.options.Upgrade != nil:
@@ -268,7 +268,7 @@ func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran i
 	return i.run(ctx, lifecycle.Installing, i.plan, observe)
 }
 
-// run runs what is pending of some steps.
+// run runs those of some steps that are pending.
 func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps lifecycle.Plan, observe func(lifecycle.Event)) (ran int, err error) {
 	if err := i.refusal(); err != nil {
 		return 0, err
@@ -281,7 +281,7 @@ func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps 
 	return ran, i.explainDiskFull(err)
 }
 
-// Close ends the hooks' shell and gives the node free.
+// Close ends the hooks' shell and releases the lock.
 func (i *Install) Close() error {
 	var errs []error
 	if i.hooks != nil {

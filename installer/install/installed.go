@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Installed is what a control plane has of its bundle: files in the install root, and blobs of images in containerd. An upgrade
+// Installed is a control plane's part of its bundle: files in the install root, and blobs of images in containerd. An upgrade
 // takes from it what its own bundle leaves out.
 type Installed struct {
 	ctx    context.Context // the reads of blobs end with it

@@ -92,7 +92,7 @@ func TestANodeHasWhatItsUpgradeLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// another archive with this index verifies what it reads
+	// another archive with this index verifies its reads
 	again, err := bundle.NewUnpacked(index, nil, has.Open)
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func (j *job) checkTogether() error {
 	return diag.Err(catalog.Check(j.spec, metas))
 }
 
-// installerCheck looks at what the Installer asks for that an install does not do, or does not do on this host.
+// installerCheck finds requests of the Installer that an install ignores, always or on this host.
 func (j *job) installerCheck(_ context.Context, r *preflight.Reporter) {
 	wanted := j.settings.onlyHost
 	if wanted != "" && !strings.EqualFold(wanted, j.facts.Hostname) {
@@ -44,7 +44,7 @@ func (j *job) installerCheck(_ context.Context, r *preflight.Reporter) {
 	}
 }
 
-// lackedPackages wants those that the add-ons need to be there, when none is installed.
+// lackedPackages requires those that the add-ons need, when none is installed.
 func (j *job) lackedPackages(ctx context.Context, r *preflight.Reporter) {
 	missing, err := packages.Lacking(ctx, hostPackages(j.addOns, j.facts.Target()))
 	if err != nil {

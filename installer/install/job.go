@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// contents is what a bundle brings: its Installer, and the add-ons that the Installer names.
+// contents is the content of a bundle: its Installer, and the add-ons that the Installer names.
 type contents struct {
 	archive *bundle.Archive
 	spec    *spec.Installer
@@ -18,7 +18,7 @@ type contents struct {
 	upgrade string  // identifies an upgrade with all its stops
 }
 
-// hostFacts is what this host is, and what happened on it before.
+// hostFacts is the state of this host, and its history.
 type hostFacts struct {
 	facts     host.Facts
 	past      history

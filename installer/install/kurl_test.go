@@ -208,7 +208,7 @@ func sealift(t *testing.T) string {
 	return binary
 }
 
-// kubectl gives the folder that has one.
+// kubectl returns the folder that has one.
 func kubectl(t *testing.T) string {
 	t.Helper()
 	w := lab.Workshop(t)
@@ -256,7 +256,7 @@ func testHooks(t *testing.T, i *Install, kubeconfig, binary string) *hooks {
 	return h
 }
 
-// runHooks calls one kind of hook of all add-ons, as the plan does, and keeps what the journal would.
+// runHooks calls one kind of hook of all add-ons, like the plan, and keeps what the journal would.
 func (i *Install) runHooks(t *testing.T, suffix string, journal *[]lifecycle.State) {
 	t.Helper()
 	for _, a := range i.addOns {
@@ -318,7 +318,7 @@ func TestAddOnsOfKurlInstallUnmodified(t *testing.T) {
 	wantShell(t, again.state, "pre_init", "install", "join")
 }
 
-// wantShell is what the hooks leave to those that come later.
+// wantShell is the state that the hooks leave to later ones.
 func wantShell(t *testing.T, state map[string]string, order ...string) {
 	t.Helper()
 	if order == nil {
@@ -356,7 +356,7 @@ func wantShell(t *testing.T, state map[string]string, order ...string) {
 	}
 }
 
-// wantObjects is what the add-ons applied.
+// wantObjects lists the objects that the add-ons applied.
 func wantObjects(t *testing.T, i *Install) {
 	t.Helper()
 	get := func(args ...string) string {

@@ -28,7 +28,7 @@ spec:
 `
 
 // TestHooksOfKurlsAddOnsRunToTheirEnd runs the hooks of kURL's own files with a real API server. No node runs the pods there, so
-// the test reports Deployments and Services as ready in place of a cluster's controllers.
+// the test reports Deployments and Services as ready instead of a cluster's controllers.
 func TestHooksOfKurlsAddOnsRunToTheirEnd(t *testing.T) {
 	i := kurlInstall(t, realSpec, realAddOns(t, "cert-manager/1.21.0", "contour/1.32.1", "metrics-server/0.8.1", "goldpinger/3.11.2-1.1.2"))
 	config, err := clientcmd.BuildConfigFromFlags("", i.hooks.variables["KUBECONFIG"])
@@ -74,7 +74,7 @@ func TestHooksOfKurlsAddOnsRunToTheirEnd(t *testing.T) {
 	}
 }
 
-// reportReady says of all Deployments that their pods run, and of all Services that they have an endpoint, until ctx ends.
+// reportReady reports all Deployments as running, and all Services as having an endpoint, until ctx ends.
 func reportReady(ctx context.Context, client clientset.Interface) error {
 	for {
 		deployments, err := client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
@@ -95,7 +95,7 @@ func reportReady(ctx context.Context, client clientset.Interface) error {
 		for _, s := range services.Items {
 			endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, //nolint:staticcheck // kURL's functions read these
 				Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}}, Ports: []corev1.EndpointPort{{Port: 80}}}}}
-			_, _ = client.CoreV1().Endpoints(s.Namespace).Create(ctx, endpoints, metav1.CreateOptions{}) // may be there already
+			_, _ = client.CoreV1().Endpoints(s.Namespace).Create(ctx, endpoints, metav1.CreateOptions{}) // may already exist
 		}
 		select {
 		case <-ctx.Done():

@@ -44,10 +44,10 @@ func (i *Install) extractKubernetes(k addOn) func(context.Context) (lifecycle.St
 	}
 }
 
-// sandboxID is what Kubernetes' Manifest names the image of pods' sandboxes by.
+// sandboxID is the ID of the sandbox image in Kubernetes' Manifest.
 const sandboxID = "pause"
 
-// sandboxImage is the one that the Kubernetes of this package asks for.
+// sandboxImage is the one that the Kubernetes of this package uses.
 func (a addOn) sandboxImage() string {
 	for _, image := range a.manifest.Images() {
 		if image.ID == sandboxID {

@@ -8,11 +8,11 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// minorSteps are the add-ons that can only go from one minor version to the next. Asked for more, kURL's hooks leave the old version
-// in place and succeed, so that the record would say what is not there. kURL takes Rook through the versions between.
+// minorSteps are the add-ons that can only go from one minor version to the next. For a larger step, kURL's hooks leave the old
+// version in place and succeed, so that the record would be wrong. kURL takes Rook through the intermediate versions.
 func minorSteps() []string { return []string{"longhorn", "rook"} }
 
-// checkMinorSteps refuses a bundle whose add-on is more than one minor version ahead of the one that this node has.
+// checkMinorSteps refuses a bundle whose add-on is more than one minor version ahead of this node's.
 func (j *job) checkMinorSteps() error {
 	var far []preflight.Result
 	for _, a := range j.replaced() {

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// modulesVariable tells hooks which modules the bundle has. A hook that reads it runs again when one of them changes.
+// modulesVariable lists the bundle's modules for hooks. A hook that reads it runs again when one of them changes.
 const modulesVariable = "SEALIFT_MODULES"
 
 // Where a Deployment has modules, and the annotation of its Pods that changes with them.
@@ -30,7 +30,7 @@ const (
 	modulesAnnotation = "sealift.dev/modules"
 )
 
-// describedAddOn is what modulesVariable and hooklessState say of an add-on.
+// describedAddOn is an add-on in modulesVariable and hooklessState.
 type describedAddOn struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -57,7 +57,7 @@ func describe(addOns []addOn) string {
 	return string(text)
 }
 
-// giveModules gives the modules of the bundle to an operator. Its arguments are the names of the operator's ConfigMap, of its
+// giveModules passes the modules of the bundle to an operator. Its arguments are the names of the operator's ConfigMap, of its
 // Deployment and the container in it, and of its ClusterRole for definitions, and the file for patches of the latter two.
 func (j *job) giveModules(_ context.Context, args []string, _ io.Writer) error {
 	if len(args) != 4 {
@@ -112,8 +112,8 @@ func (j *job) allowDefinitions(role string) (map[string]any, error) {
 	return map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": role}, "rules": rules}, nil
 }
 
-// mountModules is a patch of a Deployment. Every control plane has unpacked the folders. One that lacks a folder does not start
-// the Pod: an operator without a module would remove what the module has installed.
+// mountModules is a patch of a Deployment. Every control plane has unpacked the folders. Without one of the folders, the Pod
+// does not start: an operator without a module would remove the module's objects.
 func (j *job) mountModules(configMap, name string) (map[string]any, error) {
 	options, err := cluster.Modules{ConfigMap: configMap, Sections: j.moduleSections()}.Annotations()
 	if err != nil {
@@ -138,8 +138,8 @@ func (j *job) mountModules(configMap, name string) (map[string]any, error) {
 	}, nil
 }
 
-// moduleSections are what the Installer says of modules, by keys of the operator's ConfigMap: a flag that switches each of them
-// on, and its options.
+// moduleSections are the Installer's settings of modules, by keys of the operator's ConfigMap: a flag that enables each of
+// them, and its options.
 func (c *contents) moduleSections() map[string]any {
 	sections := map[string]any{}
 	for _, m := range c.modules() {

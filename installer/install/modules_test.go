@@ -115,7 +115,7 @@ func TestModulesReachTheOperator(t *testing.T) {
 	}
 }
 
-// catalogued renders what the catalogue's operator applies, with the patches that it gets.
+// catalogued renders the objects of the catalogue's operator, with its patches.
 func catalogued(t *testing.T, i *Install) []*unstructured.Unstructured {
 	t.Helper()
 	const from = "../../addons/operator/template/yaml"
@@ -186,7 +186,7 @@ spec:
 `
 }
 
-// TestTheOperatorWritesDefinitionsOfItsModulesOnly gives the catalogue's operator its rights in a real API server, and tries as the
+// TestOperatorWritesOnlyItsModuleDefinitions gives the catalogue's operator its rights in a real API server, and tries as the
 // operator what it may do with definitions.
 func TestTheOperatorWritesDefinitionsOfItsModulesOnly(t *testing.T) {
 	i := withModules(t)

@@ -6,7 +6,7 @@ import (
 )
 
 // The steps that set up a host for the network that it is in. They are planned when there is something to do, and when there once was:
-// what an Installer no longer asks for is taken out.
+// removed settings of an Installer are reverted.
 const (
 	certificatesStep = "node/certificates"
 	proxyStep        = "node/proxy"

@@ -31,7 +31,7 @@ type clusterNetwork struct {
 
 func (s settings) networks() []clusterNetwork {
 	const podOption, serviceOption = "flannel.podCIDR", "kubernetes.serviceCIDR"
-	// kURL's first, then what a site that routes all of it leaves
+	// kURL's first, then those that a site that routes all of it leaves free
 	wide := []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", carrierShared.String()}
 	pods4, pods6 := s.pods, s.pods
 	services4, services6 := s.services, s.services
@@ -57,7 +57,7 @@ func (s settings) networks() []clusterNetwork {
 	return four
 }
 
-// example is what a network of the kind looks like.
+// example is an example of a network of the kind.
 func (n clusterNetwork) example() string {
 	if n.six {
 		return fmt.Sprintf("fd00:c00b:1::/%d", n.size)
@@ -91,10 +91,10 @@ func (h *hostFacts) networksOfCluster() (lifecycle.Record, bool) {
 	return h.past.Last(node.NetworkStep)
 }
 
-// checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
+// checkNetworks refuses impossible networks of the Installer, and a host without a free network, before anything is changed.
 func (j *job) checkNetworks() error {
 	if _, makes := kubernetes(j.addOns); !makes || j.Joins() {
-		return nil // checkJoin looks at those of the cluster
+		return nil // checkJoin checks those of the cluster
 	}
 	rec, made := j.networksOfCluster()
 	if !made {
@@ -140,9 +140,9 @@ func (n clusterNetwork) parse(given string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// clash refuses a network that somebody named if this host could not work with it: one of the networks that its interfaces are in, and
-// one that has an address or a route of this host inside, which would win over the cluster's. A route that leads to more than the network
-// says that the site routes the whole range. Whoever names a network in it has chosen it.
+// clash refuses a named network if this host could not work with it: one of the networks that its interfaces are in, and one that has an
+// address or a route of this host inside, which would win over the cluster's. A route wider than the network means that the site routes
+// the whole range. Whoever names a network in it has chosen it.
 func (h *hostFacts) clash(p netip.Prefix, used []netip.Prefix) error {
 	for _, u := range used {
 		if p.Overlaps(u) && (u.Bits() > p.Bits() || !h.routed(u)) {
@@ -159,7 +159,7 @@ func (h *hostFacts) routed(used netip.Prefix) bool {
 	})
 }
 
-// networksCheck warns of networks of the cluster that were chosen inside a range which the site routes as a whole.
+// networksCheck warns of networks of the cluster chosen inside a range that the site routes as a whole.
 func (j *job) networksCheck(_ context.Context, r *preflight.Reporter) {
 	used, err := j.used()
 	if err != nil {
@@ -186,8 +186,8 @@ func (j *job) networksCheck(_ context.Context, r *preflight.Reporter) {
 	r.Passf("%s", strings.Join(names, ", "))
 }
 
-// chooseNetworks settles the pod and service networks. The choice is made once, since the cluster's own routes would look
-// taken later.
+// chooseNetworks settles the pod and service networks. The choice is made once, since the cluster's own routes would look used
+// later.
 func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
 	state, err := i.settleNetworks()
 	if err != nil {
@@ -196,7 +196,7 @@ func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
 	return state, i.hooks.restore(ctx, state)
 }
 
-// settleNetworks gives the networks that the Installer names, and free ones beside them.
+// settleNetworks returns the networks of the Installer, and free ones for the rest.
 func (j *job) settleNetworks() (lifecycle.State, error) {
 	used, err := j.used()
 	if err != nil {

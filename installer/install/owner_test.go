@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
-// The owner on record decides what an install that is finished does again.
+// The owner on record decides what a finished install repeats.
 func TestInstallRespectsOwners(t *testing.T) {
 	channel := addon.Channel("kube-system", "flannel")
 	for _, row := range []struct {

@@ -16,12 +16,12 @@ import (
 // hookSilence is how long a hook may print nothing, unless its add-on's addon.yaml says otherwise.
 const hookSilence = 30 * time.Minute
 
-// How long a step may take before it is stopped: several times what a slow disk needs.
+// The timeouts of steps: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
 	hookTime  = catalog.MaxHookTime
 	kubeTime  = 20 * time.Minute
-	// kubeadm ends by itself
+	// kubeadm ends on its own
 	kubeadmTime = cluster.MaxKubeadmTime
 	copyTime    = time.Hour
 )
@@ -38,7 +38,7 @@ const (
 	packagesStep = "node/packages" // of the host, not of an add-on
 )
 
-// The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
+// The steps that make the cluster and a node of one. Their inputs never change: an existing cluster is not created again,
 // whatever bundle comes later.
 const (
 	initInputs   = "once"
@@ -46,22 +46,22 @@ const (
 )
 
 // hostHook is the suffix of the hook that brings the programs of Kubernetes to a host. It comes after the pre-init hooks of all add-ons
-// and the container runtime, and on a host that joins after the hooks for joining (kURL §3.1 and §3.2).
+// and the container runtime, and on a joining host after the join hooks (kURL §3.1 and §3.2).
 const hostHook = "_host"
 
-// hookSuffixes are what the names of hooks have behind the name of their add-on.
+// hookSuffixes follow the name of the add-on in the names of hooks.
 func hookSuffixes() []string {
 	return []string{"", "_pre_init", "_install", "_join", "_post_init", "_outro"}
 }
 
-// action is what a step does, when the job is carried out.
+// action is the function of a step, when the job is carried out.
 type action func(*Install, context.Context) (lifecycle.State, error)
 
 // step is a planned step.
 type step struct {
 	lifecycle.Step
 	do       action
-	restores bool // what it leaves is put back into the shell of the hooks
+	restores bool // its result is restored in the shell of the hooks
 }
 
 // planner collects steps.
@@ -190,8 +190,8 @@ func (p *planner) programs(phase lifecycle.Phase) {
 	}
 }
 
-// images adds the steps that load images, one after the other. On the host that makes the cluster, where nothing asks for an
-// add-on's images before its hook does, those that kubeadm does not wait for are loaded beside it.
+// images adds the steps that load images, in sequence. On the host that creates the cluster, where nothing uses an add-on's
+// images before its hook does, images that kubeadm does not need are loaded concurrently.
 func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
 	for _, beside := range []bool{false, true} {
@@ -209,7 +209,7 @@ func (p *planner) images(phase lifecycle.Phase) {
 	}
 }
 
-// imagesLater reports whether the images of an add-on are loaded beside what comes after the container runtime.
+// imagesLater reports whether the images of an add-on are loaded concurrently with the steps after the container runtime.
 func (p *planner) imagesLater(a addOn) bool {
 	return !p.Joins() && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
 }
@@ -240,7 +240,7 @@ func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, tim
 		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target())}
 }
 
-// beside gives the steps that may not be finished yet when the next one is reached: those of one add-on, or all.
+// beside returns the steps that may be unfinished when the next one is reached: those of one add-on, or all.
 func (p *planner) beside(addOn string) (steps []string) {
 	for _, step := range p.steps {
 		if step.Beside && (addOn == "" || step.AddOn == addOn) {
@@ -334,8 +334,8 @@ func (p *planner) packages() {
 		Timeout: kubeTime, Inputs: inputs}, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.installPackages(names)(ctx) })
 }
 
-// packagesToInstall returns the host packages of the add-ons, and the inputs of their step. On a node of a cluster those of add-ons that
-// run stay as they are.
+// packagesToInstall returns the host packages of the add-ons, and the inputs of their step. On a node of a cluster, running add-ons are
+// not changed.
 func (j *job) packagesToInstall() (names []string, inputs string) {
 	if j.settings.skipPackages {
 		return nil, ""

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// made is an install of add-ons that exist in memory alone.
+// made is an install of in-memory add-ons.
 func made(t *testing.T, addOns ...addOn) *Install {
 	t.Helper()
 	s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n  flannel: {version: '1', podCIDR: 10.99.0.0/16}\n"))
@@ -244,7 +244,7 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 	}
 }
 
-// networksRow is what the Installer says of the networks of a cluster, what the host uses, and what is chosen or refused.
+// networksRow has the Installer's networks of a cluster, the host's networks, and the choice or refusal.
 type networksRow struct{ pods, services, sizes, used, wantPods, wantServices, refused string }
 
 func (row networksRow) settle(t *testing.T, i *Install) {
@@ -269,8 +269,8 @@ func prefixes(list string) (found []netip.Prefix) {
 	return found
 }
 
-// TestAnInstallGoesOnBesideItsOwnRoutes is of a host without a default route, on which a route to the services comes before the
-// cluster does.
+// TestInstallIgnoresItsOwnRoutes has a host without a default route, on which a route to the services exists before the
+// cluster.
 func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
 	first.settings.services.network = "10.96.0.0/22"
@@ -332,7 +332,7 @@ func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
 	}
 }
 
-// finished notes in the journal that a step ended well.
+// finished records in the journal that a step succeeded.
 func finished(t *testing.T, i *Install, s lifecycle.Step, state lifecycle.State) {
 	t.Helper()
 	s.Timeout, s.Run = time.Minute, func(context.Context) (lifecycle.State, error) { return state, nil }

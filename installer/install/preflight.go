@@ -20,19 +20,19 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// preflightFile is what an add-on has for Troubleshoot to check on a host.
+// preflightFile is an add-on's host checks for Troubleshoot.
 const preflightFile = "host-preflight.yaml"
 
 // PreflightOptions says which checks are made, and what becomes of their answers. The zero value is for the host that
 // makes a cluster.
 type PreflightOptions struct {
-	Node           preflight.Node // as what the host is looked at; a node that joins nothing has a control plane
+	Node           preflight.Node // role of the host for checks; a node that joins nothing has a control plane
 	Policy         preflight.Policy
 	ExcludeBuiltin bool // as in kURL, this leaves out the checks of add-ons too
 	Runs           Running
 }
 
-// with adds what the Installer says (kURL §2.1): a flag and an option mean the same.
+// with adds the Installer's settings (kURL §2.1): a flag and an option mean the same.
 func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
 	kurl := s.Section("kurl").Options
 	o.Policy.Ignore = o.Policy.Ignore || isTrue(kurl, "hostPreflightIgnore")
@@ -42,14 +42,14 @@ func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
 	return o
 }
 
-// completed adds what the Installer says, and whether there is an air gap.
+// completed adds the Installer's settings, and whether there is an air gap.
 func (j *job) completed(o PreflightOptions) PreflightOptions {
 	o = o.with(j.spec)
 	o.Node.AirGap = j.settings.airGap
 	return o
 }
 
-// Preflight looks at the host and changes nothing.
+// Preflight checks the host and changes nothing.
 func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
 	o = i.completed(o)
 	h, err := preflight.ThisHost(i.facts.Target())
@@ -89,7 +89,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	// An install that is resumed finds what it has started itself, as an upgrade does.
+	// A resumed install finds what it has started itself, as an upgrade does.
 	node := o.Node
 	node.Upgrade = node.Upgrade || needs.Resumed
 	asked, err := i.external(ctx, node, append(specs, own...), o.Runs)
@@ -178,7 +178,7 @@ func (i *Install) external(ctx context.Context, n preflight.Node, specs []prefli
 	return askTroubleshoot(ctx, program, err, n, i.spec, specs)
 }
 
-// askTroubleshoot makes the checks of specifications. refused says why there is no program, where one was found.
+// askTroubleshoot runs the checks of specifications. refused is why there is no program, where one was found.
 func askTroubleshoot(ctx context.Context, program string, refused error, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
 	var results []preflight.Result
 	var texts [][]byte
@@ -205,8 +205,8 @@ func askTroubleshoot(ctx context.Context, program string, refused error, n prefl
 	return append(results, found...), nil
 }
 
-// addRole adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control
-// plane the other members of etcd and every kubelet.
+// addRole adds the needs of the node's role (kURL §8.3): a joining node reaches the API servers, a joining control plane the
+// other members of etcd and every kubelet.
 func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	n.Firewall, n.SELinux = handling(s)
 	if n.Role == preflight.NoNode {
@@ -234,7 +234,7 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	}
 }
 
-// handling is what the Installer says about firewalls and SELinux.
+// handling is the Installer's setting for firewalls and SELinux.
 func handling(s *spec.Installer) (firewall, selinux preflight.Handling) {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	switch {
@@ -250,8 +250,8 @@ func handling(s *spec.Installer) (firewall, selinux preflight.Handling) {
 	return firewall, selinux
 }
 
-// CheckHost looks at this host for an Installer without its bundle: for room and for what add-ons need, the bundle is
-// wanted. beside is the running sealift.
+// CheckHost checks this host for an Installer without its bundle; checks of disk space and of add-ons need the bundle. beside
+// is the running sealift.
 func CheckHost(ctx context.Context, s *spec.Installer, beside string, o PreflightOptions) (preflight.Record, error) {
 	o = o.with(s)
 	facts, err := host.Discover()

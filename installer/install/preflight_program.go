@@ -15,9 +15,9 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// program returns the sealift-preflight to run. It runs as root, so it is the bundle's by digest: a copy that an install has kept or
-// that lies beside sealift, or one taken out of the bundle, which goes with Close. For a bundle without one it is what FindProgram
-// returns.
+// program returns the sealift-preflight to run. It runs as root, so it must be the bundle's by digest: a copy that an install has
+// kept or that is beside sealift, or an extracted one, which Close removes. For a bundle without one it is the result of
+// FindProgram.
 func (i *Install) program(ctx context.Context) (string, error) {
 	beside := filepath.Dir(i.options.Binary)
 	carried, ok := i.archive.Entry(bundle.PreflightName)
@@ -43,7 +43,7 @@ func (i *Install) program(ctx context.Context) (string, error) {
 	return filepath.Join(dir, bundle.PreflightName), nil
 }
 
-// unasked says that there is no program to ask, without looking into the bundle's.
+// unasked reports that there is no program to ask, without reading the bundle's.
 func (i *Install) unasked() []preflight.Result {
 	if _, carried := i.archive.Entry(bundle.PreflightName); carried {
 		return nil
@@ -55,7 +55,7 @@ func (i *Install) unasked() []preflight.Result {
 	return []preflight.Result{noProgram(err)}
 }
 
-// noProgram is the result for checks without a program to make them. refused says why one that is there is not run.
+// noProgram is the result for checks without a program. refused is why an existing one is not run.
 func noProgram(refused error) preflight.Result {
 	r := preflight.Result{Check: "add-ons", Status: preflight.Warn, Message: "not asked for what they need: there is no " + preflight.ProgramName,
 		Hint: "make the bundle with it beside sealift, or with --sealift-preflight"}
@@ -74,7 +74,7 @@ func (c *contents) extractProgram(ctx context.Context, dir string) error {
 	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
 }
 
-// dropProgram removes what program has taken out of the bundle.
+// dropProgram removes the extracted program.
 func (i *Install) dropProgram() error {
 	if i.taken == "" {
 		return nil
@@ -97,13 +97,13 @@ func (i *Install) keepProgram(ctx context.Context) error {
 	return files.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
 }
 
-// programNames are where a sealift-preflight may lie that is not in a bundle.
+// programNames are the paths of a sealift-preflight outside a bundle.
 func programNames(root, beside string) []string {
 	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)}
 }
 
-// FindProgram returns the sealift-preflight that lies beside sealift, or else the one that an install has kept, or "". The error
-// says why one that is there must not be run.
+// FindProgram returns the sealift-preflight beside sealift, or else the one that an install has kept, or "". The error is why an
+// existing one must not be run.
 func FindProgram(root, beside string) (string, error) {
 	var refused []error
 	for _, name := range programNames(root, beside) {
@@ -121,8 +121,8 @@ func FindProgram(root, beside string) (string, error) {
 
 var errUnsafeProgram = errors.New("is not run")
 
-// temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
-// where temporary files are. Hardened hosts run no programs from /tmp.
+// temporary is a folder from which programs can run: beside sealift when install.sh has put it into the install root, otherwise
+// the one of temporary files. Hardened hosts run no programs from /tmp.
 func (j *job) temporary() string {
 	if dir := filepath.Dir(j.options.Binary); strings.HasPrefix(dir, j.options.Root+string(filepath.Separator)) {
 		return dir
@@ -146,7 +146,7 @@ func isProgram(name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// isCopy reports whether a program on the disk is that of the bundle.
+// isCopy reports whether a program on disk is the bundle's.
 func isCopy(name string, carried bundle.Entry) bool {
 	if info, err := os.Stat(name); err != nil || info.Size() != carried.Size || !isProgram(name) {
 		return false

@@ -159,7 +159,7 @@ func TestProgramOfAStrangerIsNotRun(t *testing.T) {
 	}
 }
 
-// TestProgramIsTheBundles has another program beside sealift, in a folder of root's: that of the bundle runs.
+// TestProgramComesFromBundle has another program beside sealift, in a folder of root's: the bundle's runs.
 func TestProgramIsTheBundles(t *testing.T) {
 	root := t.TempDir()
 	var fetched int

@@ -48,7 +48,7 @@ func (j *job) hostPrograms(r *preflight.Reporter, joins bool, path string) {
 	}
 }
 
-// installHint says how a program comes to the host.
+// installHint describes how to install a program on the host.
 func installHint(program string) string {
 	from := commands.PackageOf(program)
 	if from.Apt == "" {
@@ -60,7 +60,7 @@ func installHint(program string) string {
 // wantedProgram is a program, with the add-ons that call it.
 type wantedProgram struct {
 	name            string
-	needing, asking []string // add-ons that fail without it, and those that go on
+	needing, asking []string // add-ons that fail without it, and those that continue
 }
 
 // wantedPrograms lists the programs that the host must have, in the order of the add-ons. known are commands that every node has.
@@ -68,7 +68,7 @@ func (j *job) wantedPrograms(known []string, joins bool) (list []wantedProgram) 
 	packages, assets := j.bringing()
 	for _, a := range j.addOns {
 		for _, call := range a.calls.From(func(function string) bool { return a.runs(function, joins) }) {
-			// A name with an underscore that no package has is a function that the script hopes for: addon lint tells it.
+			// A name with an underscore that no package has is a function that the script expects: addon lint reports it.
 			hoped := strings.Contains(call.Name, "_") && commands.PackageOf(call.Name).Apt == call.Name
 			if call.Bin || hoped || slices.Contains(known, call.Name) || commands.Brought(call.Name, packages, assets) {
 				continue

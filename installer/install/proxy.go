@@ -27,8 +27,8 @@ func (j *job) checkProxy() error {
 	return nil
 }
 
-// noProxy lists what is reached without the proxy: the node itself, the cluster's networks and names, and what the Installer
-// adds (kURL §3.1, step 29).
+// noProxy lists what is reached without the proxy: the node itself, the cluster's networks and names, and the Installer's
+// additions (kURL §3.1, step 29).
 func (i *Install) noProxy() string {
 	values := i.hooks.values()
 	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", i.facts.Hostname, i.settings.address, i.settings.publicAddress,
@@ -46,7 +46,7 @@ func (i *Install) noProxy() string {
 	return strings.Join(unique, ",")
 }
 
-// setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.
+// setProxy writes the settings of containerd and kubelet to a file that only root can read, since the address may have a password.
 func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	address, exceptions := i.settings.proxy.address, i.noProxy()
 	file := filepath.Join(i.options.Root, node.ProxySettings)

@@ -13,7 +13,7 @@ import (
 )
 
 // recorded makes each step record its changes to the host before the step counts as finished. Failed steps record them, too. So a
-// later reset can tell them from changes that an administrator makes by hand.
+// later reset can distinguish them from manual changes of an administrator.
 func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle.Plan, error) {
 	if err := node.MarkRoot(i.options.Root); err != nil {
 		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
@@ -47,7 +47,7 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 // writeRun notes what this run is about.
 func (i *Install) writeRun() error {
 	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.Log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan, Address: i.settings.address}
-	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
+	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is not a path
 		run.Bundle = path
 	}
 	for _, a := range i.addOns {

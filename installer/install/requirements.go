@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// requirement is a condition without which nothing is installed. It depends on the bundle, the facts of the host and the journal alone,
-// so that it is checked before the host is looked at more closely, and no option ignores it.
+// requirement is a condition without which nothing is installed. It depends only on the bundle, the facts of the host and the journal,
+// so that it is checked before the host is inspected more closely, and no option ignores it.
 type requirement struct {
 	name  string // in a report
 	title string // what must hold
@@ -19,7 +19,7 @@ type requirement struct {
 }
 
 // requirements are all of them, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
-// *preflight.RefusedError with results of its own.
+// *preflight.RefusedError with its own results.
 func requirements() []requirement {
 	const change = "change it in the Installer"
 	return []requirement{

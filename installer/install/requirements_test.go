@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// TestUnmetRequirementsAreNamedWithTheWayOut has what a report of preflight must name, and what an install must refuse before its
+// TestUnmetRequirementsAreNamedWithRemedy has requirements that preflight must report, and that an install must refuse before its
 // first change.
 func TestUnmetRequirementsAreNamedWithTheWayOut(t *testing.T) {
 	four, six := chosen(netip.MustParseAddr("192.0.2.7")), chosen(netip.MustParseAddr("fd00::7"))
@@ -22,11 +22,11 @@ func TestUnmetRequirementsAreNamedWithTheWayOut(t *testing.T) {
 	everything := netip.MustParsePrefix("0.0.0.0/0")
 	for name, row := range map[string]struct {
 		spec    string // more of the Installer
-		six     bool   // the host has IPv6 alone
+		six     bool   // the host has only IPv6
 		used    []netip.Prefix
 		joined  bool
 		want    preflight.Result
-		nothing bool // is wrong
+		nothing bool // is invalid
 	}{
 		"nothing":                {nothing: true},
 		"IPv6 alone":             {six: true, want: preflight.Result{Check: "address", Message: "this host has no IPv4 address, only IPv6 such as fd00::7", Hint: "set kurl.ipv6 in the Installer"}},

@@ -14,15 +14,15 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// running is an add-on at work on this node, as the journal tells.
+// running is an installed add-on of this node, from the journal.
 type running struct {
 	version string
 	options string // digest of its options; "" where an earlier sealift recorded none
 	adopted bool   // another installer brought it, and no upgrade has replaced it yet
 }
 
-// live reports whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
-// same install may go on with another bundle.
+// live reports whether this host is a node of a cluster. Before that, nothing depends on an install's files, and the same
+// install may continue with another bundle.
 func (h *hostFacts) live() bool {
 	_, made := h.past.Last(node.InitStep)
 	_, joined := h.past.Last(node.JoinStep)
@@ -38,7 +38,7 @@ func (j *job) runningAddOns() map[string]running {
 	return runningIn(j.past.Records(), kubernetes.name())
 }
 
-// Versions are the versions of the add-ons at work on a node of a cluster, by name, as its journal tells.
+// Versions are the versions of the installed add-ons of a node, by name, from its journal.
 func Versions(records []lifecycle.Record) map[string]string {
 	versions := map[string]string{}
 	for name, one := range runningIn(records, kubernetesCapability) {
@@ -54,7 +54,7 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 	files := map[string]string{} // the version whose files the node has
 	begun := map[string]bool{}   // the add-ons whose decisive hook was called
 	found, prepared := map[string]running{}, map[string]running{}
-	whole := false // every add-on of an install came to its end
+	whole := false // every add-on of an install finished
 	for _, rec := range records {
 		name, finished := rec.AddOn, rec.Outcome == lifecycle.Finished
 		_, what, _ := strings.Cut(rec.Step, "/")
@@ -83,7 +83,7 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 			if finished {
 				found[name] = now
 			}
-		case name == kubernetes && !made: // the cluster is made or joined by kubeadm, whatever its hooks do besides
+		case name == kubernetes && !made: // kubeadm creates or joins the cluster, whatever its hooks do in addition
 			if finished && what == preInitStep {
 				prepared[name] = now
 			}
@@ -109,7 +109,7 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 }
 
 // hooklessState is the key of a state: the add-ons without hooks that a node had when all add-ons were ready, as JSON. No step of their
-// own tells that they run: an operator of modules runs them, for example.
+// own shows that they run: an operator of modules runs them, for example.
 const hooklessState = "SEALIFT_ADD_ONS_WITHOUT_HOOKS"
 
 // describeHookless is the value of hooklessState.

@@ -188,7 +188,7 @@ func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
 	for name, row := range map[string]struct {
 		failing string // step of the first install
 		hooks   []string
-		then    *Install // what is installed between
+		then    *Install // installed in between
 		late    string   // its step that fails
 		next    *Install
 		want    string
@@ -234,7 +234,7 @@ func wantRefusal(t *testing.T, err error, want []string) {
 	}
 }
 
-// TestARuntimeOfAnotherNameKeepsItsVersion knows a container runtime by what it provides.
+// TestRenamedRuntimeKeepsVersion recognizes a container runtime by its capability.
 func TestARuntimeOfAnotherNameKeepsItsVersion(t *testing.T) {
 	runtime := with(t, "crio", "", "crio_install")
 	runtime.meta.Provides = []string{catalog.ContainerRuntime}

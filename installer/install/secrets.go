@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
-// secrets returns what no log may contain: the secrets of a join, and values of the Installer with the name of a secret.
+// secrets returns what no log may contain: the secrets of a join, and values of the Installer with a secret's name.
 func (j *job) secrets() (values []string) {
 	if j.options.Join != nil {
 		values = append(values, j.options.Join.Token, j.options.Join.CertificateKey)
@@ -55,8 +55,8 @@ func madeSecrets(changed lifecycle.State) (values []string) {
 	return values
 }
 
-// hookOutput receives what hooks print. It goes to the log, in which secrets are masked. What the hooks of the outro print is
-// for people, and may be the only place with a password that an add-on made up: people see it as it is.
+// hookOutput receives what hooks print. It goes to the log, in which secrets are masked. The outro hooks print for people, and
+// may be the only place with a password that an add-on generated: people see it unmasked.
 type hookOutput struct {
 	log    io.Writer
 	people io.Writer // nil if they see all output anyway

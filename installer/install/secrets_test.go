@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// TestRunLogsHaveNoSecrets runs hooks that print what they know. The password that the outro tells people is on their terminal,
-// and in no file.
+// TestRunLogsHaveNoSecrets runs hooks that print their secrets. The password that the outro prints is on the terminal, and in
+// no file.
 func TestRunLogsHaveNoSecrets(t *testing.T) {
 	short.AsRoot(t, "an install")
 	const addOn = `

@@ -18,9 +18,9 @@ type Seed struct {
 	Encrypted      bool   // Plant writes the keys with which the API server encrypts Secrets, too
 	// Volumes writes the volumes that the host lacks; nil if there are none. It may be repeated.
 	Volumes *SeedVolumes
-	// Plant writes the keys and etcd's data before kubeadm, which keeps what it finds. It may be repeated.
+	// Plant writes the keys and etcd's data before kubeadm, which keeps existing ones. It may be repeated.
 	Plant func(ctx context.Context, node, address string, output io.Writer) error
-	// Settle changes what the cluster knows, once its API answers. It may be repeated.
+	// Settle changes the cluster's objects, once its API answers. It may be repeated.
 	Settle func(ctx context.Context, node, address string, output io.Writer) error
 }
 
@@ -34,7 +34,7 @@ type SeedVolumes struct {
 // seedState is where the record of the step that makes the cluster has the ID of its seed.
 const seedState = "SEALIFT_SEED"
 
-// checkSeed refuses a seed on a host that has a cluster already, unless that came of the seed.
+// checkSeed refuses a seed on a host that already has a cluster, unless that came from the seed.
 func (j *job) checkSeed() error {
 	if j.options.Seed == nil {
 		return nil
@@ -74,7 +74,7 @@ func (p *planner) seedVolumes() {
 		func(i *Install, ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, i.Log) })
 }
 
-// settle adds the step after which the cluster is that of this host.
+// settle adds the step after which the cluster belongs to this host.
 func (p *planner) settle() {
 	seed := p.options.Seed
 	if seed == nil {

@@ -64,7 +64,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 	return nil, service.Sharer(i.options.Root).Start(ctx, i.Log)
 }
 
-// extractRoot brings what lies at the root of the bundle and goes with its index.
+// extractRoot extracts the files at the root of the bundle.
 func (i *Install) extractRoot(ctx context.Context) error {
 	root, err := files.OpenRoot(i.options.Root)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// settings is what an install knows of this node before its first step, from the Installer and the host. The variables of hooks are
-// an output of it; nothing is read back from them.
+// settings is an install's knowledge of this node before its first step, from the Installer and the host. The variables of hooks
+// are an output of it; nothing is read back from them.
 type settings struct {
 	address       string // by which other nodes reach this one; "" on a host that has none
 	ipv6          bool   // that address and the networks of the cluster are IPv6
@@ -41,13 +41,13 @@ type proxy struct {
 	exceptions []string
 }
 
-// firewallOptions is what the Installer says of one.
+// firewallOptions is the Installer's setting of one.
 type firewallOptions struct{ leave, disable bool }
 
-// subnet is what the Installer says of a network of the cluster, both "" for a free one of the usual size.
+// subnet is the Installer's setting of a network of the cluster, both "" for a free one of the usual size.
 type subnet struct{ network, size string }
 
-// split gives each of two networks what the Installer says of it, with a comma between them.
+// split divides the Installer's setting between two networks, separated by a comma.
 func (s subnet) split() (first, second subnet) {
 	first.network, second.network, _ = strings.Cut(s.network, ",")
 	first.size, second.size, _ = strings.Cut(s.size, ",")
@@ -114,7 +114,7 @@ func (s settings) reach() string {
 	return s.loadBalancer
 }
 
-// loadBalancerHost is that of the cluster, which may have got another one than the Installer names; "" for the balancer on each node.
+// loadBalancerHost is the cluster's, which may differ from the Installer's by now; "" for the balancer on each node.
 func (s settings) loadBalancerHost() string {
 	if balancer.Serves(s.endpoint) {
 		return ""
@@ -122,7 +122,7 @@ func (s settings) loadBalancerHost() string {
 	return cluster.HostOf(s.endpoint)
 }
 
-// variables are those of the settings that hooks see under kURL's names for them.
+// variables are the settings that hooks see under kURL's names.
 func (s settings) variables() map[string]string {
 	return map[string]string{"PRIVATE_ADDRESS": s.address, "PRIVATE_ADDRESS6": s.address6, "IPV6_ONLY": flag(s.ipv6), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
 }
@@ -138,7 +138,7 @@ func selinux(o spec.Options) string {
 	return word(o, "selinux")
 }
 
-// firewalls is what an Installer says of each (kURL §2.1).
+// firewalls is an Installer's setting of each (kURL §2.1).
 func firewalls(s *spec.Installer) map[firewall.Firewall]firewallOptions {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	keep := isTrue(firewalld, "preserveConfig")

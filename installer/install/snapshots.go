@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// What an Installer gets that has snapshots and does not say how often, or how many.
+// Defaults for an Installer with snapshots that sets no interval or count.
 const (
 	defaultEvery = 24 * time.Hour
 	defaultKeep  = 7
@@ -64,7 +64,7 @@ func (c *contents) checkSnapshots() error {
 func (p *planner) snapshots(phase lifecycle.Phase) {
 	s, wanted, err := readSnapshots(p.spec.Section("snapshots").Options)
 	switch {
-	case err != nil: // checkSnapshots has told
+	case err != nil: // checkSnapshots reported it
 	case wanted:
 		p.add(lifecycle.Step{ID: snapshotStep, Phase: phase, Title: fmt.Sprintf("save a snapshot every %v", s.Every), Timeout: shortTime,
 			Inputs: lifecycle.Digest(s.Units(p.options.Root))}, func(i *Install, ctx context.Context) (lifecycle.State, error) {

@@ -19,14 +19,14 @@ import (
 // unpackedPackage is how many times larger than its file a .deb or .rpm is once installed, at most, for what add-ons need.
 const unpackedPackage = 5
 
-// clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
+// clusterSpace is the space for etcd, logs and pods in a new cluster's first days, and the kubelet's free space.
 const clusterSpace = 2 << 30
 
-// filesPerImage is how many files an image has, about: those of Kubernetes a few dozen, one with a distribution in it thousands.
+// filesPerImage is about how many files an image has: those of Kubernetes a few dozen, one with a distribution thousands.
 const filesPerImage = 500
 
-// whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. What is used is
-// checked once more while it is being used: a disk may have been swapped.
+// whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. Content is verified
+// again when it is used: a disk may have been swapped.
 func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 	if len(i.Pending()) == 0 {
 		r.Passf("not looked at: nothing of it is needed")
@@ -47,7 +47,7 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
 }
 
-// addressCheck wants one that other nodes and the node itself reach the API server by.
+// addressCheck requires an address at which other nodes and the node itself reach the API server.
 func (j *job) addressCheck(_ context.Context, r *preflight.Reporter) {
 	if j.checkAddress() != nil {
 		return // the requirement of this name says why
@@ -136,8 +136,8 @@ func (i *Install) needs() (preflight.Needs, error) {
 	return n, nil
 }
 
-// imageSpace is what images still need: what an install that was interrupted has loaded is there already. The kubelet wants
-// some of the same disk to stay free.
+// imageSpace is what images still need: an interrupted install has already loaded some. The kubelet needs some of the same disk
+// to stay free.
 func imageSpace(all uint64) uint64 {
 	if all == 0 {
 		return 0

@@ -59,9 +59,8 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 	}
 }
 
-// installPackages gives the host's package manager repositories that were written a moment before, each file checked
-// against the index of the bundle: no signature covers the lists that it reads, and what lay on the disk for long may have
-// changed, or have files beside it that no bundle had.
+// installPackages gives the host's package manager repositories that were just written, each file verified against the index of
+// the bundle: no signature covers the lists that it reads, and older files may have changed, or have foreign files beside them.
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (_ lifecycle.State, err error) {
 		packages := packages.Manager{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.Log}
@@ -115,8 +114,8 @@ func (j *job) hostRepositories() (found []hostRepository) {
 	return found
 }
 
-// packagesCheck asks the host's package manager whether it could install the packages beside what is there. The indexes of their
-// repositories are enough for that.
+// packagesCheck asks the host's package manager whether it could install the packages beside the existing ones. The indexes of
+// their repositories are enough for that.
 func (i *Install) packagesCheck(ctx context.Context, r *preflight.Reporter) {
 	pending := slices.ContainsFunc(i.Pending(), func(s lifecycle.Step) bool { return s.ID == packagesStep })
 	switch {

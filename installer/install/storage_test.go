@@ -64,7 +64,7 @@ func TestStorageInUseIsNotDropped(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer is no reason to believe that nothing is used.
+// A cluster that does not answer does not prove that nothing is used.
 func TestStorageOfAClusterThatDoesNotAnswerIsNotDropped(t *testing.T) {
 	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) {
 		storageKept(ctx, []catalog.Meta{{Name: "openebs"}}, r) // this host has no administrator's kubeconfig

@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// readByAddOns are variables that add-ons of kURL read without setting them first: the names of kURL §4.4, with those of the
-// options that stand behind "FLANNEL_*" and "per-add-on options" there.
+// readByAddOns are variables that kURL add-ons read without setting them first: the names of kURL §4.4, with the options behind
+// "FLANNEL_*" and "per-add-on options" there.
 var readByAddOns = strings.Fields(`DIR NC GREEN AIRGAP YELLOW PROXY_ADDRESS PRIVATE_ADDRESS PROMETHEUS_VERSION K8S_DISTRO PUBLIC_ADDRESS
 	KOTSADM_APPLICATION_SLUG REPLICATED_APP_URL KOTSADM_APPLICATION_NAMESPACES KUBECTL_PLUGINS_PATH KURL_UTIL_IMAGE ROOK_VERSION
 	KOTSADM_UI_BIND_PORT KUBERNETES_TARGET_VERSION_MAJOR KUBERNETES_TARGET_VERSION_MINOR KUBERNETES_TARGET_VERSION_PATCH LSB_DIST

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// verbs are what hooks can ask for that needs the bundle or the host.
+// verbs are the requests of hooks that need the bundle or the host.
 func (i *Install) verbs() map[string]hook.Verb {
 	return map[string]hook.Verb{
 		"apply":              i.apply,
@@ -40,7 +40,7 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	return cluster.Apply(ctx, i.applied(args[0]), args[1], cluster.Patience(wait), i.Log)
 }
 
-// loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from the files that are there.
+// loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from existing files.
 func (i *Install) loadImagesOf(ctx context.Context, args []string, _ io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("load images: %d arguments given, 1 wanted", len(args))

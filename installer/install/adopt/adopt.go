@@ -1,9 +1,8 @@
-// Package adopt takes over a node of a cluster that kURL made, so that Sealift upgrades, joins, checks and resets it as one of
-// its own.
+// Package adopt takes over a node of a kURL cluster, so that Sealift upgrades, joins, checks and resets it like its own.
 //
-// It reads what kURL left in the cluster and on the host, and writes what an install of Sealift would have left: the journal, the
-// Installer, the baseline of the host, the records of the add-ons' owner, and Sealift's services. It changes no workload: no pod,
-// no kubelet and no container runtime restarts. Each node is adopted by itself, the first control plane before the others.
+// It reads kURL's state in the cluster and on the host, and writes the state of a Sealift install: the journal, the Installer,
+// the baseline of the host, the records of the add-ons' owner, and Sealift's services. It changes no workload: no pod, no kubelet
+// and no container runtime restarts. Each node is adopted by itself, the first control plane before the others.
 //
 // Comments cite rules of kURL by section (kURL §3.7): docs/reference/kurl.md has them.
 package adopt
@@ -45,7 +44,7 @@ type Adoption struct {
 	plan    lifecycle.Plan
 }
 
-// Prepare looks at this host and its cluster. Close must be called.
+// Prepare inspects this host and its cluster. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Adoption, err error) {
 	session, err := o.Begin(lifecycle.Adopting)
 	if err != nil {
@@ -89,7 +88,7 @@ func noNode() error {
 		Message: "this host is no node of a cluster", Hint: "adopt takes over nodes that kURL made; 'sealift install' makes one"}}}
 }
 
-// adopted reports whether the journal has the whole adoption, and refuses a node that Sealift made itself.
+// adopted reports whether the journal has the whole adoption, and refuses a node that Sealift itself installed.
 func adopted(j *lifecycle.Journal) (done bool, err error) {
 	for _, rec := range j.Records() {
 		if rec.Step != node.InitStep && rec.Step != node.JoinStep {
@@ -115,10 +114,10 @@ func (a *Adoption) Check(ctx context.Context) (preflight.Report, error) {
 	return preflight.Run(ctx, a.Found.Checks())
 }
 
-// First reports whether this node counts as the one that made the cluster.
+// First reports whether this node counts as the one that created the cluster.
 func (a *Adoption) First() bool { return a.Found.Cluster.First() == a.Found.Host.Name }
 
-// Pending gives the steps that Run would run.
+// Pending returns the steps that Run would run.
 func (a *Adoption) Pending() lifecycle.Plan {
 	if a.adopted {
 		return nil
@@ -126,7 +125,7 @@ func (a *Adoption) Pending() lifecycle.Plan {
 	return a.plan.Pending(a.Journal)
 }
 
-// Stays lists what a reset will leave on the host, since kURL put it there.
+// Stays lists what a reset will leave on the host, since kURL installed it.
 func (a *Adoption) Stays() []string { return a.Found.stays() }
 
 // Close releases the lock of the node.
@@ -138,7 +137,7 @@ func (a *Adoption) Close() error {
 	return errors.Join(err, a.Log.Close())
 }
 
-// Run runs what is pending. It may be repeated after an interruption.
+// Run runs the pending steps. It may be repeated after an interruption.
 func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
 	if a.adopted {
 		return 0, nil

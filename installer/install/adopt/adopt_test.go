@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// left is what kURL leaves in a cluster (kURL §3.7). The Installer old was applied by an earlier run.
+// left are kURL's leftovers in a cluster (kURL §3.7). The Installer old was applied by an earlier run.
 const left = `apiVersion: v1
 kind: Namespace
 metadata: {name: kurl}
@@ -82,7 +82,7 @@ data:
   addons-cert-manager: e30=
 `
 
-// kurlCluster is a cluster of a control plane and a worker with what kURL leaves, on a real API server.
+// kurlCluster is a cluster of a control plane and a worker with kURL's objects, on a real API server.
 func kurlCluster(t *testing.T) *cluster.View {
 	t.Helper()
 	view, err := cluster.ViewOf(controlplane.ForTest(t), false)

@@ -12,10 +12,10 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// oldestMinor is the oldest minor version of Kubernetes 1 that is adopted. 'sealift upgrade' goes on from there.
+// oldestMinor is the oldest minor version of Kubernetes 1 that is adopted. 'sealift upgrade' continues from there.
 const oldestMinor = 31
 
-// Found is what the host and its cluster say.
+// Found is the state of the host and its cluster.
 type Found struct {
 	Host    Host    `json:"host"`
 	Cluster Cluster `json:"cluster"`
@@ -37,7 +37,7 @@ func (f Found) AddOns() []node.AddOn {
 	return found
 }
 
-// Checks refuse what cannot be adopted, and say what to do first.
+// Checks refuse unadoptable nodes, and name the remedy.
 func (f Found) Checks() []preflight.Check {
 	check := func(name string, probe func(*preflight.Reporter)) preflight.Check {
 		return preflight.Check{Name: name, Probe: func(_ context.Context, r *preflight.Reporter) { probe(r) }}
@@ -48,10 +48,10 @@ func (f Found) Checks() []preflight.Check {
 	}
 }
 
-// again is what to do about a run of kURL that did not come to its end.
+// again is the remedy for an unfinished run of kURL.
 const again = "run kURL's install.sh again until it ends without an error, and adopt the cluster then"
 
-// kurl wants a cluster that kURL made, and whose last run came to its end.
+// kurl requires a kURL cluster whose last run finished.
 func (f Found) kurl(r *preflight.Reporter) {
 	own, _ := f.Cluster.node(f.Host.Name)
 	k := f.Cluster.Kurl
@@ -76,7 +76,7 @@ func (f Found) kurl(r *preflight.Reporter) {
 	}
 }
 
-// versions wants one version of Kubernetes on all nodes, which is not too old.
+// versions requires one version of Kubernetes on all nodes, which is not too old.
 func (f Found) versions(r *preflight.Reporter) {
 	version := f.Cluster.Version
 	if major, minor := catalog.MajorMinor(version); major != 1 || minor < oldestMinor {
@@ -96,7 +96,7 @@ func (f Found) versions(r *preflight.Reporter) {
 	r.Passf("Kubernetes %s", version)
 }
 
-// The beginnings of what nodes say of their container runtimes.
+// The prefixes of container runtimes in the nodes' reports.
 const (
 	containerd = "containerd://"
 	docker     = "docker://"
@@ -126,7 +126,7 @@ func (f Found) runtime(r *preflight.Reporter) {
 	}
 }
 
-// nodes wants this host to be a node, and all of them to be Ready.
+// nodes requires this host to be a node, and all nodes to be Ready.
 func (f Found) nodes(r *preflight.Reporter) {
 	own, known := f.Cluster.node(f.Host.Name)
 	switch {
@@ -150,7 +150,7 @@ func (f Found) nodes(r *preflight.Reporter) {
 	r.Passf("%d, all Ready", len(f.Cluster.Nodes))
 }
 
-// addOns wants kURL to have applied all that its Installer has.
+// addOns requires kURL to have applied everything in its Installer.
 func (f Found) addOns(r *preflight.Reporter) {
 	k := f.Cluster.Kurl
 	if k == nil || k.Installer == nil {
@@ -170,7 +170,7 @@ func (f Found) addOns(r *preflight.Reporter) {
 	r.Passf("%d applied by kURL", len(k.Applied))
 }
 
-// api says what becomes of the way to the API.
+// api describes how the API will be reached.
 func (f Found) api(r *preflight.Reporter) {
 	switch local := balancer.Serves(f.Cluster.Endpoint); {
 	case f.Cluster.Endpoint == "":

@@ -36,14 +36,14 @@ const (
 // partOf marks the objects that Sealift applied.
 const partOf = "applyset.kubernetes.io/part-of"
 
-// Cluster is what the cluster says, as far as this node may ask.
+// Cluster is the cluster's state, as far as this node may read it.
 type Cluster struct {
 	Version  string `json:"version"`  // of Kubernetes, in kubeadm's configuration
 	Endpoint string `json:"endpoint"` // where nodes reach the API
 	Pods     string `json:"pods"`     // networks
 	Services string `json:"services"`
-	Nodes    []Node `json:"nodes"` // on a worker this node alone
-	// Kurl is what kURL's installer left; nil on a worker, which may not read it.
+	Nodes    []Node `json:"nodes"` // on a worker only this node
+	// Kurl is the state of kURL's installer; nil on a worker, which may not read it.
 	Kurl *Kurl `json:"kurl,omitempty"`
 }
 
@@ -59,20 +59,20 @@ type Node struct {
 	made time.Time
 }
 
-// Kurl is what kURL's installer left in the cluster.
+// Kurl is the state of kURL's installer in the cluster.
 type Kurl struct {
 	Namespace bool         `json:"namespace"` // the namespace kurl is there
 	Config    bool         `json:"config"`    // kurl-config is there, which kURL writes at the end of each run
 	Ours      bool         `json:"ours"`      // Sealift wrote it
 	Folder    string       `json:"folder"`    // kURL's install directory
 	Applied   []node.AddOn `json:"applied"`   // the add-ons that kURL noted as applied
-	// Installer is the one that was applied last; nil if there is none.
+	// Installer is the last applied one; nil if there is none.
 	Installer *spec.Installer `json:"-"`
 	// Lost are options of the Installer that Sealift does not know.
 	Lost []string `json:"lost,omitempty"`
 }
 
-// readCluster asks the cluster. own says that the credentials are those of a worker.
+// readCluster reads the cluster. own means that the credentials are a worker's.
 func readCluster(ctx context.Context, view *cluster.View, name string) (c Cluster, err error) {
 	client, err := kubernetes.NewForConfigAndClient(view.Cluster().Config())
 	if err != nil {
@@ -117,7 +117,7 @@ func nodeOf(n *corev1.Node) Node {
 		Ready: cluster.NodeReady(n), Labelled: n.Labels[clusterLabel] == "true", made: n.CreationTimestamp.Time}
 }
 
-// First is the name of the oldest control plane, which counts as the one that made the cluster.
+// First is the name of the oldest control plane, which counts as the one that created the cluster.
 func (c Cluster) First() string {
 	var first Node
 	for _, n := range c.Nodes {
@@ -187,8 +187,8 @@ func applied(data map[string]string) (found []node.AddOn, err error) {
 	return found, nil
 }
 
-// readInstaller returns the Installer that was written last, or the one with this name if several were written at once. kURL keeps
-// one object for each name that it was ever run with.
+// readInstaller returns the last written Installer, or the one with this name if several were written at once. kURL keeps one
+// object for each name that it was ever run with.
 func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (_ *spec.Installer, lost []string, err error) {
 	group, version, _ := strings.Cut(spec.KurlAPIVersion, "/")
 	installers, err := objects.Objects(ctx, kube.Ref{Group: group, Version: version, Kind: spec.Kind, Namespace: metav1.NamespaceDefault})
@@ -222,11 +222,11 @@ func readInstaller(ctx context.Context, objects *kube.Cluster, id string) (_ *sp
 	return i, lost, nil
 }
 
-// mergedName is the name of the Installer that kURL merged with the user's patch. kURL applies it after the one that it merged.
+// mergedName is the name of the Installer that kURL merged with the user's patch. kURL applies it after the unmerged one.
 const mergedName = "merged"
 
-// lastApplied returns the Installer that kURL applied last. Times are in whole seconds, so of several at once it takes the merged one,
-// and then the one with this name.
+// lastApplied returns the Installer that kURL applied last. Times are in whole seconds, so of several at once it chooses the merged
+// one, and then the one with this name.
 func lastApplied(installers []unstructured.Unstructured, id string) unstructured.Unstructured {
 	rank := func(o unstructured.Unstructured) int { return slices.Index([]string{id, mergedName}, o.GetName()) }
 	return slices.MaxFunc(installers, func(a, b unstructured.Unstructured) int {

@@ -31,7 +31,7 @@ func plant(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// names lists what is below dir, with the sizes of files.
+// names lists the content of dir, with the sizes of files.
 func names(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -65,13 +65,13 @@ func (r *Reset) containers(ctx context.Context) error {
 func (r *Reset) network(ctx context.Context) error {
 	before := r.record.Before().System
 	own, err := node.Networks(r.options.Root, r.Journal.Records())
-	if err != nil { // what is left of routes is named in the end
+	if err != nil { // leftover routes are named at the end
 		fmt.Fprintln(r.Log, err)
 	}
 	return errors.Join(network.RemoveLinks(ctx, r.Log, before.Links), firewall.RemoveChains(ctx, r.Log, firewall.PodChains()), network.RemoveRoutes(ctx, r.Log, before.Routes, own))
 }
 
-// newPackages are those that the install brought, and that nobody removed or replaced since.
+// newPackages are those of the install that nobody has removed or replaced since.
 func (r *Reset) newPackages() (names []string) {
 	for name, change := range r.record.Changes().Packages {
 		if r.record.Before().Packages[name] == "" && change.To != "" {
@@ -88,7 +88,7 @@ func (r *Reset) packages(ctx context.Context) error {
 		return err
 	}
 	kept, err := packages.Remove(ctx, r.Log, names)
-	// A package takes settings with it that it found here: those come back with the other files.
+	// A package removes settings that it found here: those are restored with the other files.
 	err = errors.Join(err, r.record.Note(ctx, "reset/packages"))
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		r.leaves("package "+name, "is kept: %s", kept[name])
@@ -124,7 +124,7 @@ func (r *Reset) folders(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// empty removes what is in a folder, and the folder itself unless it was there before. What is mounted below is kept, and told.
+// empty removes the content of a folder, and the folder itself unless it existed before. Mounts below are kept, and reported.
 // Of a link, which the caller trusts, the folder that it leads to is emptied.
 func (r *Reset) empty(folder string, keep bool) error {
 	if _, err := os.Readlink(folder); err == nil {
@@ -147,7 +147,7 @@ func (r *Reset) files(ctx context.Context) error {
 	return errors.Join(err, command.Run(ctx, r.Log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
 
-// resetFailed makes systemd forget units that are gone; it knows those alone that failed.
+// resetFailed makes systemd forget removed units; it knows only the failed ones.
 func resetFailed(ctx context.Context, units []string) error {
 	for _, unit := range units {
 		if err := exec.CommandContext(ctx, "systemctl", "reset-failed", unit).Run(); err != nil && ctx.Err() != nil {
@@ -191,7 +191,7 @@ func (r *Reset) system(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// firewall makes the host's firewalls do what their settings say, which have come back with the files.
+// firewall makes the host's firewalls apply their settings, which are restored with the files.
 func (r *Reset) firewall(ctx context.Context) error {
 	if !r.Journal.Began(node.FirewallStep) {
 		return nil
@@ -202,20 +202,20 @@ func (r *Reset) firewall(ctx context.Context) error {
 		switch {
 		case slices.Contains(active, w):
 			errs = append(errs, w.Reload(ctx, r.Log))
-		case stillThere(ctx, string(w)): // it was taken down
+		case stillThere(ctx, string(w)): // it was disabled
 			errs = append(errs, w.Restore(ctx, r.Log))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// stillThere reports whether a unit is installed to run by itself: those of a session or a boot come and go.
+// stillThere reports whether a unit is enabled: those of a session or a boot are transient.
 func stillThere(ctx context.Context, unit string) bool {
 	out, err := exec.CommandContext(ctx, "systemctl", "is-enabled", unit).Output()
 	return err == nil && strings.TrimSpace(string(out)) == "enabled"
 }
 
-// Undoes says what the reset will do to the host, as a person reads it, and which files it will write, remove and leave.
+// Undoes describes what the reset will do to the host, for people, and which files it will write, remove and leave.
 func (r *Reset) Undoes() (lines []string, undo baseline.Undo, err error) {
 	if names := r.newPackages(); len(names) > 0 {
 		lines = append(lines, "packages removed: "+strings.Join(names, " "))
