@@ -24,13 +24,13 @@ import (
 // openTime bounds the wait for a database that another process may have open.
 const openTime = time.Second
 
-// data is what etcd has of a cluster.
+// data is etcd's data of a cluster.
 type data struct {
 	revision int64
 	keys     map[string]int64 // of Kubernetes' objects, with the revision of the last change of each
-	cluster  string           // the UID of the namespace kube-system: it tells one cluster from the next on the same host
+	cluster  string           // the UID of the namespace kube-system, which distinguishes consecutive clusters on the same host
 	members  []peer
-	digests  map[string][sha256.Size]byte // of the objects' values; nil if nobody asks for them
+	digests  map[string][sha256.Size]byte // of the objects' values; nil if nobody needs them
 }
 
 // peer is a member of etcd, and so a control plane.
@@ -156,17 +156,17 @@ func askData(ctx context.Context, from cluster.EtcdAddress) (data, error) {
 
 // Lost lists the objects that a restore loses: those written after the snapshot.
 type Lost struct {
-	// Unknown says why the rest cannot be told; "" if it can.
+	// Unknown is why the rest is unknown; "" if it can.
 	Unknown string   `json:"unknown,omitempty"`
 	Created []string `json:"created"` // objects that the snapshot does not have
-	Changed []string `json:"changed"` // objects that go back to what they were
-	Deleted []string `json:"deleted"` // objects that come back
+	Changed []string `json:"changed"` // objects whose old content is restored
+	Deleted []string `json:"deleted"` // restored objects
 }
 
 // passing are objects that Kubernetes itself writes all the time.
 var passing = []string{"events/", "leases/", "masterleases/"}
 
-// compare tells what data of now have that a snapshot does not.
+// compare lists objects that exist now but not in the snapshot.
 func compare(was, now data) Lost {
 	lost := Lost{Created: []string{}, Changed: []string{}, Deleted: []string{}}
 	if was.cluster != now.cluster {

@@ -24,13 +24,13 @@ import (
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 )
 
-// DrillOptions say how a drill is done.
+// DrillOptions configure a drill.
 type DrillOptions struct {
 	// Dir is the folder in which the drill makes its own; it needs room for etcd's data and two programs. Empty is /var/tmp.
 	Dir string
 	// Program takes the programs out of images; nil takes them out of those that this host's containerd has.
 	Program Programs
-	// Say is told what begins; nil for nobody. Output receives what programs print; nil for nobody.
+	// Say is called with what begins; nil for nobody. Output receives the programs' output; nil for nobody.
 	Say    func(string)
 	Output io.Writer
 }
@@ -58,7 +58,7 @@ func BundlePrograms(archive *bundle.Archive) Programs {
 type Drill struct {
 	Objects int            `json:"objects"` // of the snapshot
 	Kinds   map[string]int `json:"kinds"`   // how many objects of each kind, as etcd's keys name it
-	// Differ are objects whose content in the restored etcd is not that of the snapshot. Unserved are those that the API server
+	// Differ are objects whose content in the restored etcd differs from the snapshot. Unserved are those that the API server
 	// cannot read. Both must be empty.
 	Differ   []string `json:"differ"`
 	Unserved []string `json:"unserved"`
@@ -72,10 +72,10 @@ type Drill struct {
 	Encrypted bool    `json:"encrypted"` // Secrets are encrypted in etcd, and the API server has decrypted them
 }
 
-// ErrDrill says that a restore of the snapshot would not give back what it has.
+// ErrDrill means that a restore of the snapshot would not restore its content.
 var ErrDrill = errors.New("the restored cluster differs from the snapshot")
 
-// Err returns ErrDrill unless everything came back.
+// Err returns ErrDrill unless everything was restored.
 func (d Drill) Err() error {
 	if len(d.Differ)+len(d.Unserved) == 0 {
 		return nil
@@ -86,9 +86,9 @@ func (d Drill) Err() error {
 // drillPattern names the folder of a drill. A folder whose process was killed is removed by the next drill.
 const drillPattern = "sealift-drill.*"
 
-// RunDrill restores a snapshot beside everything that this host has. etcd and the API server run as children of this process, in a
-// folder that is removed, and in a network of their own without a way out: neither a cluster on this host nor one elsewhere notices.
-// They end with this process, however it ends.
+// RunDrill restores a snapshot isolated from everything on this host. etcd and the API server run as children of this process, in a
+// temporary folder, and in a separate network without a way out: no cluster is affected. They end with this process, however it
+// ends.
 func RunDrill(ctx context.Context, o DrillOptions, from *snapshot.Content) (d Drill, err error) {
 	if os.Geteuid() != 0 {
 		return Drill{}, errors.New("a drill has a network of its own, which root alone can make; run the command as root")
@@ -284,13 +284,13 @@ const (
 	servedPause = time.Second
 )
 
-// internal says of a key whether it is one of the API server's own, and no object.
+// internal reports whether a key is one of the API server's own, and not an object.
 func internal(key string) bool {
 	name := strings.TrimPrefix(key, objectPrefix)
 	return slices.ContainsFunc([]string{"ranges/", "masterleases/", "peerserverleases/", "health"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// programs takes the programs out of the images that the snapshot's own manifests name.
+// programs extracts the programs from the images that the snapshot's own manifests name.
 func (s *sandbox) programs(ctx context.Context, program Programs) error {
 	for _, folder := range []string{"bin", "pki"} {
 		if err := files.MkdirAll(s.file(folder), 0o700); err != nil {

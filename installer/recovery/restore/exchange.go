@@ -22,10 +22,10 @@ import (
 // revisionBump is added to etcd's revision. No watcher can have seen a newer one, so all of them read everything again.
 const revisionBump = "1000000000"
 
-// The names in etcd's data folder. etcd uses memberFolder alone. The others lie beside it, because the data folder may be a mount.
+// The names in etcd's data folder. etcd uses only memberFolder. The others are beside it, because the data folder may be a mount.
 const (
 	memberFolder = "member"
-	madePrefix   = "restored-" // with data that is ready and not in its place yet
+	madePrefix   = "restored-" // with data that is ready but not in place yet
 	oldPrefix    = "replaced-" // with the data from before the restore
 	markName     = ".restored-by-sealift"
 )
@@ -34,7 +34,7 @@ const (
 type dataFolder struct {
 	path       string
 	generation string    // of the restore
-	together   *Together // nil if the member is alone
+	together   *Together // nil if it is the only member
 }
 
 func (d dataFolder) made() string { return filepath.Join(d.path, madePrefix+d.generation) }
@@ -44,13 +44,13 @@ func (d dataFolder) old() string { return filepath.Join(d.path, oldPrefix+d.gene
 
 func (d dataFolder) member() string { return filepath.Join(d.path, memberFolder) }
 
-// inPlace reports whether etcd's data is what this restore has made.
+// inPlace reports whether etcd's data was created by this restore.
 func (d dataFolder) inPlace() bool {
 	mark, err := regularfile.ReadFile(filepath.Join(d.member(), markName))
 	return err == nil && string(mark) == d.generation
 }
 
-// ready reports whether this restore has made data, in its place or not.
+// ready reports whether this restore has created data, in place or not.
 func (d dataFolder) ready() bool {
 	return d.inPlace() || exists(filepath.Join(d.made(), memberFolder, markName))
 }
@@ -65,7 +65,7 @@ type etcdutl struct {
 	output  io.Writer
 }
 
-// writeSpace is what etcdutl makes besides the database, and what a running etcd still needs on the same disk, in bytes.
+// writeSpace is etcdutl's space in addition to the database, plus that of a running etcd on the same disk, in bytes.
 const writeSpace = 512 << 20
 
 // hasRoom refuses to begin on a disk that would be full of the data: an etcd that runs there would stop.
@@ -126,7 +126,7 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 	return files.SyncAll(d.path)
 }
 
-// exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.
+// exchange moves the restored data into place and keeps the old data beside it. It may be repeated. etcd must not run during it.
 func (d dataFolder) exchange() error {
 	if !d.inPlace() {
 		if !d.ready() {
@@ -150,8 +150,8 @@ func (d dataFolder) exchange() error {
 	return files.SyncAll(d.path)
 }
 
-// free is a name for the old data. An exchange that lost power in its middle has taken the first one, and etcd began without
-// data then.
+// free is a name for the old data. An exchange that lost power halfway has moved the first one, and etcd then began without
+// data.
 func (d dataFolder) free() string {
 	name := filepath.Join(d.old(), memberFolder)
 	for n := 2; exists(name); n++ {

@@ -23,7 +23,8 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// The steps that are looked for in the journal: the first one that changes what runs, the one that makes etcd's data, and the last.
+// The journal steps that are looked up: the first one that changes running programs, the one that creates etcd's data, and the
+// last.
 const (
 	FirstStep = "restore/stop"
 	dataStep  = "restore/data"
@@ -33,7 +34,7 @@ const (
 // Resumes is how long a restore that was interrupted is resumed. After that, a new one begins.
 const Resumes = 24 * time.Hour
 
-// How long a step may take: several times what a slow disk needs.
+// The timeouts of steps: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
 	copyTime  = time.Hour
@@ -163,7 +164,7 @@ func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from
 // enable gives the API server the keys, which are on the host by now.
 func (r *Restore) enable(context.Context) error { return encryption.Enable(r.host.Rootfs) }
 
-// exchange stops once more: the host may have been started again since.
+// exchange stops again: the host may have been restarted since.
 func (r *Restore) exchange(ctx context.Context) error {
 	if err := r.stop(ctx); err != nil {
 		return err
@@ -201,7 +202,7 @@ func StartKubelet(ctx context.Context, output io.Writer) error {
 	return command.Run(ctx, output, "systemctl", "start", "kubelet")
 }
 
-// removeOthers removes the other control planes from the cluster. etcd does not have them any more.
+// removeOthers removes the other control planes from the cluster. etcd does not have them any longer.
 func (r *Restore) removeOthers(ctx context.Context) error {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
@@ -227,7 +228,7 @@ func removeNodes(ctx context.Context, admin controlplane.Administrator, names []
 	return nil
 }
 
-// waitNode waits for the kubelet's own word: the snapshot says that the node is Ready, too.
+// waitNode waits for the kubelet's own report: the snapshot also has the node as Ready.
 func (r *Restore) waitNode(ctx context.Context) error {
 	return cluster.WaitReport(ctx, r.member.Name, r.Log)
 }

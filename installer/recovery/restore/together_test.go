@@ -73,7 +73,7 @@ func (c *three) members() (all []cluster.EtcdMember) {
 	return all
 }
 
-// start starts a member with the data that it has. What the flags say of the cluster counts only without data, as on a control plane.
+// start starts a member with the data that it has. The flags about the cluster count only without data, as on a control plane.
 func (c *three) start(n int) {
 	c.t.Helper()
 	p, err := c.planes[n], error(nil)
@@ -125,7 +125,7 @@ func (c *three) put(n int, key, value string) {
 	})
 }
 
-// has wants a key to have a value, or none for "", by a vote of the majority, and returns the ID of the cluster.
+// has checks that a key has a value, or none for "", by a majority read, and returns the ID of the cluster.
 func (c *three) has(n int, key, value string) (id uint64) {
 	c.t.Helper()
 	c.ask(n, "get "+key, func(ctx context.Context, e *clientv3.Client) error {
@@ -171,8 +171,8 @@ func (c *three) goBack(n int) {
 	c.start(n)
 }
 
-// TestThreeMembersRestoreOneSnapshotTogether takes three members back one after the other, with kills between: at every moment at most
-// one of the two clusters has a majority, and in the end there is one cluster that has all of before and nothing of later.
+// TestThreeMembersRestoreOneSnapshotTogether restores three members in sequence, with kills in between: at every moment at most one of
+// the two clusters has a majority, and in the end there is one cluster with all of the old data and none of the newer.
 func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	t.Parallel()
 	c := newThree(t)
@@ -206,10 +206,10 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	}
 
 	c.goBack(0)
-	if id := c.has(1, late, "lost"); id != was { // two of three go on
+	if id := c.has(1, late, "lost"); id != was { // two of three continue
 		t.Errorf("another cluster answers: %x", id)
 	}
-	c.stop(1) // killed: the old data is out of its place, and the new data not in it
+	c.stop(1) // killed: the old data is moved away, and the new data not in place
 	p := c.planes[1]
 	if err := os.MkdirAll(p.d.old(), 0o700); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	}
 	c.put(1, objectPrefix+"configmaps/default/since", "back")
 	c.goBack(2)
-	c.goBack(0) // once more, after it has gone back
+	c.goBack(0) // again, after it was restored
 	for n := range c.planes {
 		if id := c.has(n, late, ""); id != is {
 			t.Errorf("%s is in the cluster %x, others in %x", c.planes[n].Name, id, is)
@@ -247,7 +247,7 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	})
 }
 
-// TestAHostThatIsNoMemberRestoresNothing refuses an order that does not have this host, or has it at another address.
+// TestNonMemberHostRestoresNothing refuses an order without this host, or with another address of it.
 func TestAHostThatIsNoMemberRestoresNothing(t *testing.T) {
 	t.Parallel()
 	one, two := cluster.EtcdMember{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, cluster.EtcdMember{Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}

@@ -24,12 +24,12 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// handmade is a snapshot that a test makes, as anybody can who has the public key.
+// handmade is a snapshot made by a test, as any holder of the public key can.
 type handmade struct {
 	Index
 	content map[string]string // of files and volumes
 	etcd    string            // besides its digest
-	// seal makes the signatures; nil for none. last is that of the end, if it is another.
+	// seal makes the signatures; nil for none. last is the one at the end, if different.
 	seal, last func(summary) (seal, error)
 }
 
@@ -142,7 +142,7 @@ func byKubelet(t *testing.T, ca string) func(summary) (seal, error) {
 	}
 }
 
-// evil adds what a forger wants root to write.
+// evil adds files that a forger wants root to write.
 func evil(h *handmade) {
 	h.add("etc/cron.d/evil", "* * * * * root id\n")
 	h.add("root/.ssh/authorized_keys", "ssh-ed25519 AAAA forger\n")

@@ -65,7 +65,7 @@ func Lock(passphrase []byte) ([]age.Recipient, error) {
 	return []age.Recipient{r}, err
 }
 
-// maxWork is the work factor that age writes. Each one more doubles the 256 MiB of memory that a passphrase takes, and whoever writes to a
+// maxWork is the work factor that age writes. Each further one doubles the 256 MiB of memory that a passphrase takes, and any writer to a
 // store chooses it.
 const maxWork = 18
 

@@ -42,7 +42,7 @@ type Kept struct {
 	Size int64 `json:"size"` // bytes
 }
 
-// At returns the place at the URL of a store: a folder, s3://bucket/prefix, or https://host/path, which is read-only.
+// At returns the store at a URL: a folder, s3://bucket/prefix, or https://host/path, which is read-only.
 func At(location string, opener store.Opener) *Place {
 	p := &Place{location: location, opener: opener}
 	if folder := store.Folder(location); folder != "" {
@@ -51,8 +51,8 @@ func At(location string, opener store.Opener) *Place {
 	return p
 }
 
-// Save saves a control plane, and returns the name of the snapshot in the store. It refuses an etcd whose data may not be that of the
-// cluster: see Source.Save for such a snapshot.
+// Save saves a control plane, and returns the name of the snapshot in the store. It refuses an etcd whose data may differ from the
+// cluster's: see Source.Save for such a snapshot.
 func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index, Kept, error) {
 	open, err := s.open(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *Place) write(ctx context.Context, open *opened, path string, to []age.R
 		return 0, err
 	}
 	defer folder.Close()
-	pattern := ".snapshot-" + open.index.Node + ".*" // the same for all saves of this host: each removes what a killed one left
+	pattern := ".snapshot-" + open.index.Node + ".*" // the same for all saves of this host: each removes leftovers of a killed one
 	if err := files.Sweep(p.folder, pattern); err != nil {
 		return 0, err
 	}
@@ -98,7 +98,7 @@ func (p *Place) write(ctx context.Context, open *opened, path string, to []age.R
 	return size, f.Commit(filepath.Base(path), 0o600)
 }
 
-// send sends a snapshot to a server, which must be told its size and digest before. The encrypted copy has no name.
+// send sends a snapshot to a server, which must know its size and digest in advance. The encrypted copy has no name.
 func (p *Place) send(ctx context.Context, open *opened, name string, to []age.Recipient) (int64, error) {
 	opener := p.opener
 	opener.Write = true
@@ -154,10 +154,10 @@ func (p *Place) List(ctx context.Context) ([]Kept, error) {
 // ahead is how far another host's clock may be ahead of this one.
 const ahead = 15 * time.Minute
 
-// Future reports whether a snapshot is dated after now: the clock of the host that saved it was wrong, or that of this host is.
+// Future reports whether a snapshot is dated after now: the clock of the host that saved it was wrong, or this host's is.
 func (k Kept) Future(now time.Time) bool { return k.Time.Sub(now) > ahead }
 
-// Refused is a snapshot that is not taken, and why.
+// Refused is a refused snapshot, and why.
 type Refused struct {
 	Kept
 	Err error
@@ -251,9 +251,9 @@ func (p *Place) Surplus(ctx context.Context, keep int) ([]Kept, error) {
 	return surplus, nil
 }
 
-// Prune removes all snapshots but the newest of each control plane, and returns what it removed. keep is at least one. A snapshot has
-// volumes of the node that saved it only, so those of other nodes do not replace it. Snapshots that are dated after now stay and are not
-// counted: they would push out every snapshot that is saved once the clock is right again.
+// Prune removes all snapshots except the newest of each control plane, and returns the removed ones. keep is at least one. A snapshot
+// has volumes only of the node that saved it, so those of other nodes do not replace it. Snapshots that are dated after now stay and are
+// not counted: they would push out every snapshot that is saved once the clock is right again.
 func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	surplus, err := p.Surplus(ctx, keep)
 	if err != nil || len(surplus) == 0 {
@@ -273,7 +273,7 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", p.location, store.ErrReadOnly)
 	}
-	always := time.Now().AddDate(100, 0, 0) // the name tells the age; a server's clock may be wrong
+	always := time.Now().AddDate(100, 0, 0) // the name has the age; a server's clock may be wrong
 	names, err := expirer.Expire(ctx, storeFolder, always, func(name string) bool { _, isOld := old[name]; return isOld })
 	removed := []Kept{}
 	for _, name := range names {

@@ -35,7 +35,7 @@ func newSummary() summary { return summary{sha256.New()} }
 // begin adds the next entry. Its content follows.
 func (s summary) begin(name string, size int64) { fmt.Fprintf(s, "%q %d\n", name, size) }
 
-// entries reads the entries of an archive, and sums up what it reads.
+// entries reads the entries of an archive, and hashes them.
 type entries struct {
 	archive *tar.Reader
 	sum     summary
@@ -99,22 +99,22 @@ func (s signer) seal(sum summary) (seal, error) {
 	return seal{s.ca.Raw, signature}, err
 }
 
-// Trust says whose snapshots are taken.
+// Trust decides whose snapshots are accepted.
 type Trust struct {
 	// Clusters are the hashes of CAs, as identity.CAHash writes them.
 	Clusters []string
-	// Unsigned takes snapshots of formats 1 and 2. Anybody who has the public key can have made them.
+	// Unsigned takes snapshots of formats 1 and 2. Any holder of the public key can have made them.
 	Unsigned bool
 }
 
-// ErrUntrusted says that nothing proves that a trusted cluster made a snapshot.
+// ErrUntrusted means that nothing proves that a trusted cluster made a snapshot.
 var ErrUntrusted = errors.New("nothing proves that your cluster made the snapshot")
 
-// UnknownClusterError says that a control plane signed a snapshot, of a cluster that is not trusted.
+// UnknownClusterError reports that a control plane signed a snapshot, of a cluster that is not trusted.
 type UnknownClusterError struct {
 	Cluster string   // hash of the CA that signed
-	Index   Index    // what it signed
-	Trusted []string // hashes of CAs; empty if nobody said which ones to trust
+	Index   Index    // the signed content
+	Trusted []string // hashes of CAs; empty if none were named to be trusted
 }
 
 func (e *UnknownClusterError) Error() string {
@@ -148,7 +148,7 @@ func (t Trust) check(index Index, s seal, digest []byte) error {
 	return nil
 }
 
-// unsigned refuses a snapshot without a signature, unless those are taken.
+// unsigned refuses a snapshot without a signature, unless those are allowed.
 func (t Trust) unsigned(index Index) error {
 	if !t.Unsigned {
 		return fmt.Errorf("%w: it has format %d, which has no signature, so that anybody with the public key can have made it. "+

@@ -69,7 +69,7 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// TestContentIsSignedToItsEnd has somebody who can decrypt snapshots exchange what follows the signed index.
+// TestContentIsSignedToItsEnd has an attacker who can decrypt snapshots replace the content after the signed index.
 func TestContentIsSignedToItsEnd(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
@@ -201,7 +201,7 @@ func TestSnapshotsBeforeSignaturesNeedLeave(t *testing.T) {
 	}
 }
 
-// TestNewestSnapshotIsOneThatVerifies has a store into which others write, too.
+// TestNewestVerifiedSnapshotIsChosen has a store with other writers.
 func TestNewestSnapshotIsOneThatVerifies(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)

@@ -1,5 +1,5 @@
-// Package snapshot saves what a control plane needs to come back after it lost its data: etcd's database, the cluster's keys,
-// the Installer, and on request the local volumes of the host.
+// Package snapshot saves what a control plane needs to recover from lost data: etcd's database, the cluster's keys, the
+// Installer, and on request the local volumes of the host.
 //
 // A snapshot is one file: a tar archive, compressed with gzip and encrypted with age. 'age --decrypt' and tar read it, too.
 // The package streams: no part of a snapshot touches the disk unencrypted, and memory does not grow with etcd.
@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/recovery/volume"
 )
 
-// Format is the version of the layout that this package writes. It reads those before, too.
+// Format is the version of the layout that this package writes. It also reads earlier formats.
 const Format = 3
 
 // The formats before. They have no signatures.
@@ -29,8 +29,8 @@ const (
 	volumeFormat = 2 // volumes follow the database
 )
 
-// The entries of the archive that are not files of the host, besides signatures. The index is the first entry. The database follows
-// the files.
+// The entries of the archive that are not files of the host, in addition to signatures. The index is the first entry. The database
+// follows the files.
 const (
 	indexName = "snapshot.json"
 	etcdName  = "etcd.db"
@@ -44,7 +44,7 @@ const (
 	maxIndex    = 4 << 20 // bytes
 )
 
-// Index says what a snapshot has.
+// Index describes the content of a snapshot.
 type Index struct {
 	Format     int       `json:"format"`
 	Time       time.Time `json:"time"`

@@ -34,7 +34,7 @@ func (s Source) trust(ctx context.Context) error {
 	}
 	is := cluster.UIDOf(found.Value)
 	switch {
-	case is == "" && len(found.Value) > 0 || known && is == was.Namespace: // an encrypted one tells nothing
+	case is == "" && len(found.Value) > 0 || known && is == was.Namespace: // an encrypted one reveals nothing
 		return nil
 	case known:
 		return fmt.Errorf("etcd has begun without data since the last snapshot: its namespace kube-system has the UID %q, and had %q. "+
@@ -53,7 +53,7 @@ func (s Source) trust(ctx context.Context) error {
 	return files.WriteMode(file, 0o600, text)
 }
 
-// readSeen takes a file that is damaged for none: the next save writes it again.
+// readSeen treats a damaged file as missing: the next save rewrites it.
 func readSeen(file string) (s seen, known bool, err error) {
 	text, err := regularfile.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -83,7 +83,7 @@ func (o *opened) writeIndex(to writer) error {
 	if err != nil {
 		return err
 	}
-	// a clock that is wrong by years gives a signature that nobody can verify
+	// a clock that is wrong by years makes an unverifiable signature
 	return Trust{Clusters: []string{o.index.Cluster}}.check(o.index, signed, digest)
 }
 
@@ -100,7 +100,7 @@ func (o *opened) writeSeal(to writer, name string) (seal, error) {
 	return signed, to.file(name, text)
 }
 
-// writeFile copies a file of the host, which must still be as the index has it.
+// writeFile copies a file of the host, which must still match the index.
 func (o *opened) writeFile(to writer, f File) error {
 	from, err := regularfile.Open(o.source.path(f.Name))
 	if err != nil {

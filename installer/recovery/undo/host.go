@@ -12,7 +12,7 @@ import (
 )
 
 // PutBackHost stops the kubelet, writes the files of the host again, and restarts the container runtime if its settings differ. It
-// leaves the kubelet stopped, also if it fails.
+// leaves the kubelet stopped, even if it fails.
 func (s Set) PutBackHost(ctx context.Context, store Store, output io.Writer) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -26,8 +26,8 @@ func (s Set) PutBackHost(ctx context.Context, store Store, output io.Writer) err
 	return nil
 }
 
-// PutBackNode does the same on a node whose pods go on running. start runs the kubelet that was put back. If anything fails, the
-// kubelet that is there is started, so that the node does not lose its pods.
+// PutBackNode does the same on a node whose pods keep running. start runs the restored kubelet. If anything fails, the existing
+// kubelet is started, so that the node does not lose its pods.
 func (s Set) PutBackNode(ctx context.Context, store Store, output io.Writer, start func() error) (err error) {
 	if err := s.Check(); err != nil {
 		return err

@@ -18,7 +18,7 @@ func linkOf(name string) (string, error) {
 	return os.Readlink(name)
 }
 
-// link makes a symbolic link again, and returns the file to which it leads, for the content. A file that was no link is its own.
+// link makes a symbolic link again, and returns the file to which it leads, for the content. A file that was not a link is its own.
 func (f File) link(name string) (file string, err error) {
 	if f.Link == "" {
 		return name, nil

@@ -18,23 +18,23 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Stage says how far an Order is on a control plane.
+// Stage is the progress of an Order on a control plane.
 type Stage string
 
 // The stages, in their order.
 const (
 	// Prepared: everything is ready, and nothing that runs has changed. The order may still be dropped.
 	Prepared Stage = "armed"
-	// Committed: every control plane goes back. Nobody can stop it any more.
+	// Committed: every control plane goes back. It can no longer be stopped.
 	Committed Stage = "going"
-	// Restored: the cluster answers with the data of before. Sealift's own state goes back next.
+	// Restored: the cluster answers with the old data. Sealift's own state goes back next.
 	Restored Stage = "gone"
 )
 
 // JointUndo has several control planes undo one upgrade together. The control plane that leads writes it, and the others fetch it. It
-// lies beside the set that it is about, and is removed with the set.
+// is beside its set, and is removed with the set.
 type JointUndo struct {
-	// ID identifies this undo. It is also the token of etcd's new cluster: members with the data of before and of after the upgrade
+	// ID identifies this undo. It is also the token of etcd's new cluster: members with the data from before and after the upgrade
 	// do not talk to each other.
 	ID      string `json:"id"`
 	Upgrade string `json:"upgrade"` // of the set
@@ -99,7 +99,7 @@ func (o JointUndo) Has(node string) bool {
 	return slices.ContainsFunc(o.Members, func(m cluster.EtcdMember) bool { return m.Name == node })
 }
 
-// Digest identifies what is ordered, in every stage: sha256 in hex.
+// Digest identifies the content of the order, in every stage: sha256 in hex.
 func (o JointUndo) Digest() string {
 	o.Stage = ""
 	return lifecycle.Digest(o)
@@ -148,7 +148,7 @@ func (s Set) DropOrder() error {
 
 func (s Set) order() string { return filepath.Join(s.dir, orderName) }
 
-// Ordered finds the set that an order is about, with the order. ok is false if there is no order.
+// Ordered finds the set of an order, with the order. ok is false if there is no order.
 func (s Store) Ordered() (set Set, o JointUndo, ok bool, err error) {
 	set, err = s.Newest()
 	if errors.Is(err, ErrNone) {
@@ -160,8 +160,8 @@ func (s Store) Ordered() (set Set, o JointUndo, ok bool, err error) {
 	return set, o, ok, err
 }
 
-// For is what the node asks gets from the node own, which leads an undo. The error is fs.ErrNotExist if own leads none, and
-// share.ErrMember if the order does not name the node.
+// For returns what the requesting node gets from the node own, which leads an undo. The error is fs.ErrNotExist if own leads
+// none, and share.ErrMember if the order does not name the node.
 func (s Store) For(own, asks string) (share.Undo, error) {
 	set, o, ok, err := s.Ordered()
 	switch {

@@ -65,7 +65,7 @@ func TestOrdersThatNobodyFollows(t *testing.T) {
 	}
 }
 
-// TestOtherWorkWaitsForAnUndoThatGoes keeps an order beside a set, until the set is removed.
+// TestOtherWorkWaitsForCommittedUndo keeps an order beside a set, until the set is removed.
 func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -116,7 +116,7 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 	wait(false)
 }
 
-// TestTheProgramGoesBackAtTheEnd leaves the program that began an undo in its place until Sealift's own state goes back.
+// TestProgramIsRestoredLast keeps the program that began an undo until Sealift's own state is restored.
 func TestTheProgramGoesBackAtTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

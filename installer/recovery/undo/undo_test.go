@@ -88,7 +88,7 @@ func (h host) keep(upgrade string) undo.Set {
 	return set
 }
 
-// upgraded changes what an upgrade changes.
+// upgraded makes the changes of an upgrade.
 func (h host) upgraded() {
 	h.write("/usr/local/bin/kubelet", "kubelet 1.36.3", 0o755)
 	h.write(node.Binary, "sealift", 0o755)
@@ -200,7 +200,7 @@ func TestADamagedCopyIsNotPutBack(t *testing.T) {
 	}
 }
 
-// TestKubernetesOfAPackageRunsAgain has a host whose kubelet came with a package, over which the upgrade puts another.
+// TestPackagedKubernetesIsRestored has a host whose kubelet came with a package, over which the upgrade installs another.
 // TestPutBackFollowsNoLinkOfUser has a user who owns a folder of the host lead the files in it elsewhere.
 func TestPutBackFollowsNoLinkOfUser(t *testing.T) {
 	short.AsRoot(t, "a folder of another user")
@@ -325,8 +325,8 @@ func TestLinksStayThatAnOlderSealiftLeftOut(t *testing.T) {
 	}
 }
 
-// TestKubeletRunsAgainAfterAFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet note what
-// they are asked: a real one would run the kubelet of this machine.
+// TestKubeletRunsAgainAfterAFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet record
+// their calls: a real one would run the kubelet of this machine.
 func TestKubeletRunsAgainAfterAFailure(t *testing.T) {
 	h := newHost(t)
 	set := h.keep(first)

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// unfinished is a file in a folder that is not written to its end.
+// unfinished is a file in a folder that is not completely written.
 const unfinished = ".sealift-unfinished"
 
 // tarDiffers is the exit code of GNU tar if files changed while it read them.
@@ -24,7 +24,7 @@ const unfinished = ".sealift-unfinished"
 const tarDiffers = 1
 
 // program is the tar of the host: it knows ACLs, extended attributes, holes and what else a file system has. It works in an open
-// folder, which its owner may have moved meanwhile.
+// folder, which its owner may have moved in the meantime.
 func program(ctx context.Context, folder *os.File, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "tar", append([]string{"--directory=/proc/self/fd/3", "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*"}, args...)...)
 	cmd.ExtraFiles = []*os.File{folder}
@@ -100,8 +100,8 @@ type Writer struct {
 	said   tail.Buffer
 }
 
-// Write opens a folder for which IsEmpty is true. It removes what an earlier writer left unfinished. Until Close, IsEmpty is true again.
-// While it is being written nobody but root can enter the folder: its owner could have a link lead root elsewhere.
+// Write opens a folder for which IsEmpty is true. It removes unfinished files of an earlier writer. Until Close, IsEmpty is true again.
+// While it is being written only root can enter the folder: its owner could redirect root with a link.
 func Write(ctx context.Context, dir string) (_ *Writer, err error) {
 	if lacks, err := IsEmpty(dir); err != nil || !lacks {
 		return nil, errors.Join(err, fmt.Errorf("%s has content, which is not replaced", dir))
@@ -129,7 +129,7 @@ func Write(ctx context.Context, dir string) (_ *Writer, err error) {
 	return w, w.tar.Start()
 }
 
-// empty takes the folder from its owner, and removes what a writer before has left there.
+// empty takes the folder from its owner, and removes the leftovers of an earlier writer.
 func (w *Writer) empty() error {
 	was, err := w.folder.Stat()
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *Writer) empty() error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 && !slices.Contains(names, unfinished) { // somebody was faster
+	if len(names) > 0 && !slices.Contains(names, unfinished) { // another one was faster
 		uid, gid := files.Owner(was)
 		return errors.Join(fmt.Errorf("%s has content, which is not replaced", w.folder.Path()), w.self.Chown(int(uid), int(gid)), w.self.Chmod(was.Mode()))
 	}
@@ -183,14 +183,14 @@ func (w *Writer) end() error {
 	return nil
 }
 
-// Discard gives up. The folder stays unfinished.
+// Discard discards the volume. The folder stays unfinished.
 func (w *Writer) Discard() {
 	_ = w.tar.Process.Kill()
 	_ = w.end()
 	_ = w.release()
 }
 
-// Close ends a folder that was written whole, when it is on the disk.
+// Close finishes a completely written folder, when it is on disk.
 func (w *Writer) Close() (err error) {
 	defer func() { err = errors.Join(err, w.release()) }()
 	if err := w.end(); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// fill makes a folder with what file systems have.
+// fill creates a folder with everything that file systems have.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	script := `set -e

@@ -22,12 +22,12 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// deletedPoll is the time between two looks at whether a PersistentVolume is gone.
+// deletedPoll is the time between two checks whether a PersistentVolume is gone.
 const deletedPoll = 200 * time.Millisecond
 
-// Renamed gives PersistentVolumes to a node that took the place of another one with another name. The node of a PersistentVolume cannot
-// be changed, so each is deleted and made again, for the same claim; its data stays. What is deleted is kept in a folder meanwhile, so
-// that the same call goes on after an interruption.
+// Renamed assigns PersistentVolumes to a node that replaced another one with another name. The node of a PersistentVolume cannot be
+// changed, so each is deleted and recreated, for the same claim; its data stays. Deleted objects are kept in a folder in the meantime,
+// so that the same call resumes after an interruption.
 func Renamed(ctx context.Context, client kubernetes.Interface, names []string, from, to, memory string, output io.Writer) error {
 	for _, name := range names {
 		if err := renamed(ctx, client, name, from, to, filepath.Join(memory, name+".json"), output); err != nil {
@@ -57,7 +57,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 		if err := all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		// The finalizer would keep it for as long as its claim exists. A controller puts it back on a volume that is not being deleted.
+		// The finalizer would keep it for as long as its claim exists. A controller restores it on a volume that is not being deleted.
 		free := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, live.UID)
 		if _, err := all.Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
@@ -77,7 +77,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 		}
 	}
 	text, err := regularfile.ReadFile(memory)
-	if errors.Is(err, fs.ErrNotExist) { // somebody deleted it before
+	if errors.Is(err, fs.ErrNotExist) { // it was deleted before
 		return nil
 	}
 	var pv corev1.PersistentVolume
@@ -100,7 +100,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 	return files.Remove(memory)
 }
 
-// onNode gives a volume to another node, in memory. It reports whether it was one of the first.
+// onNode assigns a volume to another node, in memory. It reports whether it was one of the first.
 func onNode(pv *corev1.PersistentVolume, from, to string) (changed bool) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return false

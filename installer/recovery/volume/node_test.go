@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// bound makes a volume of a node that is bound to a claim, and waits for the controllers to say so.
+// bound creates a volume of a node that is bound to a claim, and waits for the controllers to confirm.
 func bound(t *testing.T, client kubernetes.Interface, name, node string) *corev1.PersistentVolume {
 	t.Helper()
 	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

@@ -16,7 +16,7 @@ import (
 // user owns a volume.
 const user = 4242
 
-// TestOwnerCannotEnterVolumeThatIsWritten has the folder of a volume that its owner could fill with links meanwhile.
+// TestOwnerCannotAccessVolumeDuringWrite has the folder of a volume that its owner could fill with links in the meantime.
 func TestOwnerCannotEnterVolumeThatIsWritten(t *testing.T) {
 	short.AsRoot(t, "files of other users")
 	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "volume")

@@ -32,7 +32,7 @@ const (
 // hookTime is how long a hook may take that names no timeout.
 const hookTime = 30 * time.Second
 
-// Executor runs a program in a container of this host. A container that does not run any more is fs.ErrNotExist.
+// Executor runs a program in a container of this host. A container that no longer runs is fs.ErrNotExist.
 type Executor func(ctx context.Context, container string, command []string, output io.Writer) error
 
 // hook is a program in a container of a pod.
@@ -42,7 +42,7 @@ type hook struct {
 	ID        string        `json:"id"` // of the container in containerd
 	Command   []string      `json:"command"`
 	Timeout   time.Duration `json:"timeout"`            // ns
-	Continue  bool          `json:"continue,omitempty"` // a failure is told and stops nothing
+	Continue  bool          `json:"continue,omitempty"` // a failure is reported and stops nothing
 }
 
 // hooks are those of a pod: before its volumes are read, and after. Either may be nil.
@@ -112,10 +112,10 @@ type Quiescence struct {
 	Output  io.Writer // of hooks that fail and may
 }
 
-// ErrBusy says that another process quiesces pods of this host.
+// ErrBusy means that another process quiesces pods of this host.
 var ErrBusy = errors.New("another 'sealift snapshot save' reads volumes of this host; wait until it has ended")
 
-// lock takes the lock of the file, which ends with the process.
+// lock acquires the lock of the file, which ends with the process.
 func (q Quiescence) lock() (release func(), err error) {
 	f, err := files.Append(q.File + ".lock")
 	if err != nil {
@@ -171,8 +171,8 @@ func (q Quiescence) remember(wakes []hook) error {
 	return files.WriteMode(q.File, 0o600, text)
 }
 
-// Wake runs the hooks that are to run after volumes were read, and that a process which was killed has left. It leaves those of one that
-// works.
+// Wake runs the hooks that are to run after volumes were read, and that a process which was killed has left. It leaves those of a
+// working one.
 func (q Quiescence) Wake(ctx context.Context) error {
 	if _, err := os.Stat(q.File); errors.Is(err, fs.ErrNotExist) {
 		return nil

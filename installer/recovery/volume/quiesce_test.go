@@ -63,7 +63,7 @@ func TestHooksAreReadAsVeleroReadsThem(t *testing.T) {
 	}
 }
 
-// recorder notes what was run, and fails where it is told to.
+// recorder records the calls, and fails on request.
 type recorder struct {
 	ran   []string
 	fails map[string]error
