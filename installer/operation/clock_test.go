@@ -7,7 +7,7 @@ import (
 )
 
 // clock is the example of a new operation: other time servers for all nodes. With its line in kinds, this is all of it: order, resuming,
-// exclusion and what status says come from the engine.
+// exclusion and status come from the engine.
 func clock(do actions) []operation.Stage {
 	return []operation.Stage{
 		{ID: "clock/try", Title: "reach the new time servers from every node", Timeout: time.Hour, Nodes: operation.Everyone, AtOnce: 4, Tolerant: true},

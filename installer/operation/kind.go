@@ -21,8 +21,8 @@ type Kind struct {
 	Asks intent.Operation // in requests to agents
 	// Roles are those of the nodes that carry it out. An agent of another role refuses it.
 	Roles []intent.Role
-	// Journal is its name in the journal of the leader, and in the names of logs. "" has neither: every node is changed by its agent,
-	// also that of the leader.
+	// Journal is its name in the journal of the leader, and in the names of logs. "" for neither: the agent of every node changes it,
+	// including the leader's.
 	Journal lifecycle.Operation
 	// Apply brings a host to a stage, and returns when it works with it. It may be interrupted and repeated, and takes no lock.
 	Apply func(ctx context.Context, h Host, r Request) error
@@ -37,7 +37,7 @@ type Request struct {
 	Params json.RawMessage
 }
 
-// name identifies a request. An agent answers each once, but for one that failed.
+// name identifies a request. An agent answers each once, except a failed one.
 func (r Request) name() string { return lifecycle.Digest(r.ID, path.Base(r.Stage))[:16] }
 
 // Host is a node that is brought to a stage: by its agent, or by the command that leads.
@@ -45,18 +45,18 @@ type Host struct {
 	Root   string // install root
 	Node   string // its name
 	Output io.Writer
-	Step   func(string) // is told what begins
+	Step   func(string) // called with what begins
 	// Server reaches the control plane that asks. It is nil in the command that leads.
 	Server func() (*share.Client, error)
 }
 
-// restartTime is how long the control plane that asks may be away: its own change starts the service for files again.
+// restartTime is how long the requesting control plane may be unreachable: its own change restarts the file service.
 const restartTime = 2 * time.Minute
 
 const retryPause = 2 * time.Second
 
-// Cluster asks the control plane that asks this host for what it knows of the cluster, with the secrets that this node may have. It waits
-// for one that is away.
+// Cluster asks the requesting control plane for the cluster's data, including the secrets that this node may have. It waits for an
+// unreachable one.
 func (h Host) Cluster(ctx context.Context) (of share.Cluster, err error) {
 	client, err := h.Server()
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Stage is a part of an operation. No node begins with a stage before all nodes that take part have ended the one before.
+// Stage is a part of an operation. No node begins a stage before all participating nodes have ended the one before.
 type Stage struct {
 	ID    string // in the record, in requests to nodes, and in the journal of the leader
 	Title string
 	// Timeout bounds the stage for all nodes together.
 	Timeout time.Duration
-	// Before and After are what the leader alone does, before the first node begins and after the last one has ended; nil is nothing.
+	// Before and After are the leader's own actions, before the first node begins and after the last one has ended; nil is nothing.
 	// Both may be repeated.
 	Before, After func(context.Context) error
-	// Nodes selects those that take part, also of those that join meanwhile; nil is none.
+	// Nodes selects the participants, including those that join in the meantime; nil is none.
 	Nodes func(cluster.Node) bool
-	// AtOnce is how many nodes may be at work at the same time; 0 is no limit.
+	// AtOnce is how many nodes may work at the same time; 0 means no limit.
 	AtOnce int
-	// Tolerant goes on with the other nodes when one has failed. The stage fails at its end.
+	// Tolerant continues with the other nodes when one has failed. The stage fails at its end.
 	Tolerant bool
-	// Failed says how far the other nodes are when the stage has failed; nil says nothing.
+	// Failed describes the progress of the other nodes when the stage has failed; nil says nothing.
 	Failed func(r record.Record) string
 }
 
@@ -45,8 +45,7 @@ func index(stages []Stage, id string) int {
 }
 
 // decide finds the nodes of a stage that are asked now. asked are those that this leader waits for. The node of the leader begins, then
-// the other control planes, then the workers. Nodes that were at work when an earlier leader was killed come before all of them: they
-// may still be.
+// the other control planes, then the workers. Nodes that were working when an earlier leader was killed come first: they may still be.
 func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked map[string]bool) (ask []string, err error) {
 	wave := rollout.Wave{Name: s.ID, AtOnce: rollout.Amount{Value: s.AtOnce}, Mandatory: !s.Tolerant}
 	if s.Tolerant {
@@ -68,7 +67,7 @@ func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked ma
 		case record.Done:
 			t.Status = rollout.Succeeded
 		case record.Failed:
-			// Without a deadline, a rollout lets a failed target keep its slot. A node that has told of its failure is at rest.
+			// Without a deadline, a rollout lets a failed target keep its slot. A node that has reported its failure is idle.
 			t.Status = rollout.TimedOut
 		}
 		targets = append(targets, t)
@@ -77,7 +76,7 @@ func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked ma
 	return append(ask, result.With(rollout.Start)...), err
 }
 
-// rank is the place of a node in the order in which nodes begin.
+// rank is the index of a node in the order in which nodes begin.
 func rank(n cluster.Node, own string) int {
 	switch {
 	case n.Name == own:

@@ -41,7 +41,7 @@ type params struct {
 	Index string `json:"index"`
 }
 
-// load loads the images that the control plane that asks has on its shelf. Those that are there are not fetched.
+// load loads the images that the control plane that asks has on its shelf. Existing ones are not fetched.
 func load(ctx context.Context, h operation.Host, r operation.Request) (err error) {
 	var p params
 	if err := json.Unmarshal(r.Params, &p); err != nil || !intent.IsSHA256(p.Index) {
@@ -60,7 +60,7 @@ func load(ctx context.Context, h operation.Host, r operation.Request) (err error
 	return err
 }
 
-// Options say what is delivered. Archive is required.
+// Options select what is delivered. Archive is required.
 type Options struct {
 	Root string // install root; "" is the default
 	// Archive is a bundle or a package, or the folder into which one was unpacked.
@@ -68,7 +68,7 @@ type Options struct {
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
 	// are not checked.
 	Trusted []signature.PublicKey
-	// Say is told what happens, one line at a time.
+	// Say is called with progress, one line at a time.
 	Say func(string)
 }
 
@@ -121,7 +121,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	run.Stages = []operation.Stage{{
 		ID: stage, AtOnce: atOnce, Tolerant: true, Nodes: func(n cluster.Node) bool { return slices.Contains(out.Nodes, n.Name) },
 		Before: func(ctx context.Context) (err error) {
-			if out, err = targets(ctx, site.View); err != nil { // those of now: the lock may have been waited for
+			if out, err = targets(ctx, site.View); err != nil { // current ones: the lock may have been waited for
 				return err
 			}
 			if err := put(ctx, a, o.Archive, shelf); err != nil {
@@ -133,12 +133,12 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	waiting := func(holder string) { o.Say("waiting for " + holder + ", which works on nodes of this cluster") }
 	err = site.Lead(ctx, run, waiting, func(lifecycle.Event) {})
 	if ctx.Err() != nil {
-		return out, err // the same command goes on with what is there
+		return out, err // the same command continues with the existing files
 	}
 	return out, errors.Join(err, empty(shelf))
 }
 
-// targets divides the nodes into those that are asked and those that are away. A node without an agent is an error.
+// targets divides the nodes into reachable and unreachable ones. A node without an agent is an error.
 func targets(ctx context.Context, view *cluster.View) (out Result, err error) {
 	nodes, err := view.Nodes(ctx)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestNodesGetImagesFromTheShelf(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		for range 2 { // the second run is one after a kill
+		for range 2 { // the second run follows a kill
 			if err := put(t.Context(), a, archive, shelf); err != nil {
 				t.Fatalf("%s: %v", form, err)
 			}

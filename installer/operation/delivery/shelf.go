@@ -11,7 +11,8 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// put puts an archive on the shelf, alone. Of a folder, the shelf has a link. The images of a packed archive are unpacked there.
+// put puts an archive on the shelf, exclusively. Of a folder, the shelf has a link. The images of a packed archive are unpacked
+// there.
 func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 	if err := empty(shelf); err != nil { // of a run that was killed
 		return err
@@ -37,7 +38,7 @@ func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 	return unpack(ctx, a, place)
 }
 
-// unpack writes the images of an archive, and at last its index: without one, the folder is no bundle.
+// unpack writes the images of an archive, and finally its index: without one, the folder is not a bundle.
 func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
 	if err := files.MkdirAll(folder, 0o700); err != nil {
 		return err

@@ -3,7 +3,7 @@
 //
 // Every API server first gets a certificate for both load balancers, and every node tries the new one. Then each node changes its
 // kubeconfigs; one that does not reach the API through the new load balancer takes that back. The certificates keep the old name
-// until a person says that nobody needs it. The load balancers themselves are somebody else's.
+// until a person confirms that nobody needs it. The load balancers themselves are managed by others.
 package endpoint
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 )
 
-// numeric ends what is an address with a mistake, and no name.
+// numeric ends a mistyped address, which is not a name.
 var numeric = regexp.MustCompile(`(^|\.)[0-9]+$`)
 
 // Parse reads the address of a load balancer as a person writes it: an address or a name, with a port or without. The result has the
@@ -48,7 +48,7 @@ func Parse(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// setField gives a field of a YAML text another value wherever it has the old one on a line of its own, and counts the places.
+// setField replaces the old value of a field in a YAML text wherever it is alone on a line, and counts the places.
 func setField(text, key, was, is string) (out string, places int) {
 	line := regexp.MustCompile(`(?m)^([ \t]*(?:- )?` + regexp.QuoteMeta(key) + `:[ \t]*(["']?))` + regexp.QuoteMeta(was) + `(["']?[ \t]*)$`)
 	out = line.ReplaceAllStringFunc(text, func(found string) string {
@@ -59,7 +59,7 @@ func setField(text, key, was, is string) (out string, places int) {
 	return out, places
 }
 
-// setServer gives the clusters of a kubeconfig another endpoint.
+// setServer sets another endpoint in the clusters of a kubeconfig.
 func setServer(text, was, is string) (string, int) {
 	return setField(text, "server", "https://"+was, "https://"+is)
 }
@@ -73,7 +73,7 @@ func setInstaller(text, was, is string) (out string, places int) {
 	return out, places
 }
 
-// setExceptions gives the list of hosts that are reached without a proxy another one.
+// setExceptions replaces an entry in the list of hosts that are reached without a proxy.
 func setExceptions(text, was, is string) (out string, places int) {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

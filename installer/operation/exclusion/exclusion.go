@@ -24,7 +24,7 @@ const (
 	Keys         Operation = "rotation of keys for Secrets"
 	LoadBalancer Operation = "change of the load balancer"
 	Images       Operation = "delivery of images"
-	// Readdress gives a node another address while it has the old one. FollowAddress does so after the host has lost the old one.
+	// Readdress changes a node's address while it has the old one. FollowAddress does so after the host has lost the old one.
 	Readdress        Operation = "change of an address"
 	FollowAddress    Operation = "change of a lost address"
 	JoinControlPlane Operation = "join of a control plane"
@@ -39,14 +39,14 @@ func Operations() []Operation {
 	return []Operation{Upgrade, Undo, CAs, Keys, LoadBalancer, Images, Readdress, FollowAddress, JoinControlPlane, Restore, Renew}
 }
 
-// kinds are the operations of records. A kind that is not here is called as in its record, and excludes every operation: see Excludes.
+// kinds are the operations of records. A kind that is not here has its record's name, and excludes every operation: see Excludes.
 var kinds = map[string]Operation{record.Upgrade: Upgrade, record.CAs: CAs, record.Keys: Keys, record.LoadBalancer: LoadBalancer, record.Images: Images}
 
 // OfKind returns the operation of a record.
 func OfKind(kind string) Operation { return cmp.Or(kinds[kind], Operation(kind)) }
 
-// Excludes reports whether an operation must not begin while another one is half done. Operations that are not listed run one at a time:
-// they exclude all others, and the others exclude them, but for those that repair a host.
+// Excludes reports whether an operation must not begin while another one is half done. Unlisted operations run one at a time: they
+// exclude all others, and the others exclude them, except those that repair a host.
 func Excludes(halfDone, begins Operation) bool {
 	known := Operations()
 	switch {
@@ -78,14 +78,14 @@ func excludes(halfDone Operation) []Operation {
 		// An undo puts files and etcd's data back that the others change. It refuses other addresses and members of etcd.
 		return []Operation{CAs, Keys, LoadBalancer, Readdress, JoinControlPlane}
 	case Undo:
-		// Etcd's data is exchanged. What is written meanwhile is lost, and agents would replace restored data.
+		// Etcd's data is exchanged. Concurrent writes are lost, and agents would replace restored data.
 		return []Operation{Upgrade, CAs, Keys, LoadBalancer, Images, Readdress, FollowAddress, JoinControlPlane, Restore}
 	case CAs:
-		// Files of one CA would come beside files of another.
+		// Files of one CA would be mixed with files of another.
 		return []Operation{Upgrade, Undo, Keys, LoadBalancer, Readdress, FollowAddress, JoinControlPlane}
 	case Keys:
-		// API servers with different keys restart one after the other. Control planes that join get the keys, and an undo puts etcd's
-		// data and the keys back that fit.
+		// API servers with different keys restart in sequence. Control planes that join get the keys, and an undo puts etcd's data
+		// and the keys back that fit.
 		return []Operation{Upgrade, CAs, LoadBalancer, Readdress}
 	case LoadBalancer:
 		// Some nodes use the old load balancer, some the new one. Control planes that join get a certificate for both.
@@ -102,10 +102,10 @@ func excludes(halfDone Operation) []Operation {
 type HalfDone struct {
 	Operation Operation
 	What      string // a sentence without its end, such as "the cluster's CAs are being rotated"
-	Next      string // the command that goes on, and where it has to run
+	Next      string // the command that resumes, and where it has to run
 }
 
-// Error says that an operation cannot begin.
+// Error reports that an operation cannot begin.
 type Error struct {
 	Begins Operation
 	HalfDone
@@ -125,14 +125,14 @@ func Refuse(begins Operation, halfDone []HalfDone) error {
 	return nil
 }
 
-// Host is where records of half-done operations lie besides the cluster.
+// Host is where records of unfinished operations are, in addition to the cluster.
 type Host struct {
 	Root   string // install root; "" is the default
 	Rootfs string // folder with the host's files; "" is /
 }
 
-// Check refuses an operation while another one is half done that it would harm. client has the rights of an administrator; it is nil on
-// a worker, and while the API is away: only what this host knows is asked then. A refusal is an *Error.
+// Check refuses an operation that would harm an unfinished one. client has the rights of an administrator; it is nil on a worker, and
+// while the API is unreachable: then only this host's records count. A refusal is an *Error.
 func (h Host) Check(ctx context.Context, client kubernetes.Interface, begins Operation) error {
 	if begins == Renew {
 		return nil // without a look: damaged records shall not stop it

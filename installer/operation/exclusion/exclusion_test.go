@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// place is a host and its cluster, on which nothing is half done.
+// place is a host and its cluster, without unfinished operations.
 type place struct {
 	t      *testing.T
 	host   exclusion.Host
@@ -151,7 +151,7 @@ data-made-for-an-undo         -       -    -   -    -            -      -       
 nothing                       -       -    -   -    -            -      -         -             -                -       -
 `
 
-// TestHalfDoneOperationsExcludeWhatWouldHarmThem asks for every ordered pair.
+// TestUnfinishedOperationsExcludeConflictingOnes tries every ordered pair.
 func TestHalfDoneOperationsExcludeWhatWouldHarmThem(t *testing.T) {
 	columns := map[string]exclusion.Operation{"Upgrade": exclusion.Upgrade, "Undo": exclusion.Undo, "CAs": exclusion.CAs, "Keys": exclusion.Keys, "LoadBalancer": exclusion.LoadBalancer, "Images": exclusion.Images, "Readdress": exclusion.Readdress,
 		"FollowAddress": exclusion.FollowAddress, "JoinControlPlane": exclusion.JoinControlPlane, "Restore": exclusion.Restore, "Renew": exclusion.Renew}
@@ -224,7 +224,7 @@ func TestDamagedRecordsAreReported(t *testing.T) {
 	}
 }
 
-// TestUnlistedOperationsRunOneAtATime asks for each pair of an operation that the table does not have.
+// TestUnlistedOperationsRunOneAtATime tries each pair with an operation that the table does not have.
 func TestUnlistedOperationsRunOneAtATime(t *testing.T) {
 	const clock, disks = exclusion.Operation("clock"), exclusion.Operation("disks")
 	for _, other := range append(exclusion.Operations(), disks) {

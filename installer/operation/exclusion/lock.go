@@ -20,8 +20,8 @@ const (
 	leaseDeadline = 4 * time.Minute
 )
 
-// JoinCommand gives the command by which a host becomes a node. It refuses a control plane while an operation is half done that its join
-// would harm: the error is an *Error.
+// JoinCommand returns the command by which a host becomes a node. It refuses a control plane while an operation is half done that its
+// join would harm: the error is an *Error.
 func JoinCommand(ctx context.Context, admin controlplane.Administrator, i controlplane.Invitation) (string, error) {
 	if i.ControlPlane {
 		if err := (Host{}).Check(ctx, admin.Client, JoinControlPlane); err != nil {
@@ -31,8 +31,9 @@ func JoinCommand(ctx context.Context, admin controlplane.Administrator, i contro
 	return admin.JoinCommand(ctx, i)
 }
 
-// WithClusterLock runs work that restarts control planes, or that asks the agents of nodes, while no other host of the cluster does such work: an
-// upgrade, a renewal of certificates, or a delivery of images. waiting is told the holder of the Lease if there is one. The context of work ends when the Lease is lost.
+// WithClusterLock runs work that restarts control planes, or that uses the agents of nodes, while no other host of the cluster does such
+// work: an upgrade, a renewal of certificates, or a delivery of images. waiting gets the holder of the Lease if there is one. The context
+// of work ends when the Lease is lost.
 //
 // work does not begin while another operation is half done that it would harm: see package
 func WithClusterLock(ctx context.Context, c *kube.Cluster, on Host, begins Operation, waiting func(holder string), work func(context.Context) error) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
-// Find lists what is half done in the cluster and on this host. client is as for Check.
+// Find lists unfinished operations in the cluster and on this host. client is as for Check.
 func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []HalfDone, err error) {
 	for _, find := range []func() (*HalfDone, error){h.undo, h.authorities, h.interrupted} {
 		found, err := find()
@@ -47,7 +47,7 @@ func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []Half
 	return all, nil
 }
 
-// undo finds the order of an undo that nobody can stop any more.
+// undo finds the order of an undo that can no longer be stopped.
 func (h Host) undo() (*HalfDone, error) {
 	_, o, ok, err := undo.Store{Root: cmp.Or(h.Root, node.DefaultRoot)}.Ordered()
 	if err != nil || !ok || o.Stage == undo.Prepared {
@@ -73,7 +73,7 @@ const (
 	ReaddressBegin = "readdress/keep"
 )
 
-// interrupted finds what the journal of this host has begun and not ended. It has only one at a time.
+// interrupted finds unfinished operations in the journal of this host. It has only one at a time.
 func (h Host) interrupted() (found *HalfDone, err error) {
 	records, err := lifecycle.ReadJournal(node.StateDir(cmp.Or(h.Root, node.DefaultRoot)))
 	for _, r := range records {

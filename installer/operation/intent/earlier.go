@@ -7,14 +7,14 @@ import (
 
 // What follows is for one release: control planes and agents of an earlier sealift know neither Stage nor Params.
 
-// earlier are the params of the operations that had fields of their own.
+// earlier are the params of the operations that had separate fields.
 type earlier struct {
 	Index string `json:"index,omitempty"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
 }
 
-// Asked returns the stage and the params of an intent, also of one that an earlier sealift wrote.
+// Asked returns the stage and the params of an intent, even of one that an earlier sealift wrote.
 func (in Intent) Asked() (stage string, params json.RawMessage) {
 	switch {
 	case in.Stage != "":
@@ -27,7 +27,7 @@ func (in Intent) Asked() (stage string, params json.RawMessage) {
 	return "", nil
 }
 
-// WithEarlier returns an intent with what an agent of an earlier sealift reads.
+// WithEarlier returns an intent with the fields that an agent of an earlier sealift reads.
 func (in Intent) WithEarlier() Intent {
 	var p earlier
 	if (in.Operation == Images || in.Operation == Balance) && json.Unmarshal(in.Params, &p) == nil {

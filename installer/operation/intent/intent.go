@@ -1,10 +1,10 @@
 // Package intent is how one node of a cluster asks another one to take its part in an upgrade, in a rotation of keys or CAs, or in a
 // change of the load balancer, and how that one answers: two annotations of its Node object.
 //
-// Only a control plane may ask, and proves it by a signature: see package identity. The right to write the annotation is not
-// enough. An intent is for one node, has a number that only grows, and an end in time, so that it cannot be used for another node
-// or once more. It names one of a few operations, and the digest of the bundle or undo that it is about; it has no commands. The
-// content comes from a control plane that proves the same identity, and each byte is checked against the digest.
+// Only a control plane may ask, and proves it by a signature: see package identity. The right to write the annotation is not enough.
+// An intent is for one node, and has an increasing number and an expiry, so that it cannot be replayed or used for another node. It
+// names one of a few operations, and the digest of the bundle or undo that it is about; it has no commands. The content comes from a
+// control plane that proves the same identity, and each byte is verified against the digest.
 package intent
 
 import (
@@ -30,23 +30,23 @@ const (
 	AgentAnnotation = "sealift.dev/agent"
 )
 
-// Operation is what a node is asked for. The others are phases of an upgrade.
+// Operation is what a node is asked to do. The others are phases of an upgrade.
 type Operation string
 
 // The operations.
 const (
-	// Look asks for the state of the host, and changes nothing.
+	// Look requests the state of the host, and changes nothing.
 	Look    Operation = "look"
 	Prepare           = Operation(lifecycle.Prepare)
 	Upgrade           = Operation(lifecycle.Upgrade)
 	Kubelet           = Operation(lifecycle.Kubelet)
-	// Undo asks for the files that the node had before the upgrade. It needs no bundle and no server.
+	// Undo restores the files that the node had before the upgrade. It needs no bundle and no server.
 	Undo Operation = "undo"
 	// Arm asks a control plane to get ready to undo an upgrade together with the others, whose order the server has. Index is the digest
-	// of that order. Nothing that runs changes; the server tells when it is time. The report of the undo itself is one of Undo, for an
-	// upgrade that is called as the order.
+	// of that order. Running programs do not change; the server reports when it is time. The report of the undo itself is one of Undo,
+	// for an upgrade that is called as the order.
 	Arm Operation = "arm"
-	// Encrypt asks a control plane to take the keys for Secrets from the server: see package encryption. It needs no bundle.
+	// Encrypt asks a control plane to fetch the keys for Secrets from the server: see package encryption. It needs no bundle.
 	Encrypt Operation = "encrypt"
 	// Rotate asks a node to take its part in a rotation of CAs from the server: see package authority. It needs no bundle.
 	Rotate Operation = "rotate"
@@ -57,7 +57,7 @@ const (
 	Images Operation = "images"
 )
 
-// Role is what a node is in its cluster.
+// Role is the role of a node in its cluster.
 type Role string
 
 // The roles.
@@ -85,7 +85,7 @@ func operations(r Role) []Operation {
 
 // Intent asks a node for one operation.
 type Intent struct {
-	// Node is the name of the node that is asked, and Role what it is: one of another role refuses.
+	// Node is the name of the requested node, and Role its role: one of another role refuses.
 	Node string `json:"node"`
 	Role Role   `json:"role"`
 	// Number is higher than that of every earlier intent for this node: nanoseconds since 1970 on the clock of the asking node, or more.
@@ -95,21 +95,21 @@ type Intent struct {
 	// Upgrade identifies the upgrade that this is part of.
 	Upgrade   string    `json:"upgrade"`
 	Operation Operation `json:"operation"`
-	// Attempt tells a request from an earlier one for the same: an operation that failed is tried again with a higher one.
+	// Attempt distinguishes a request from an earlier one for the same: a failed operation is retried with a higher one.
 	Attempt int `json:"attempt"`
 	// Index is the sha256 of the bundle's index, in hex. Server is the host:port of the control plane that has the bundle.
 	Index  string `json:"index"`
 	Server string `json:"server"`
-	// Sealift is the sha256 of the program that the node is to have, in hex. The server gives that, too.
+	// Sealift is the sha256 of the program that the node is to have, in hex. The server supplies that, too.
 	Sealift string `json:"sealift"`
 	// From is the version of Kubernetes that the cluster ran before, such as 1.35.4.
 	From string `json:"from"`
-	// UpgradeID identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
+	// UpgradeID identifies the upgrade with all its stops: a node's copies for Undo belong to it.
 	UpgradeID string `json:"whole,omitempty"`
-	// Stage and Params are what an operation of package operation asks for. Params are a JSON value; they have no secrets.
+	// Stage and Params are those of an operation of package operation. Params are a JSON value; they have no secrets.
 	Stage  string          `json:"stage,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
-	// Move is what Balance asks an agent of an earlier sealift for, which knows no Stage.
+	// Move is Balance's request to an agent of an earlier sealift, which knows no Stage.
 	Move *Move `json:"move,omitempty"`
 }
 
@@ -120,7 +120,7 @@ type Move struct {
 	Stage string `json:"stage"`
 }
 
-// Check wants two endpoints. They are written to files.
+// Check requires two endpoints. They are written to files.
 func (m *Move) Check() error {
 	if m == nil {
 		return fmt.Errorf("annotation %s names no load balancer", Annotation)
@@ -139,7 +139,7 @@ var endpoint = regexp.MustCompile(`^[0-9a-zA-Z.:-]+$`)
 // maxSize bounds an annotation that is read.
 const maxSize = 16 << 10
 
-// Parse reads an Intent as an annotation has it.
+// Parse reads an Intent from an annotation.
 func Parse(text string) (in Intent, err error) {
 	if err := decode(text, &in); err != nil {
 		return in, fmt.Errorf("annotation %s: %w", Annotation, err)
@@ -173,7 +173,7 @@ func (in Intent) checkServer() error {
 	return nil
 }
 
-// identifier is what an upgrade with all its stops is called; it is also the name of a folder.
+// identifier is the ID of an upgrade with all its stops; it is also the name of a folder.
 var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // IsSHA256 reports whether a text is one, in hex.
@@ -201,7 +201,7 @@ const (
 
 // Report is the answer of a node.
 type Report struct {
-	// Number is that of the intent.
+	// Number is the intent's.
 	Number    int64     `json:"number,omitempty"`
 	Upgrade   string    `json:"upgrade"`
 	Operation Operation `json:"operation"`
@@ -210,7 +210,7 @@ type Report struct {
 	Step      string    `json:"step,omitempty"`  // at which the node is, or which failed
 	Error     string    `json:"error,omitempty"` // of a failure
 	Log       string    `json:"log,omitempty"`   // file on the node
-	// Began is when the node began, Seconds how long it took so far.
+	// Began is the start of the operation on the node, Seconds its duration so far.
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
 }
@@ -220,7 +220,7 @@ func (r Report) Answers(in Intent) bool {
 	return r.Upgrade == in.Upgrade && r.Operation == in.Operation && r.Attempt == in.Attempt && (r.Number == 0 || r.Number == in.Number)
 }
 
-// ParseReport reads a Report as an annotation has it; no annotation is the zero value.
+// ParseReport reads a Report from an annotation; no annotation is the zero value.
 func ParseReport(text string) (r Report, err error) {
 	if text == "" {
 		return r, nil
@@ -242,10 +242,10 @@ func (r Report) Encode() string {
 	return encode(r)
 }
 
-// Host is what a node tells of itself.
+// Host is a node's report about itself.
 type Host struct {
 	Sealift string `json:"sealift"` // version of its agent
-	// Signed says that the agent carries out signed intents alone. That of an earlier sealift checks no signature.
+	// Signed means that the agent only carries out signed intents. That of an earlier sealift checks no signature.
 	Signed bool      `json:"signed,omitempty"`
 	Time   time.Time `json:"time"` // on its clock
 	// Free is the space for files of add-ons below the install root, Images that for containerd.
@@ -253,13 +253,13 @@ type Host struct {
 	Images Space `json:"images"`
 }
 
-// Space is what a file system has left.
+// Space is the free space of a file system.
 type Space struct {
 	Bytes  uint64 `json:"bytes"`
 	Inodes uint64 `json:"inodes"`
 }
 
-// ParseHost reads a Host as an annotation has it; no annotation is the zero value.
+// ParseHost reads a Host from an annotation; no annotation is the zero value.
 func ParseHost(text string) (h Host, err error) {
 	if text == "" {
 		return h, nil
@@ -278,7 +278,7 @@ func encode(v any) string {
 	return string(text)
 }
 
-// Later gives the attempt that comes after an earlier report of the same upgrade.
+// Later returns the attempt that follows an earlier report of the same upgrade.
 func Later(r Report, upgrade string) int {
 	if r.Upgrade != upgrade {
 		return 1

@@ -25,21 +25,21 @@ func (in Intent) Sign(ca identity.Authority, controlPlane string) (string, error
 	return strings.TrimSuffix(text, "}") + signatureField + string(signed.Encode()) + "}", nil
 }
 
-// ErrRefused says that a node does not carry out an intent, whatever it asks for.
+// ErrRefused means that a node does not carry out an intent, whatever it asks for.
 var ErrRefused = errors.New("this node refuses what it is asked for")
 
-// Reader is a node that reads what it is asked for.
+// Reader is a node that reads its requests.
 type Reader struct {
 	Node    string
 	Role    Role
 	Trusted []*x509.Certificate // CAs of the cluster
 	Now     time.Time
-	// Kinds are the operations of package operation that this node carries out, besides those of this package.
+	// Kinds are the operations of package operation that this node carries out, in addition to those of this package.
 	Kinds []Operation
 }
 
 // Open reads an annotation and checks it: a control plane of the cluster signed it, for this node and its role, and it has not ended.
-// If it does not, the error is ErrRefused; in is then what the annotation says of itself, so that it can be answered.
+// If it does not, the error is ErrRefused; in then has the unverified annotation, so that it can be answered.
 func (r Reader) Open(text string) (in Intent, controlPlane string, err error) {
 	at := strings.LastIndex(text, signatureField)
 	if at < 0 {

@@ -10,11 +10,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Record is the name of a ConfigMap in kube-system that tells of work on all nodes, so that every control plane knows of it. It has
-// no secrets.
+// Record is the name of a ConfigMap in kube-system that describes work on all nodes, so that every control plane knows of it. It
+// has no secrets.
 type Record string
 
-// The records. They are removed when the work ends, but for the one of upgrades, which stays.
+// The records. They are removed when the work ends, except the one of upgrades, which stays.
 const (
 	UpgradeRecord      Record = "sealift-upgrade"
 	CARecord           Record = "sealift-rotation"

@@ -15,7 +15,7 @@ type facts struct {
 	nodes    map[netip.Addr]string // addresses of the other nodes, with their names
 	networks []netip.Prefix        // of pods and Services
 	virtual  func(link string) bool
-	second   netip.Addr // of this node, of the other family; not valid if there is none
+	second   netip.Addr // of this node, of the other family; invalid if there is none
 	before   bool       // the host gets the address later
 }
 
@@ -28,7 +28,7 @@ func Parse(text string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// check refuses an address that this node cannot have, and returns the interface that has it.
+// check refuses an unusable address, and returns the interface that has it.
 func (f facts) check(from, to netip.Addr) (link string, err error) {
 	switch {
 	case to.IsLoopback():

@@ -77,7 +77,7 @@ func Expected(root string) (string, error) {
 // Forget removes the note of an address that the host was about to get.
 func Forget(root string) error { return files.Remove(comingFile(root)) }
 
-// Watch waits until an interface has the expected address, and changes that of the node then, until ctx ends. A change that fails is
+// Watch waits until an interface has the expected address, and then changes that of the node, until ctx ends. A change that fails is
 // not tried again.
 func Watch(ctx context.Context, root string, log *slog.Logger) {
 	said := ""
@@ -85,7 +85,7 @@ func Watch(ctx context.Context, root string, log *slog.Logger) {
 		switch err := applyPending(ctx, root, log); {
 		case err == nil:
 			said = ""
-		case ctx.Err() == nil && err.Error() != said: // one that the host still waits for comes again at once
+		case ctx.Err() == nil && err.Error() != said: // an awaited one is retried at once
 			said = err.Error()
 			log.Error("the address of this node was not changed", "error", err)
 		}
@@ -105,7 +105,7 @@ func applyPending(ctx context.Context, root string, log *slog.Logger) (err error
 		return nil
 	}
 	if second, away := secondAway(root); away {
-		return fmt.Errorf("this host has %s, and waits for %s, the second address of its node", c.To, second) // it may come a moment later
+		return fmt.Errorf("this host has %s, and waits for %s, the second address of its node", c.To, second) // it may arrive a moment later
 	}
 	err = changeNow(ctx, Options{Scope: node.Scope{Root: root}, Timeout: c.Timeout}, c.To.String(), log)
 	if errors.Is(err, lifecycle.ErrBusy) || ctx.Err() != nil {
@@ -114,7 +114,7 @@ func applyPending(ctx context.Context, root string, log *slog.Logger) (err error
 	return errors.Join(err, Forget(root))
 }
 
-// secondAway reports whether the host lacks the second address of its node. A change that was begun goes on without it.
+// secondAway reports whether the host lacks the second address of its node. An unfinished change continues without it.
 func secondAway(root string) (second netip.Addr, away bool) {
 	second, err := (host{root: root}).secondAddress()
 	if err != nil || !second.IsValid() || network.HasAddress(second.String()) {

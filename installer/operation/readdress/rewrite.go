@@ -20,7 +20,7 @@ const routeUnit = "sealift-service-route.service"
 
 var routeLink = regexp.MustCompile(`( dev )\S+`)
 
-// rewrite gives a file of the node the new address, and counts the places that change. The rest of the file stays as it is.
+// rewrite writes the new address into a file of the node, and counts the changed places. The rest of the file stays as it is.
 func (c Change) rewrite(name, text string) (out string, places int) {
 	out, places = replace(text, c.From, c.To)
 	if filepath.Base(name) == routeUnit && c.Link != "" {
@@ -33,7 +33,7 @@ func (c Change) rewrite(name, text string) (out string, places int) {
 	return out, places
 }
 
-// replace replaces an address wherever a text names it as a whole, and counts the places. A network that begins with the address
+// replace replaces an address wherever a text has it as a whole, and counts the places. A network that begins with the address
 // stays, and so does a name that contains it.
 func replace(text string, from, to netip.Addr) (out string, places int) {
 	word := from.String()
@@ -57,7 +57,7 @@ func replace(text string, from, to netip.Addr) (out string, places int) {
 	}
 }
 
-// whole reports whether what stands before and after an address in a text is no part of it.
+// whole reports whether the text around an address is not part of it.
 func whole(before, after string, address netip.Addr) bool {
 	if before != "" {
 		if c := before[len(before)-1]; wordByte(c) || c == '.' || address.Is6() && c == ':' {

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 )
 
-// The steps that are looked for in the journal: the one before the first change, the last, and the last of the way back. The node
-// works at its new address since worksStep.
+// The journal steps that are looked up: the one before the first change, the last, and the last of a rollback. The node works at
+// its new address since worksStep.
 const (
 	keepStep  = exclusion.ReaddressBegin
 	worksStep = "readdress/works"
@@ -26,13 +26,13 @@ const (
 	backStep  = exclusion.ReaddressBackEnd
 )
 
-// backSuffix ends the inputs of steps on the way back.
+// backSuffix ends the inputs of rollback steps.
 const backSuffix = " back"
 
-// How long a step may take that does not wait for the node to work: several times what a slow disk needs.
+// The timeouts of steps that do not wait for the node: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
-	// backTime is what the way back takes, out of the whole time.
+	// backTime is the part of the whole time reserved for a rollback.
 	backTime = 40 * time.Second
 	pause    = time.Second
 )
@@ -106,12 +106,13 @@ func (r *Readdress) bound() time.Duration {
 	return r.options.Timeout - backTime
 }
 
-// Run gives the node its new address. If the node does not work there, Run takes the change back and returns why.
+// Run changes the address of the node. If the node does not work there, Run rolls the change back and returns why.
 func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) error {
 	for _, note := range r.Notes {
 		fmt.Fprintln(r.Log, note)
 	}
-	// The work of held ends when the Lease is lost, which may come from an address that does not work: the way back does not need it.
+	// The work of held ends when the Lease is lost, which may be caused by an address that does not work: the rollback does not need
+	// it.
 	run := func(held context.Context) error {
 		err := r.runPlan(held, observe)
 		if err == nil || r.last.back || !r.mustGoBack(ctx) {
@@ -179,8 +180,8 @@ func (r *Readdress) stop(ctx context.Context) error {
 	return command.Run(ctx, r.Log, "systemctl", "stop", "kubelet")
 }
 
-// write finds once more what has to change: an interrupted run may have written a part. It stops first, because the host may have
-// been started again since.
+// write determines the changes again: an interrupted run may have written a part. It stops first, because the host may have been
+// started again since.
 func (r *Readdress) write(ctx context.Context) error {
 	if err := r.stop(ctx); err != nil {
 		return err
@@ -232,7 +233,7 @@ func (r *Readdress) until(ctx context.Context, what string, ask func(context.Con
 	return nil
 }
 
-// TakenBackError says that a node has its old address again.
+// TakenBackError reports that a node has its old address again.
 type TakenBackError struct {
 	From fmt.Stringer
 	Why  error
@@ -244,13 +245,13 @@ func (e *TakenBackError) Error() string {
 
 func (e *TakenBackError) Unwrap() error { return e.Why }
 
-// goBack takes the change back.
+// goBack rolls the change back.
 func (r *Readdress) goBack(ctx context.Context, observe func(lifecycle.Event)) error {
 	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.backPlan(), r.Journal, r.Log.Narrate(observe))
 	return err
 }
 
-// backPlan are the steps of the way back. Where the host does not have the old address any more, nothing can be waited for.
+// backPlan are the steps of the way back. If the host no longer has the old address, nothing can be waited for.
 func (r *Readdress) backPlan() lifecycle.Plan {
 	alone, has := len(r.Others) == 0, r.hasOld()
 	member := step{"readdress/back-member", "tell etcd the old address", time.Minute, func(ctx context.Context) error { return r.moveMember(ctx, r.From.String()) }}

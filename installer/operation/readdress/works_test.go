@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// ownHost is a host with a network of its own, whose static pods are run as programs.
+// ownHost is a host with a separate network, whose static pods are run as programs.
 type ownHost struct {
 	host
 	t   *testing.T
@@ -80,10 +80,10 @@ func (o ownHost) ask(as []string, address, path string, more ...string) (string,
 	return string(out), nil
 }
 
-// TestAControlPlaneWorksAtItsNewAddress runs the etcd and the API server of kubeadm's manifests in a network of its own, takes the
-// address from the host, and wants them to work at the new one with what they had.
+// TestControlPlaneWorksAtItsNewAddress runs the etcd and the API server of kubeadm's manifests in a separate network, removes the
+// address from the host, and checks that they work at the new one with their data.
 func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
-	isolation.Network(t) // not parallel: this thread alone has the network
+	isolation.Network(t) // not parallel: only this thread has the network
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"}, {"link", "add", "eth0", "type", "veth", "peer", "name", "cable"}, {"link", "set", "eth0", "up"}, {"link", "set", "cable", "up"},
 		{"address", "add", kubeadm.Address + "/24", "dev", "eth0"}, {"route", "add", "default", "dev", "eth0"},

@@ -19,8 +19,8 @@ const (
 // UpgradeConfigMap has the state of the newest upgrade: package upgrade writes it. It stays when the upgrade has ended.
 const UpgradeConfigMap = "sealift-upgrade"
 
-// earlier are the ConfigMaps that each kind has by itself: that of upgrades, and those of a sealift from before this ConfigMap. The
-// latter are read for one release, so that an operation goes on that is under way while Sealift is replaced.
+// earlier are the separate ConfigMaps of kinds: that of upgrades, and those of a sealift from before this ConfigMap. The latter are
+// read for one release, so that an operation in progress continues when Sealift is replaced.
 var earlier = map[string]struct {
 	name    string
 	convert func(data map[string]string) (r Record, known bool, err error)
@@ -46,7 +46,7 @@ func rotating(data map[string]string) (Record, bool, error) {
 	return Record{ID: data["id"], Leader: data["leader"], About: RotatingCAs(data["id"]), Next: "run 'sealift certs rotate-ca' on " + data["leader"]}, true, nil
 }
 
-// RotatingCAs says that a rotation of CAs is under way.
+// RotatingCAs means that a rotation of CAs is under way.
 func RotatingCAs(id string) string {
 	return fmt.Sprintf("the cluster's CAs are being rotated (since %s)", id)
 }

@@ -23,14 +23,14 @@ const ConfigMap = "sealift-operations"
 // Store has the Records of a cluster. Client has the rights of an administrator.
 type Store struct{ Client kubernetes.Interface }
 
-// Read returns all Records, also those that an earlier sealift wrote.
+// Read returns all Records, including those that an earlier sealift wrote.
 func (s Store) Read(ctx context.Context) (All, error) {
 	k, err := s.read(ctx)
 	return k.all, err
 }
 
-// Change changes the Records. change is called again if somebody else changes them meanwhile, and gets those of now. Nothing is written
-// if it returns an error or changes nothing. The Records of earlier sealifts that it changes become Records of this one.
+// Change changes the Records. change is called again with the current ones if they change in the meantime. Nothing is written if it
+// returns an error or changes nothing. The Records of earlier sealifts that it changes become Records of this one.
 func (s Store) Change(ctx context.Context, change func(All) error) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		k, err := s.read(ctx)
@@ -100,8 +100,8 @@ func (s Store) write(ctx context.Context, found *corev1.ConfigMap, data map[stri
 	return err
 }
 
-// kept is what a cluster has: all Records, their ConfigMap, nil for none, and the ConfigMaps of an earlier sealift: by the kinds of
-// their Records, and those for which there is a Record already.
+// kept is the stored state of a cluster: all Records, their ConfigMap, nil for none, and the ConfigMaps of an earlier sealift: by
+// the kinds of their Records, and those for which there is a Record already.
 type kept struct {
 	all     All
 	found   *corev1.ConfigMap

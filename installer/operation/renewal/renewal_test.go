@@ -66,7 +66,7 @@ func TestACertificateIsRenewedMonthsBeforeItsEnd(t *testing.T) {
 	}
 }
 
-// TestControlPlanesRenewOneAfterTheOther has three of them look at the same time.
+// TestControlPlanesRenewSequentially has three of them check at the same time.
 func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
 	config := controlplane.ForTest(t)
 	var working, together atomic.Int32
@@ -129,7 +129,7 @@ func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
 	}
 }
 
-// TestAPersonWaitsForTheTurn: two people renew on two control planes while a third one renews by itself.
+// TestCommandWaitsForRenewalSlot: two people renew on two control planes while a third one renews automatically.
 func TestAPersonWaitsForTheTurn(t *testing.T) {
 	config := controlplane.ForTest(t)
 	var working, together, done atomic.Int32
@@ -166,7 +166,7 @@ func TestAPersonWaitsForTheTurn(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesTurnsWithoutAnAPI: a renewal is what may bring it back.
+// TestRenewalNeedsNoSlotWithoutAPI: a renewal may bring it back.
 func TestNobodyTakesTurnsWithoutAnAPI(t *testing.T) {
 	asked := func() (*kube.Cluster, error) { return nil, errors.New("the API was asked") }
 	for name, set := range map[string]func(*node){

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// rotatedCA is the file of a CA that a rotation made in the place of one.
+// rotatedCA is the file of a CA that a rotation created in place of one.
 func rotatedCA(t *testing.T, folder string, now time.Time) (file string) {
 	t.Helper()
 	rootfs := t.TempDir()

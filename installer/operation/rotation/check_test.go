@@ -16,7 +16,7 @@ func TestNothingOldIsForgottenWhilePodsMayNeedIt(t *testing.T) {
 		o       Options
 		stage   authority.Stage
 		holders []Holder
-		says    string // "" if it may go on
+		says    string // "" if it may continue
 	}{
 		{"the first part", Options{}, authority.Trust, []Holder{proxy}, ""},
 		{"nothing from before", Options{Finish: true}, authority.Sign, nil, ""},

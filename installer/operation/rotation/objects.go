@@ -22,10 +22,10 @@ import (
 	"github.com/sealift/sealift/installer/operation/leader"
 )
 
-// ownRecord tells of a rotation, so that no other control plane begins one.
+// ownRecord records a rotation, so that no other control plane begins one.
 const ownRecord = leader.CARecord
 
-// insist repeats a request while the API is away.
+// insist repeats a request while the API is unreachable.
 func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, client) })
 }
@@ -41,7 +41,7 @@ func (r *Rotation) tell(ctx context.Context) error {
 	})
 }
 
-// publish lets hosts that join trust what the stage trusts.
+// publish lets joining hosts trust the CAs of the stage.
 func (r *Rotation) publish(ctx context.Context) error {
 	p, ok := r.state.Part(authority.Cluster)
 	if !ok {
@@ -54,7 +54,7 @@ func (r *Rotation) publish(ctx context.Context) error {
 	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
 		maps := client.CoreV1().ConfigMaps(metav1.NamespacePublic)
 		info, err := maps.Get(ctx, "cluster-info", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // somebody has removed it: nobody joins by it
+		if apierrors.IsNotFound(err) { // it was removed: nobody joins by it
 			return nil
 		}
 		if err != nil {
@@ -77,8 +77,8 @@ func (r *Rotation) publish(ctx context.Context) error {
 	})
 }
 
-// tokens lets the cluster make the tokens again that Secrets have, if the old key signed them. An API server takes such a token only
-// while its Secret has it, so copies of it end.
+// tokens lets the cluster make the tokens again that Secrets have, if the old key signed them. An API server accepts such a token
+// only while its Secret has it, so copies of it end.
 func (r *Rotation) tokens(ctx context.Context) error {
 	p, ok := r.state.Part(authority.ServiceAccounts)
 	if !ok {
@@ -111,7 +111,7 @@ func (r *Rotation) tokens(ctx context.Context) error {
 	})
 }
 
-// keyID is what tokens call a service-account key.
+// keyID is the ID of a service-account key in tokens.
 func keyID(public string) (string, error) {
 	block, _ := pem.Decode([]byte(public))
 	if block == nil {
@@ -126,7 +126,7 @@ func keyID(public string) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum[:]), err
 }
 
-// signedBy is the ID of the key that signed a token; "" for what is no token.
+// signedBy is the ID of the key that signed a token; "" for text that is not a token.
 func signedBy(token []byte) string {
 	head, _, _ := strings.Cut(string(token), ".")
 	text, err := base64.RawURLEncoding.DecodeString(head)

@@ -1,9 +1,9 @@
 // Package rotation replaces the CAs of a cluster, and its service-account key, while the cluster works. It leads all nodes from one
 // stage to the next: see package authority. What a node does is in package pki.
 //
-// A rotation has two parts, with a decision of a person between them. The first part gives every node the new CAs beside the old
-// ones. The second part forgets the old ones, once nothing needs them. Both can be killed at any moment, and are resumed by the
-// same command.
+// A rotation has two parts, with a decision of a person between them. The first part gives every node the new CAs in addition to
+// the old ones. The second part forgets the old ones, once nothing needs them. Both can be killed at any moment, and are resumed by
+// the same command.
 package rotation
 
 import (
@@ -46,7 +46,7 @@ const (
 // Options of a rotation. The zero value of a folder is its default.
 type Options struct {
 	node.Scope
-	// Only names the parts to rotate; empty for all, or for those of the rotation that is resumed.
+	// Only names the parts to rotate; empty for all, or for those of the resumed rotation.
 	Only []string
 	// Finish forgets the old CAs.
 	Finish bool
@@ -79,10 +79,10 @@ type Rotation struct {
 	pause time.Duration
 }
 
-// Signed reports whether every node has the new CAs, so that Finish is what is left.
+// Signed reports whether every node has the new CAs, so that only Finish is left.
 func (r *Rotation) Signed() bool { return r.state.Signed != nil }
 
-// Parts are the names of what is rotated.
+// Parts are the names of the rotated parts.
 func (r *Rotation) Parts() []string { return r.state.Rotated() }
 
 // Pin is the hash of the new cluster CA, which commands for joining name; "" if that CA is not rotated.
@@ -202,7 +202,7 @@ func (r *Rotation) Plan() (plan lifecycle.Plan) {
 	return plan
 }
 
-// record writes down the new keys on this host, and in the cluster that there is a rotation.
+// record stores the new keys on this host, and the rotation in the cluster.
 func (r *Rotation) record(ctx context.Context) error {
 	if err := r.tell(ctx); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 	return r.spread(ctx)
 }
 
-// done removes what tells of the rotation.
+// done removes the record of the rotation.
 func (r *Rotation) done(ctx context.Context) error {
 	client, err := r.client()
 	if err == nil {
@@ -262,7 +262,7 @@ func (r *Rotation) done(ctx context.Context) error {
 	return authority.Remove(r.rootfs)
 }
 
-// spread brings every node to the stage, one after the other: also those that have joined meanwhile.
+// spread brings every node to the stage, in sequence, including those that have joined in the meantime.
 func (r *Rotation) spread(ctx context.Context) error {
 	done := map[string]bool{}
 	for {

@@ -57,7 +57,7 @@ func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, t
 	}
 }
 
-// TestANodeThatCannotTakePartIsNamed has one lack each: no agent, a full disk for images or for files, no inodes, a wrong clock.
+// TestUnavailableNodeIsNamed has one fault each: no agent, a full disk for images or for files, no inodes, a wrong clock.
 func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
 	brought := install.Brought{Files: 100 << 20, Images: 200 << 20, Count: 50}
 	roomy := intent.Host{Time: time.Now(), Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
@@ -161,8 +161,8 @@ apiserver_request_total{group="batch",removed_release="1.36"} 1
 	}
 }
 
-// TestControlPlanesComeFirstOneByOne plays an upgrade: whatever is done, no two control planes are away, and no worker begins before
-// they are done.
+// TestControlPlanesComeFirstOneByOne simulates an upgrade: at no time are two control planes down, and no worker begins before they
+// are done.
 func TestControlPlanesComeFirstOneByOne(t *testing.T) {
 	r := &run{Cluster: &Cluster{own: "b"}, Options: Options{MaxUnavailable: 2}, state: State{Upgrade: "u", Nodes: map[string]*Node{}}}
 	for _, name := range []string{"a", "b", "c", "w1", "w2", "w3"} {
@@ -206,7 +206,7 @@ func joined(rounds [][]string) (lines []string) {
 	return lines
 }
 
-// TestTheStateIsReadAsItWasWritten keeps what others write to the ConfigMap: that the upgrade is to pause.
+// TestStateRoundTrips keeps other fields of the ConfigMap, such as a pause of the upgrade.
 func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	_, client := opened(t)
 	needSystemNamespace(t, client)

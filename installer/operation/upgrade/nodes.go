@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// How long a node has to be well before the next one begins, how long it may take to become so, and how often it is looked at.
+// How long a node has to be healthy before the next one begins, the timeout for that, and how often it is checked.
 const (
 	settleTime  = 10 * time.Second
 	settleBound = 10 * time.Minute
@@ -197,7 +197,7 @@ func (r *run) drain(ctx context.Context, name string) error {
 	return nil
 }
 
-// settle waits until a node and its pods are well for a while.
+// settle waits until a node and its pods are healthy for a while.
 func (r *run) settle(ctx context.Context, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()

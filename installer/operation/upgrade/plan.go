@@ -13,23 +13,23 @@ import (
 type Plan struct {
 	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
-	Stops   []string         `json:"stops"` // versions of Kubernetes on the way; all nodes reach one before any goes on
+	Stops   []string         `json:"stops"` // intermediate versions of Kubernetes; all nodes reach one before any continues
 	Changes []install.Change `json:"changes"`
 	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
-	// Bytes is the most that each node fetches: what the bundle has and the one before did not.
+	// Bytes is the most that each node fetches: the content that the previous bundle did not have.
 	Bytes uint64 `json:"bytes"`
 	// Agents are the nodes whose agents check no signature, being of an earlier sealift. They are replaced.
 	Agents []string `json:"agents,omitempty"`
-	// Resumes says that this upgrade was begun before.
+	// Resumes means that this upgrade was begun before.
 	Resumes bool `json:"resumes"`
 }
 
-// PlannedNode is what becomes of one node.
+// PlannedNode is the plan for one node.
 type PlannedNode struct {
 	Name    string `json:"name"`
 	Role    string `json:"role"`
 	Version string `json:"version"` // of its kubelet now
-	// Drained says that its pods move to other nodes first.
+	// Drained means that its pods move to other nodes first.
 	Drained bool `json:"drained"`
 }
 

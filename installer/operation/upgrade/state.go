@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Stage is how far a node has come.
+// Stage is the progress of a node.
 type Stage string
 
 // The stages of a node, in their order.
@@ -32,28 +32,28 @@ const (
 // Node is one node in an upgrade.
 type Node struct {
 	Stage Stage `json:"stage,omitempty"`
-	// Error is why the node did not come further.
+	// Error is why the node stopped.
 	Error string `json:"error,omitempty"`
 	// Away is how long the node took no new pods, Took how long all of its upgrade took without the preparation: seconds.
 	Away float64 `json:"away,omitempty"`
 	Took float64 `json:"took,omitempty"`
 }
 
-// Phase is what an upgrade as a whole is at.
+// Phase is the progress of an upgrade as a whole.
 type Phase string
 
 // The phases, in their order.
 const (
 	Preparing Phase = "preparing" // files and images on all nodes
-	Nodes     Phase = "nodes"     // one after the other
+	Nodes     Phase = "nodes"     // in sequence
 	AddOns    Phase = "add-ons"
 	Finished  Phase = "finished"
 )
 
-// State is an upgrade as the cluster has it, so that any control plane can go on with it.
+// State is the cluster's record of an upgrade, so that any control plane can resume it.
 type State struct {
 	Upgrade string `json:"upgrade"` // identifies the bundle and the Installer
-	// Whole identifies the upgrade with all its stops. Each stop has a State of its own. "" if an older sealift wrote it.
+	// Whole identifies the upgrade with all its stops. Each stop has a separate State. "" if an older sealift wrote it.
 	Whole   string           `json:"whole,omitempty"`
 	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
@@ -63,7 +63,7 @@ type State struct {
 	Phase   Phase            `json:"phase"`
 	Error   string           `json:"error,omitempty"` // that ended the last run
 	Changes []install.Change `json:"changes"`
-	// KeepPods says that pods stay on their nodes: nothing changes that they run on.
+	// KeepPods means that pods stay on their nodes: nothing changes that they run on.
 	KeepPods bool   `json:"stay,omitempty"`
 	Snapshot string `json:"snapshot,omitempty"` // of etcd, taken before the first change: a file on SnapshotOn
 	// SnapshotOn is the node that has the file.
@@ -72,7 +72,7 @@ type State struct {
 	Rollout    rollout.State    `json:"rollout"`
 }
 
-// untouched says that the upgrade has changed no node yet. A later stop has the snapshot of the first one.
+// untouched reports that the upgrade has changed no node yet. A later stop has the snapshot of the first one.
 func (s State) untouched() bool { return s.Phase == Preparing && s.Snapshot == "" }
 
 // after is the state with which a run begins that has planned s, if last is the state in the cluster. A later stop keeps the snapshot of
@@ -98,13 +98,13 @@ const (
 	pausedKey = "paused"
 )
 
-// ErrNone says that the cluster was never upgraded by this command.
+// ErrNone means that the cluster was never upgraded by this command.
 var ErrNone = errors.New("no upgrade was begun in this cluster")
 
 // store reads and writes the State.
 type store struct{ client kubernetes.Interface }
 
-// Read gives the state of the newest upgrade of a cluster, and whether it is to pause. It is ErrNone where there was none.
+// Read returns the state of the newest upgrade of a cluster, and whether it is to pause. It is ErrNone where there was none.
 func Read(ctx context.Context, client kubernetes.Interface) (State, bool, error) {
 	return store{client}.read(ctx)
 }
@@ -147,7 +147,7 @@ func (s store) write(ctx context.Context, state State) error {
 	return nil
 }
 
-// SetPaused reports whether more nodes may begin. Those at work go on. It is ErrNone where no upgrade is under way.
+// SetPaused reports whether more nodes may begin. Running ones continue. It is ErrNone where no upgrade is under way.
 func SetPaused(ctx context.Context, client kubernetes.Interface, paused bool) error {
 	state, _, err := Read(ctx, client)
 	if err == nil && state.Phase == Finished {

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/revert"
 )
 
-// TestAnUpgradeBeginsGoesOnOrIsRefused has the state that a run plans, and the one that it finds in the cluster.
+// TestUpgradeBeginsResumesOrIsRefused has the state that a run plans, and the recorded one.
 func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
 	t.Parallel()
 	planned := State{Upgrade: "stop-2", Whole: "whole", Phase: Preparing}

@@ -68,7 +68,7 @@ func (u *Undo) gather(ctx context.Context) error {
 	return u.revert.Join(*u.order)
 }
 
-// sameMembers wants etcd to have the members that it had when the snapshot was taken.
+// sameMembers requires etcd to have the members that it had when the snapshot was taken.
 func sameMembers(was, now []cluster.EtcdMember) error {
 	missing := func(all, in []cluster.EtcdMember) (names []string) {
 		for _, m := range all {
@@ -88,7 +88,7 @@ func sameMembers(was, now []cluster.EtcdMember) error {
 	return nil
 }
 
-// takePart wants every other member to be a node that is Ready and has an agent.
+// takePart requires every other member to be a Ready node with an agent.
 func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[string]intent.Host, own string) error {
 	for _, m := range members {
 		at := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == m.Name })
@@ -105,8 +105,8 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 	return nil
 }
 
-// lead takes all control planes back. Until the order says Committed, each gets ready, and nothing that runs changes; whoever fails ends
-// the undo for all. From then on each goes back by itself. The API answers as soon as most of them have.
+// lead takes all control planes back. Until the order says Committed, each prepares, and running programs do not change; any failure
+// ends the undo for all. From then on each is undone on its own. The API answers as soon as most of them have.
 func (u *Undo) lead(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if u.order.Stage == undo.Prepared {
 		waiting := func(holder string) { say("waiting for " + holder + ", which restarts control planes") }
@@ -167,7 +167,7 @@ func (u *Undo) others() []string {
 // backTime is how long the other control planes may take to go back. They began with this one.
 const backTime = 20 * time.Minute
 
-// await waits until the other control planes tell that they are back, or have left the cluster.
+// await waits until the other control planes report that they are restored, or have left the cluster.
 func (u *Undo) await(ctx context.Context, say func(string)) error {
 	view, err := cluster.NewView()
 	if err != nil {

@@ -27,10 +27,10 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Undo takes the cluster of this host back to where it was before its last upgrade: etcd by the snapshot that the upgrade took, the
-// nodes by the files that it replaced. Several control planes go back together: see lead. Close must be called.
+// Undo restores the cluster of this host to its state before the last upgrade: etcd from the upgrade's snapshot, the nodes from the
+// replaced files. Several control planes go back together: see lead. Close must be called.
 type Undo struct {
-	// Set is what this node goes back to, Lost what was written since and will be gone.
+	// Set is what this node restores, Lost the newer objects that will be gone.
 	Set  undo.Set
 	Lost restore.Lost
 	// Nodes are the workers that go back first. Away says why they could not be listed; "" if they could.
@@ -39,12 +39,12 @@ type Undo struct {
 
 	own     string   // this node
 	root    string   // install root
-	cluster *Cluster // nil while the API is away
+	cluster *Cluster // nil while the API is unreachable
 	revert  *revert.Revert
 	order   *undo.JointUndo // nil if this is the only control plane
 }
 
-// PrepareUndo looks at what going back would do, and changes nothing.
+// PrepareUndo plans an undo, and changes nothing.
 func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *Undo, err error) {
 	u := &Undo{own: name, root: root}
 	if u.Set, err = (undo.Store{Root: root}).Newest(); err != nil {
@@ -154,7 +154,7 @@ func (u *Undo) findNodes(ctx context.Context, name string) {
 	u.Nodes = goBack(c.nodes, u.Set, c.last, reports)
 }
 
-// reports are what the nodes last answered.
+// reports are the nodes' last reports.
 func (c *Cluster) reports(ctx context.Context) (map[string]intent.Report, error) {
 	all, err := c.view.Annotations(ctx)
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *Cluster) reports(ctx context.Context) (map[string]intent.Report, error)
 	return found, nil
 }
 
-// goBack lists the workers that run another version than before, and those that the upgrade began to change: a kubelet that does not
-// start leaves the version of before in its Node. The snapshot has the State of the preparation, so that one counts in no later run.
+// goBack lists the workers with another version than before, and those that the upgrade began to change: a kubelet that does not
+// start leaves the old version in its Node. The snapshot has the State of the preparation, so that one counts in no later run.
 func goBack(nodes []cluster.Node, set undo.Set, last State, reports map[string]intent.Report) (names []string) {
 	for _, n := range nodes {
 		if !n.ControlPlane() && (n.Version != "v"+set.From || last.about(set) && changed(last, n.Name, reports[n.Name], set)) {
@@ -233,14 +233,14 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 	if err := forget(ctx, u.Set.From); err != nil {
 		return err
 	}
-	// The journal is a part of the state, and what was run has its end in it.
+	// The journal is part of the state, and the end of the run is in it.
 	if err := u.revert.PutBackState(); err != nil {
 		return err
 	}
 	return u.Set.Remove()
 }
 
-// workers has the workers go back, one after the other.
+// workers undoes the workers, in sequence.
 func (u *Undo) workers(ctx context.Context, say func(string)) error {
 	for _, name := range u.Nodes {
 		in := intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade}
@@ -251,7 +251,7 @@ func (u *Undo) workers(ctx context.Context, say func(string)) error {
 	return nil
 }
 
-// forget removes what the cluster's data of before the upgrade knows about it, and waits for the versions of before.
+// forget removes the restored data's record of the upgrade, and waits for the earlier versions.
 func forget(ctx context.Context, version string) error {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
@@ -282,7 +282,7 @@ func forget(ctx context.Context, version string) error {
 	})
 }
 
-// isOf wants a node to be Ready with a version. One that is not Ready may have reported that version before its kubelet ended.
+// isOf requires a node to be Ready with a version. One that is not Ready may have reported that version before its kubelet ended.
 func isOf(n cluster.Node, version string) error {
 	switch {
 	case n.Version != "v"+version:

@@ -58,7 +58,8 @@ func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
 	}
 }
 
-// TestWorkersGoBackThatTheUpgradeChanged has workers besides a control plane, which goes back by itself. The kubelet of one did not start.
+// TestUndoIncludesUpgradedWorkers has workers besides a control plane, which is undone separately. The kubelet of one did not
+// start.
 func TestWorkersGoBackThatTheUpgradeChanged(t *testing.T) {
 	t.Parallel()
 	const whole, was, now = "0123456789abcdef", "v1.35.4", "v1.36.3"
@@ -119,7 +120,7 @@ func TestAnUndoEndsWhenNodesAreReadyWithTheVersionOfBefore(t *testing.T) {
 	refusal(t, "no kubelet", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Why: "silent"}, "1.35.4"), "host-2 is not Ready (silent); bring it back")
 }
 
-// TestOnlyTheMembersOfTheSnapshotGoBack refuses control planes that came or left since, and those that could not take their part.
+// TestOnlySnapshotMembersAreUndone refuses control planes that joined or left since, and those that could not take part.
 func TestOnlyTheMembersOfTheSnapshotGoBack(t *testing.T) {
 	t.Parallel()
 	member := func(name, address string) cluster.EtcdMember {
@@ -174,7 +175,7 @@ func TestAControlPlaneIsBackWhenItTellsOfThisUndo(t *testing.T) {
 	}
 }
 
-// refusal wants an error with a text, or none for "".
+// refusal expects an error with a text, or none for "".
 func refusal(t *testing.T, name string, err error, want string) {
 	t.Helper()
 	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -2,8 +2,8 @@
 //
 // The order is: files and images on every node; a snapshot of etcd; the control planes one by one, then the workers; then the
 // add-ons. A node is changed by its own agent (package agent), the leading node by this process. Which node starts when is
-// decided by package rollout. What was done is in the cluster and in the journals of the nodes, so that the same command, on
-// any control plane, goes on after whatever ended it.
+// decided by package rollout. The progress is in the cluster and in the journals of the nodes, so that the same command, on any
+// control plane, resumes after any interruption.
 package upgrade
 
 import (
@@ -38,16 +38,16 @@ import (
 // atOnce is how many nodes fetch files from this one at a time.
 const atOnce = 4
 
-// Options say how nodes are upgraded. The zero value has the defaults.
+// Options configure how nodes are upgraded. The zero value has the defaults.
 type Options struct {
-	// MaxUnavailable is how many workers may be away at once. Default 1.
+	// MaxUnavailable is how many workers may be down at once. Default 1.
 	MaxUnavailable int
 	// DrainTimeout is how long the pods of a node may take to leave it. Default 10 minutes.
 	DrainTimeout time.Duration
 	// Observe gets the steps of this node, Say a line for each thing that happens elsewhere. Both may be called at any time.
 	Observe func(lifecycle.Event)
 	Say     func(string)
-	// Output receives what is done to nodes in detail.
+	// Output receives the details of the work on nodes.
 	Output io.Writer
 }
 
@@ -58,13 +58,13 @@ type Cluster struct {
 	about     share.Cluster
 	own       string // the name of this node
 	nodes     []cluster.Node
-	described map[string]intent.Host // what the agents of nodes told last
+	described map[string]intent.Host // the last reports of the nodes' agents
 	last      State                  // the newest upgrade of this cluster; the zero State if there was none
-	begun     *State                 // the upgrade that is not finished; nil if there is none
+	begun     *State                 // the unfinished upgrade; nil if there is none
 }
 
-// Open looks at the cluster of this host. An API that is not ready, such as after a loss of power, is waited for, and wait gets why.
-// Without wait, that is an error.
+// Open inspects the cluster of this host. An unready API, such as after a power loss, is awaited, and wait gets the reason. Without
+// wait, that is an error.
 func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
@@ -101,8 +101,8 @@ func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 	return c, nil
 }
 
-// Prepare completes the options of an install for this host, and makes the plan of its upgrade. stop is the version of
-// Kubernetes to stop at on the way; "" goes to that of the Installer.
+// Prepare completes the options of an install for this host, and plans its upgrade. stop is the intermediate version of
+// Kubernetes; "" goes to that of the Installer.
 func (c *Cluster) Prepare(ctx context.Context, o install.Options, stop string) (*install.Install, error) {
 	if err := (exclusion.Host{Root: o.Root}).Check(ctx, c.admin.Client, exclusion.Upgrade); err != nil {
 		return nil, err
@@ -137,15 +137,15 @@ func (c *Cluster) Prepare(ctx context.Context, o install.Options, stop string) (
 	return in, nil
 }
 
-// abandonUnstarted forgets the upgrade that was begun if this is another one, and may take its place.
+// abandonUnstarted forgets the recorded upgrade if this is another one, and may replace it.
 func (c *Cluster) abandonUnstarted(whole, id string) {
 	if c.begun != nil && c.begun.untouched() && c.begun.Whole != whole && c.begun.Upgrade != id {
 		c.begun = nil
 	}
 }
 
-// Stops are the versions of Kubernetes at which the upgrade stops on its way to the last, one for each minor version between: the
-// newest of it that the bundle has. ok says that no minor version is skipped.
+// Stops are the intermediate versions of Kubernetes, one for each minor version: the newest of it in the bundle. ok reports that
+// no minor version is skipped.
 func Stops(in *install.Install) (stops []string, ok bool) {
 	from, to := minor(in.From()), minor(in.Version())
 	for between := from + 1; between < to; between++ {
@@ -163,7 +163,7 @@ func Stops(in *install.Install) (stops []string, ok bool) {
 	return stops, true
 }
 
-// from is the version of Kubernetes that the cluster comes from: that of its oldest node, before the upgrade began.
+// from is the old version of Kubernetes: that of its oldest node, before the upgrade began.
 func (c *Cluster) from() (string, error) {
 	if c.begun != nil && !c.begun.untouched() {
 		return c.begun.From, nil
@@ -194,7 +194,7 @@ type run struct {
 	state State
 }
 
-// Run upgrades the cluster, or goes on with it.
+// Run upgrades the cluster, or resumes it.
 func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error {
 	if o.MaxUnavailable == 0 {
 		o.MaxUnavailable = 1
@@ -280,14 +280,14 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	for name := range state.Nodes {
 		if !slices.ContainsFunc(r.nodes, func(n cluster.Node) bool { return n.Name == name }) {
-			delete(state.Nodes, name) // it has left the cluster meanwhile
+			delete(state.Nodes, name) // it has left the cluster in the meantime
 		}
 	}
 	r.state = state
 	return r.change(ctx, func(s *State) { s.Leader, s.Error = r.own, "" })
 }
 
-// podsStay says that no pod has to leave its node: nothing changes that pods run on, or they have nowhere to go.
+// podsStay reports that no pod has to leave its node: nothing changes that pods run on, or they have nowhere to go.
 func (c *Cluster) podsStay(in *install.Install) bool {
 	if c.begun != nil {
 		return c.begun.KeepPods
@@ -304,14 +304,14 @@ func (r *run) change(ctx context.Context, change func(*State)) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
 }
 
-// stage tells how far a node is.
+// stage returns the progress of a node.
 func (r *run) stage(name string) Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.Nodes[name].Stage
 }
 
-// prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
+// prepare delivers files and images to every node, and takes the snapshot. From this node the others have theirs.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.kept, err = undo.Store{Root: r.in.Root}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
 	if err != nil {
@@ -342,7 +342,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// advance notes that a node has come to a stage, if it was not there before.
+// advance records that a node has reached a stage, if it was not there before.
 func (r *run) advance(ctx context.Context, name string, stage Stage) error {
 	order := []Stage{Waiting, Prepared, Upgraded, Done}
 	if slices.Index(order, r.stage(name)) >= slices.Index(order, stage) {
@@ -351,7 +351,7 @@ func (r *run) advance(ctx context.Context, name string, stage Stage) error {
 	return r.change(ctx, func(s *State) { s.Nodes[name].Stage, s.Nodes[name].Error = stage, "" })
 }
 
-// saveEtcd takes the snapshot that this upgrade can be undone with, once for all its stops.
+// saveEtcd takes the snapshot with which this upgrade can be undone, once for all its stops.
 func (r *run) saveEtcd(ctx context.Context) error {
 	switch {
 	case r.state.Snapshot == "":
