@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// kubeletConfiguration is what kubeadm writes.
+// kubeletConfiguration is written by kubeadm.
 const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
@@ -68,7 +68,7 @@ func look(t *testing.T, h cis.Host) map[string]cis.Result {
 	return all
 }
 
-// sections says how many checks each section of the benchmark has.
+// sections has the number of checks of each section of the benchmark.
 var sections = map[string]int{"1.1": 21, "1.2": 30, "1.3": 7, "1.4": 2, "2": 7, "3.1": 3, "3.2": 2, "4.1": 10, "4.2": 13, "5.1": 13, "5.2": 13, "5.3": 2, "5.4": 2, "5.5": 1, "5.7": 4}
 
 func TestEveryCheckOfTheBenchmarkIsReported(t *testing.T) {
@@ -84,7 +84,7 @@ func TestEveryCheckOfTheBenchmarkIsReported(t *testing.T) {
 	}
 }
 
-// TestAPlainClusterOfKubeadm is the cluster that nobody has hardened.
+// TestPlainKubeadmClusterIsChecked has a cluster that nobody has hardened.
 func TestAPlainClusterOfKubeadm(t *testing.T) {
 	all := look(t, node(t))
 	for status, ids := range map[cis.Status][]string{
@@ -176,7 +176,7 @@ func TestEachSettingIsSeen(t *testing.T) {
 	}
 }
 
-// encrypted is the configuration of an API server that encrypts Secrets with the provider in the place of %.
+// encrypted is the configuration of an API server that encrypts Secrets with the provider inserted for %.
 const encrypted = "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources: [{resources: [secrets], providers: [%, {identity: {}}]}]\n"
 
 func TestAnAuditPolicyAndAnEncryptionAreRead(t *testing.T) {

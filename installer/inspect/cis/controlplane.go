@@ -103,7 +103,7 @@ func apiServer() []check {
 	}
 }
 
-// authorization wants requests to be judged. Without a mode or a configuration, the API server allows all of them.
+// authorization requires requests to be authorized. Without a mode or a configuration, the API server allows all of them.
 func authorization(_ context.Context, f *facts) (finding, error) {
 	const mode, file = "authorization-mode", "authorization-config"
 	if name := f.flags[server][file]; name != "" {
@@ -115,7 +115,7 @@ func authorization(_ context.Context, f *facts) (finding, error) {
 	}}), nil
 }
 
-// encryption wants Secrets to be written with a provider that the benchmark counts as strong.
+// encryption requires Secrets to be written with a provider that the benchmark counts as strong.
 func encryption(_ context.Context, f *facts) (finding, error) {
 	name := f.flags[server]["encryption-provider-config"]
 	if name == "" {
@@ -187,7 +187,7 @@ func controlPlaneConfiguration() []check {
 	}
 }
 
-// auditPolicy wants requests that no rule before selects to be logged, too.
+// auditPolicy requires requests that no earlier rule selects to be logged, too.
 func auditPolicy(_ context.Context, f *facts) (finding, error) {
 	name := f.flags[server]["audit-policy-file"]
 	if name == "" {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// test reports whether a value is as the benchmark wants it, and in words what it wants. set says whether there is a value.
+// test reports whether a value meets the benchmark, and describes the requirement. set reports whether there is a value.
 type test struct {
 	wants string
 	ok    func(value string, set bool) bool
@@ -27,7 +27,7 @@ func isNot(bad string) test {
 	return test{"it must not be " + bad, func(value string, _ bool) bool { return value != bad }}
 }
 
-// isOrUnset accepts the default, which is what the benchmark wants.
+// isOrUnset accepts the default, which meets the benchmark.
 func isOrUnset(want string) test {
 	return test{"it must be " + want + ", or left out", func(value string, set bool) bool { return !set || value == want }}
 }
@@ -62,7 +62,7 @@ var strong = []string{
 	"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 }
 
-// strongOnly wants a list of suites, written with commas or, as Go prints a list of YAML, in brackets.
+// strongOnly checks a list of suites, written with commas or, as Go prints a list of YAML, in brackets.
 func strongOnly() test {
 	return test{"it must name strong suites only", func(value string, set bool) bool {
 		list := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune("[], ", r) })
@@ -70,7 +70,7 @@ func strongOnly() test {
 	}}
 }
 
-// flag looks at an argument of a static pod.
+// flag checks an argument of a static pod.
 func flag(component, name string, t test) func(context.Context, *facts) (finding, error) {
 	return onControlPlane(func(_ context.Context, f *facts) (finding, error) {
 		if f.flags[component] == nil {
@@ -81,7 +81,7 @@ func flag(component, name string, t test) func(context.Context, *facts) (finding
 	})
 }
 
-// both wants two arguments to be set.
+// both requires two arguments to be set.
 func both(component, one, other string) func(context.Context, *facts) (finding, error) {
 	return onControlPlane(func(_ context.Context, f *facts) (finding, error) {
 		if f.flags[component] == nil {
@@ -92,7 +92,7 @@ func both(component, one, other string) func(context.Context, *facts) (finding, 
 	})
 }
 
-// setting looks at the kubelet: its argument, which wins, or its configuration.
+// setting checks the kubelet: its argument, which wins, or its configuration.
 func setting(argument, path string, t test) func(context.Context, *facts) (finding, error) {
 	return func(_ context.Context, f *facts) (finding, error) {
 		if value, set := f.own[argument]; set {
@@ -136,14 +136,14 @@ func (f *facts) files(patterns ...string) (all []string, err error) {
 	return all, nil
 }
 
-// mode wants files to have no permissions beyond those given.
+// mode requires files to have no permissions beyond the given ones.
 func mode(most fs.FileMode, patterns ...string) func(context.Context, *facts) (finding, error) {
 	return inFiles(patterns, fmt.Sprintf("%04o or less is wanted", most), func(info fs.FileInfo) (string, bool) {
 		return fmt.Sprintf("%04o", info.Mode().Perm()), info.Mode().Perm()&^most == 0
 	}, func(info fs.FileInfo) bool { return most&0o100 == 0 && info.IsDir() })
 }
 
-// owner wants files to belong to root.
+// owner requires files to belong to root.
 func owner(patterns ...string) func(context.Context, *facts) (finding, error) {
 	return inFiles(patterns, "0:0 is wanted", func(info fs.FileInfo) (string, bool) {
 		stat, ok := info.Sys().(*syscall.Stat_t)
@@ -154,7 +154,7 @@ func owner(patterns ...string) func(context.Context, *facts) (finding, error) {
 	}, func(fs.FileInfo) bool { return false })
 }
 
-// inFiles looks at each file, and names the first that is not as wanted.
+// inFiles checks each file, and names the first that fails.
 func inFiles(patterns []string, wants string, ok func(fs.FileInfo) (string, bool), skip func(fs.FileInfo) bool) func(context.Context, *facts) (finding, error) {
 	return func(_ context.Context, f *facts) (finding, error) {
 		all, err := f.files(patterns...)
@@ -188,7 +188,7 @@ func inFiles(patterns []string, wants string, ok func(fs.FileInfo) (string, bool
 	}
 }
 
-// summary names the first of a list, and says how many more there are.
+// summary names the first of a list, and counts the others.
 func summary(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")

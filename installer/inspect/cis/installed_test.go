@@ -22,8 +22,8 @@ import (
 
 const addOn = "../../../addons/kubernetes/1.36.3"
 
-// installed has the files that kubeadm makes of the configuration that an install writes. In the place of kubeadm's init, which
-// would change this host, are those of its phases that only write files.
+// installed has the files that kubeadm makes of the configuration that an install writes. Instead of kubeadm's init, which
+// would change this host, it runs those phases that only write files.
 func installed(t *testing.T, compliance string) cis.Host {
 	t.Helper()
 	h, work, programs := cis.Host{Name: kubeadm.Node, Rootfs: t.TempDir()}, t.TempDir(), t.TempDir()
@@ -66,7 +66,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 	return h
 }
 
-// TestAnInstallMeetsWhatCostsNothing names what is left of the control plane, etcd and the kubelet, without files that only a
+// TestInstallPassesDefaultChecks names the failed checks of the control plane, etcd and the kubelet, without files that only a
 // host has.
 func TestAnInstallMeetsWhatCostsNothing(t *testing.T) {
 	always := []string{"1.2.1", "1.2.9", "1.2.11", "3.1.1"}
@@ -84,8 +84,7 @@ func TestAnInstallMeetsWhatCostsNothing(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerWorksWithWhatAnInstallWrites starts a real one with the arguments that the benchmark is about, and reads what
-// it logs.
+// TestAPIServerStartsWithWrittenConfiguration starts a real one with the benchmark's arguments, and reads its log.
 func TestTheAPIServerWorksWithWhatAnInstallWrites(t *testing.T) {
 	h := installed(t, "1")
 	manifest, err := os.ReadFile(filepath.Join(h.Rootfs, "etc/kubernetes/manifests/kube-apiserver.yaml"))

@@ -13,7 +13,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/api"
 )
 
-// objects are those of the API that section 5 is about.
+// objects are the API objects of section 5.
 type objects struct {
 	roles      []role
 	bindings   []binding
@@ -100,7 +100,7 @@ func readObjects(ctx context.Context, api kubernetes.Interface) (*objects, error
 	return o, nil
 }
 
-// addRole leaves out what comes with Kubernetes and kubeadm.
+// addRole leaves out those of Kubernetes and kubeadm.
 func (o *objects) addRole(meta metav1.ObjectMeta, name string, rules []rbacv1.PolicyRule) {
 	if meta.Labels["kubernetes.io/bootstrapping"] == "rbac-defaults" || strings.HasPrefix(meta.Name, "kubeadm:") || strings.HasPrefix(meta.Name, "system:") {
 		return
@@ -108,7 +108,7 @@ func (o *objects) addRole(meta metav1.ObjectMeta, name string, rules []rbacv1.Po
 	o.roles = append(o.roles, role{name, rules})
 }
 
-// system are the namespaces of Kubernetes itself, which the benchmark does not count as those of users.
+// system are the namespaces of Kubernetes itself, which the benchmark does not count as users'.
 func system(namespace string) bool {
 	return slices.Contains([]string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}, namespace)
 }
@@ -134,7 +134,7 @@ func withRule(such func(rbacv1.PolicyRule) bool) func(context.Context, *facts) (
 	})
 }
 
-// none wants nothing to be found.
+// none requires that nothing is found.
 func none(what string, found []string) finding {
 	if len(found) == 0 {
 		return met("no " + what + " besides those of Kubernetes")

@@ -39,7 +39,7 @@ func access() []check {
 	}
 }
 
-// administrators finds who has cluster-admin besides the groups of Kubernetes and kubeadm.
+// administrators finds holders of cluster-admin other than the groups of Kubernetes and kubeadm.
 func administrators(_ context.Context, f *facts) (finding, error) {
 	var found []string
 	for _, b := range f.objects.bindings {
@@ -141,7 +141,7 @@ func podSecurity() []check {
 	}
 }
 
-// levels wants every namespace of users to enforce one of these levels.
+// levels requires every namespace of users to enforce one of these levels.
 func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 	return func(_ context.Context, f *facts) (finding, error) {
 		var found []string

@@ -22,8 +22,8 @@ import (
 	"github.com/sealift/sealift/spec/record"
 )
 
-// Record says what the cluster of this control plane runs: its bundle and Installer as this node has them, its add-ons as the
-// journal tells, and its nodes. sealift is the version of this program.
+// Record describes what the cluster of this control plane runs: its bundle and Installer on this node, its add-ons in the
+// journal, and its nodes. sealift is the version of this program.
 func Record(ctx context.Context, root, sealift string) (record.Record, error) {
 	view, err := cluster.NewView()
 	if err != nil {
@@ -60,7 +60,7 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	versions := install.Versions(records)
 	r.AddOns = addOnsOf(whole, versions)
 	for _, p := range installed.Index.Packages {
-		if runs := versions[p.Name]; runs == "" || runs == p.Version { // the kubelet may have removed the images of versions on the way of an upgrade
+		if runs := versions[p.Name]; runs == "" || runs == p.Version { // the kubelet may have removed the images of an upgrade's intermediate versions
 			r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
 		}
 	}
@@ -78,7 +78,7 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	return r, nil
 }
 
-// installerOf reads the Installer as it was installed. An earlier sealift kept that of the bundle alone.
+// installerOf reads the Installer as it was installed. An earlier sealift kept only the bundle's.
 func installerOf(root string) (*spec.Installer, error) {
 	text, err := regularfile.ReadFile(node.InstallerFile(root))
 	if errors.Is(err, fs.ErrNotExist) {

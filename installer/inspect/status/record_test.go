@@ -26,7 +26,7 @@ const earlier = `{"time":"2025-01-01T00:00:00Z","step":"kubernetes/files","phase
 {"time":"2025-01-01T00:00:03Z","step":"store/install","phase":"install","addOn":"store","inputs":"a","outcome":"finished"}
 `
 
-// secretInstaller is an Installer with secrets at all places where one has any.
+// secretInstaller is an Installer with secrets in all possible places.
 const secretInstaller = `apiVersion: sealift.dev/v1
 kind: Installer
 metadata: {name: site}
@@ -91,7 +91,7 @@ func TestRecordSaysWhatAClusterRuns(t *testing.T) {
 	if r.Kubernetes != "1.34.4" || len(r.Nodes) != 2 || r.Nodes[0].Runtime != "containerd://2.2.1" || !slices.Equal(r.Nodes[0].Roles, []string{"control-plane"}) {
 		t.Errorf("%+v", r)
 	}
-	// the journal says that the upgrade of the store never came to its end
+	// the journal shows that the upgrade of the store never finished
 	if want := []record.AddOn{{Name: "kubernetes", Version: "1.34.4"}, {Name: "store", Version: "1.0"}}; !slices.Equal(r.AddOns, want) {
 		t.Errorf("add-ons %v instead of %v", r.AddOns, want)
 	}
@@ -101,7 +101,7 @@ func TestRecordSaysWhatAClusterRuns(t *testing.T) {
 	}
 }
 
-// installedIndex is the index of a bundle with the package that runs, and one of a version on the way to it.
+// installedIndex is the index of a bundle with the running package, and an intermediate version.
 func installedIndex(t *testing.T) []byte {
 	t.Helper()
 	var packages []*bundle.Archive

@@ -15,7 +15,7 @@ type Setting struct {
 	File string `json:"file,omitempty"`
 }
 
-// readSettings looks at a host on which the install has set them.
+// readSettings reads a host on which the install has set them.
 func readSettings(root fs.FS) (found []Setting, err error) {
 	if _, err := fs.Stat(root, "etc/sysctl.d/"+preflight.SysctlName); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

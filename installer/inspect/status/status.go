@@ -29,7 +29,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// AddOn is how far an add-on came on this node, and how it is in the cluster.
+// AddOn is the progress of an add-on on this node, and its state in the cluster.
 type AddOn struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -50,22 +50,22 @@ type Failure struct {
 type Rotation struct {
 	Since string   `json:"since"`
 	Parts []string `json:"parts"`
-	Next  string   `json:"next"` // the command that goes on
+	Next  string   `json:"next"` // the command that resumes
 }
 
 // Undo is an undo of an upgrade that this control plane goes through together with others.
 type Undo struct {
-	Leader string `json:"leader"` // where 'sealift upgrade undo' goes on
+	Leader string `json:"leader"` // where 'sealift upgrade undo' resumes
 }
 
-// Status is what this node is and how far it came.
+// Status is the state of this node.
 type Status struct {
 	// State is none, running, interrupted, failed, installed, or resetting.
 	State     string         `json:"state"`
 	Installer string         `json:"installer,omitempty"`
 	Bundle    string         `json:"bundle,omitempty"`
 	Log       string         `json:"log,omitempty"`
-	Resume    string         `json:"resume,omitempty"` // the command that goes on, when there is something left to do
+	Resume    string         `json:"resume,omitempty"` // the command that resumes, if there is unfinished work
 	Steps     int            `json:"steps"`
 	Finished  int            `json:"finished"`
 	Open      []string       `json:"open,omitempty"` // the steps that were begun and did not end
@@ -75,11 +75,11 @@ type Status struct {
 	// Stopped are the services that the install made and that do not run, or whose last run failed. The cluster takes up to a minute to
 	// notice.
 	Stopped []string `json:"stopped,omitempty"`
-	// Settings are those of the kernel that pods cannot live with: what holds now, and what files would set at the next boot.
+	// Settings are kernel settings that break pods: current ones, and those that files would set at the next boot.
 	Settings []Setting `json:"settings,omitempty"`
 	// Certificates are those that end within three months or have ended, and those that are damaged.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
-	// NextRenewal is when Sealift renews certificates of this node by itself.
+	// NextRenewal is when Sealift renews certificates of this node automatically.
 	NextRenewal time.Time `json:"nextRenewal,omitzero"`
 	// Rotation is the rotation of the cluster's CAs that is under way on this control plane.
 	Rotation *Rotation `json:"rotation,omitempty"`
@@ -88,7 +88,7 @@ type Status struct {
 	// UnderWay are the changes of all nodes that have begun and not ended.
 	UnderWay []UnderWay `json:"underWay,omitempty"`
 	Undo     *Undo      `json:"undo,omitempty"`
-	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
+	// Sees is the scope of the node's credentials: cluster, or node on a worker, which sees only itself.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
 	API     *cluster.API `json:"api,omitempty"` // nil when the node is part of no cluster
@@ -99,8 +99,8 @@ type Status struct {
 // clusterTime bounds how long a cluster is asked for its state.
 const clusterTime = 8 * time.Second
 
-// Read looks at this node and its cluster. It waits for nobody and changes nothing; a cluster that does not answer is
-// part of the status.
+// Read reads the state of this node and its cluster. It waits for nothing and changes nothing; a cluster that does not answer
+// is part of the status.
 func Read(ctx context.Context, root string) (Status, error) {
 	s := Status{State: "none", AddOns: []AddOn{}, Nodes: []cluster.Node{}, Cluster: "this node is part of none"}
 	records, err := lifecycle.ReadJournal(node.StateDir(root))
@@ -174,8 +174,8 @@ type UnderWay struct {
 	Leader string `json:"leader,omitempty"` // the node whose command began it, or resumed it last
 	Stage  string `json:"stage,omitempty"`
 	About  string `json:"about"` // a sentence without its end
-	Next   string `json:"next"`  // the command that goes on, and where it has to run
-	// Waits says that every node is done, and the end waits for a person.
+	Next   string `json:"next"`  // the command that resumes, and where it has to run
+	// Waits means that every node is done, and the end waits for a person.
 	Waits bool `json:"waits,omitempty"`
 }
 
@@ -358,7 +358,7 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 	return []cluster.Node{own}, err
 }
 
-// Healthy reports whether all that is known of the node and the cluster is well.
+// Healthy reports whether everything known of the node and the cluster is healthy.
 func (s Status) Healthy() bool {
 	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 && !s.expired &&
 		!slices.ContainsFunc(s.Settings, func(one Setting) bool { return one.File == "" }) &&

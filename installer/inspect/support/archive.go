@@ -26,8 +26,8 @@ func (c *collection) finish() {
 	}
 }
 
-// pack writes the collected files as a compressed tar below one folder, and counts them. It redacts each file on the way, those
-// of Troubleshoot by our rules for the first time. It leaves out the links that Troubleshoot makes to its own files.
+// pack writes the collected files as a compressed tar below one folder, and counts them. It redacts each file on the way,
+// including those of Troubleshoot by our rules. It leaves out the links that Troubleshoot makes to its own files.
 func (c *collection) pack(w io.Writer, top string) (err error) {
 	scratch, err := files.Nameless(c.dir)
 	if err != nil {

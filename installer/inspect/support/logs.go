@@ -20,9 +20,9 @@ import (
 
 const (
 	podLogs = "/var/log/pods"
-	// dockerLogs is where docker keeps what the logs of pods are links to.
+	// dockerLogs is docker's folder for the targets of the pods' log links.
 	dockerLogs = "/var/lib/docker/containers"
-	maxTree    = 200 // files of a folder that are taken, the newest
+	maxTree    = 200 // collected files of a folder, the newest
 )
 
 // podLogs collects the logs of containers, which are there when no API server answers.

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/host/redact"
 )
 
-// collected runs a part of a collection and returns what it put into the bundle.
+// collected runs a part of a collection and returns what it added to the bundle.
 func collected(t *testing.T, work func(*collection)) string {
 	t.Helper()
 	c := &collection{Options: Options{Log: slog.New(slog.DiscardHandler)}, dir: t.TempDir(), redactor: redact.New()}

@@ -44,7 +44,7 @@ func unpack(t *testing.T, name string) map[string]string {
 	}
 }
 
-// halfInstalled is what an install leaves that was stopped in its middle.
+// halfInstalled is the state of an install that was stopped halfway.
 func halfInstalled(t *testing.T) support.Options {
 	t.Helper()
 	root := t.TempDir()
@@ -137,7 +137,7 @@ func TestBundleOfABareHost(t *testing.T) {
 	}
 }
 
-// What somebody asks for by name is collected, or the command fails.
+// Explicitly requested data are collected, or the command fails.
 func TestBundleWithSpecs(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "sealift-preflight")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
