@@ -57,7 +57,7 @@ func (a *Agent) reader() (intent.Reader, error) {
 // isControlPlane reports whether this host has the key by which a control plane proves itself.
 func (a *Agent) isControlPlane() (bool, error) { return isThere(filepath.Join(a.PKI, "ca.key")) }
 
-// accept reads an annotation, and takes on what a control plane of the cluster asks for. An intent that the node took on before is
+// accept reads an annotation, and accepts the request of a control plane of the cluster. An intent that the node took on before is
 // resumed; an earlier one is refused.
 func (a *Agent) accept(text string) (in intent.Intent, err error) {
 	r, err := a.reader()

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// plain writes an intent as an earlier sealift does, and everybody who may write the annotation can.
+// plain writes an intent as an earlier sealift does, and as everybody with write access to the annotation can.
 func plain(t *testing.T, in intent.Intent) string {
 	t.Helper()
 	text, err := json.Marshal(in)
@@ -84,7 +84,7 @@ func TestAgentRefusesWhatNoControlPlaneAskedOfIt(t *testing.T) {
 			t.Errorf("%s: %+v", row.name, r)
 		}
 	}
-	c.annotate(used) // the same annotation once more, after another one
+	c.annotate(used) // the same annotation again, after another one
 	last := ask(intent.Prepare, 200)
 	c.annotate(c.sign(&last))
 	c.report(func(r intent.Report) bool { return r.Answers(last) && r.State == intent.Done })
@@ -124,7 +124,7 @@ func TestWorkerRefusesWhatControlPlanesDo(t *testing.T) {
 	}
 }
 
-// TestNumbersOutliveARestart: an agent that was started again refuses what was used before it ended.
+// TestNumbersSurviveRestart: a restarted agent refuses numbers that were used before.
 func TestNumbersOutliveARestart(t *testing.T) {
 	c := newCluster(t)
 	stop := c.agent()

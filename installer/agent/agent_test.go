@@ -58,7 +58,7 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{t: t, client: client, root: root, pki: folder, ca: ca, work: func(context.Context, intent.Intent) error { return nil }}
 }
 
-// agent starts the agent; what it returns ends it.
+// agent starts the agent and returns a function that stops it.
 func (c *cluster) agent() (stop func()) {
 	c.t.Helper()
 	a := &agent.Agent{Root: c.root, PKI: c.pki, Node: "host-1", Client: c.client, Version: "test", Log: slog.New(slog.DiscardHandler)}

@@ -29,7 +29,7 @@ func journaled(t *testing.T) (root string) {
 	return root
 }
 
-// TestAgentRefusesWorkOnABusyNode asks for each operation that changes a host while another sealift works there.
+// TestAgentRefusesWorkOnBusyNode requests each operation that changes a host while another sealift works there.
 func TestAgentRefusesWorkOnABusyNode(t *testing.T) {
 	root := journaled(t)
 	journal, err := lifecycle.OpenJournal(node.StateDir(root))
@@ -54,7 +54,7 @@ func TestAgentRefusesWorkOnABusyNode(t *testing.T) {
 	}
 }
 
-// TestAgentHoldsTheLockWhileItUndoes stops an undo at a damaged copy, and looks at the lock before.
+// TestAgentHoldsLockDuringUndo stops an undo at a damaged copy, and checks the lock before.
 func TestAgentHoldsTheLockWhileItUndoes(t *testing.T) {
 	root := journaled(t)
 	set, err := undo.Store{Root: root}.Keep("fedcba9876543210", "1.35.4", time.Now())

@@ -103,7 +103,7 @@ func (l *leading) until(what string, is func() bool) {
 }
 
 // TestAControlPlaneGoesBackWhenTheOthersDo follows an order from the moment at which this control plane is armed. Its agent is killed
-// while it goes back, and the control plane that leads is away from then on.
+// during the undo, and the leading control plane is unreachable from then on.
 func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	c := newCluster(t)
 	l, address := newLeading(t)
@@ -153,7 +153,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 		}
 	}
 
-	prepare := ask(intent.Prepare, 1) // asked for and answered, as the snapshot has it
+	prepare := ask(intent.Prepare, 1) // requested and answered, as in the snapshot
 	c.annotate(c.sign(&prepare))
 	follow(o)
 	done, stop := run()

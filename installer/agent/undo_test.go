@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestANodeThatKeepsNothingHasGoneBackOrIsRefused: an undo that was killed before it told of its end has removed the copies already.
+// TestNodeWithoutUndoSetIsUndoneOrRefused: an undo killed before it reported its end has already removed the copies.
 func TestANodeThatKeepsNothingHasGoneBackOrIsRefused(t *testing.T) {
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))
 	if err != nil {
