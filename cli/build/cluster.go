@@ -198,7 +198,7 @@ func settleBuilt(ctx context.Context, packages release.Release, outcomes []batch
 		err = packages.Settle(ctx, own)
 	}
 	if len(failed) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d packages were not built: %s; run the same command again for these alone", len(failed), len(dirs), strings.Join(failed, ", ")))
+		err = errors.Join(err, fmt.Errorf("%d of %d packages were not built: %s; run the same command again for only these", len(failed), len(dirs), strings.Join(failed, ", ")))
 	}
 	return err
 }

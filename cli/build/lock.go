@@ -103,7 +103,7 @@ func (a commands) lock(ctx context.Context, dirs []string, o lockOptions) error 
 		}
 	}
 	if drifted > 0 {
-		failed = append(failed, fmt.Errorf("%d of %d locks differ from what their Manifests resolve to now; look at the changes, and lock again with sealift lock --update", drifted, len(dirs)))
+		failed = append(failed, fmt.Errorf("%d of %d locks differ from what their Manifests resolve to now; review the changes, and lock again with sealift lock --update", drifted, len(dirs)))
 	}
 	return errors.Join(failed...)
 }

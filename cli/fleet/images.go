@@ -95,7 +95,7 @@ func (n nodes) Bring(ctx context.Context, folder string) ([]string, error) {
 	}
 	var loaded struct{ Nodes []string }
 	if err := json.Unmarshal(result.Bytes(), &loaded); err != nil {
-		return nil, fmt.Errorf("read what sealift images load --all-nodes answered: %w; use the programs of one release", err)
+		return nil, fmt.Errorf("read the output of sealift images load --all-nodes: %w; use the programs of one release", err)
 	}
 	return loaded.Nodes, nil
 }

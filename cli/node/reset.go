@@ -79,7 +79,7 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
 			remains, err := r.Run(ctx, steps(p))
 			if errors.Is(err, reset.ErrIncomplete) {
-				return a.left(remains), fmt.Errorf("%w: what failed is listed with the reason; sealift keeps its record of this host", err)
+				return a.left(remains), fmt.Errorf("%w: each failure is listed with its reason; sealift keeps its record of this host", err)
 			}
 			if err != nil {
 				return change.Result{}, err

@@ -51,7 +51,7 @@ review the archive before you send it. The command sends nothing itself.`,
 
 func (a commands) supportBundle(ctx context.Context, out, root, format string, files []string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("logs and the state of services are for root to read; %s", hostpath.WithSudo())
+		return fmt.Errorf("only root can read logs and the state of services; %s", hostpath.WithSudo())
 	}
 	binary, err := os.Executable()
 	if err != nil {

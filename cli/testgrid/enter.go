@@ -81,7 +81,7 @@ func (o enterOptions) find(test string) (m report.Machine, err error) {
 	case !known:
 		return m, fmt.Errorf("%s has no test %q; its pages show the IDs", o.out, test)
 	case newest == nil:
-		return m, fmt.Errorf("no host of %s is there; run it again with --keep-failed", test)
+		return m, fmt.Errorf("no host of %s exists any longer; run it again with --keep-failed", test)
 	case o.node < 1 || o.node > len(newest.Machines):
 		return m, app.UsageError("%s has nodes 1 to %d, and no node %d", test, len(newest.Machines), o.node)
 	case len(newest.Machines[o.node-1].Enter) == 0:

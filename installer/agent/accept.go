@@ -38,7 +38,7 @@ func readAccepted(root string) (last accepted, err error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return last, fmt.Errorf("the newest request that this node took on: %s: %w; remove the file if it is damaged", file, err)
+		return last, fmt.Errorf("the newest request that this node accepted: %s: %w; remove the file if it is damaged", file, err)
 	}
 	return last, nil
 }
@@ -84,7 +84,7 @@ func (a *Agent) accept(text string) (in intent.Intent, err error) {
 		err = files.WriteMode(node.AcceptedFile(a.Root), 0o600, record)
 	}
 	if err != nil {
-		return in, fmt.Errorf("note the request of %s: %w", by, err)
+		return in, fmt.Errorf("record the request of %s: %w", by, err)
 	}
 	a.Log.Info("audit: accepted", "operation", in.Operation, "from", by, "number", in.Number, "upgrade", in.Upgrade, "attempt", in.Attempt)
 	return in, nil

@@ -307,7 +307,7 @@ func program(root, digest string, fetch func(io.Writer) error) (path string, err
 			return err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
-			return fmt.Errorf("the sealift that was fetched has the digest %s, not %s", got, digest)
+			return fmt.Errorf("the fetched sealift has the digest %s, not %s", got, digest)
 		}
 		return nil
 	})

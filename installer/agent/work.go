@@ -128,7 +128,7 @@ func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step 
 		return "", err
 	}
 	if state.Request() != in.Upgrade {
-		return "", fmt.Errorf("%s is at another stage of the rotation than this node was asked for: %s", in.Server, state.Stage)
+		return "", fmt.Errorf("%s is at another stage of the rotation than the requested one: %s", in.Server, state.Stage)
 	}
 	output := node.NewLog(node.DefaultLogDir, lifecycle.RotatingCAs, nil)
 	defer func() { err = errors.Join(err, output.Close()) }()
@@ -227,7 +227,7 @@ func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Cli
 		Open: func() (*bundle.Archive, error) {
 			archive, err := client.Archive(ctx)
 			if err == nil && archive.Digest != in.Index {
-				err = errors.Join(fmt.Errorf("%s gives out another bundle than this upgrade is about", in.Server), archive.Close())
+				err = errors.Join(fmt.Errorf("%s serves a different bundle than the one of this upgrade", in.Server), archive.Close())
 			}
 			return archive, err
 		},

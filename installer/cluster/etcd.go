@@ -223,7 +223,7 @@ func (e *etcd) tryLeave(ctx context.Context, node, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTime/3)
 	defer cancel()
 	if _, err := e.MemberRemove(ctx, gone.id); err != nil {
-		return fmt.Errorf("take %s out of etcd: %w", gone, err)
+		return fmt.Errorf("remove %s from etcd: %w", gone, err)
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func (s *EtcdSnapshot) Read(p []byte) (int, error) {
 
 func (s *EtcdSnapshot) complete() error {
 	if s.read != s.Size {
-		return fmt.Errorf("etcd sent %d bytes of a snapshot of %d; take it again", s.read, s.Size)
+		return fmt.Errorf("etcd sent %d bytes of a snapshot of %d; try again", s.read, s.Size)
 	}
 	if err := s.check.Err(); err != nil {
 		return err
@@ -161,7 +161,7 @@ type EtcdCheck struct {
 }
 
 // ErrEtcdSnapshot means that bytes are not a complete snapshot of etcd.
-var ErrEtcdSnapshot = errors.New("this is not a whole snapshot of etcd: its SHA-256 differs from the one at its end")
+var ErrEtcdSnapshot = errors.New("this snapshot of etcd is incomplete: its SHA-256 differs from the one at its end")
 
 // Write accepts the next bytes. It never fails.
 func (c *EtcdCheck) Write(p []byte) (int, error) {

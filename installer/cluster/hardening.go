@@ -41,7 +41,7 @@ func TooOldToEncrypt(version string) bool {
 // checkEncryption refuses a Kubernetes whose keys could not be rotated.
 func checkEncryption(variables map[string]string) error {
 	if variables[EncryptSecrets] == "1" && TooOldToEncrypt(variables["KUBERNETES_VERSION"]) {
-		return fmt.Errorf("the Installer's kubernetes.encryptSecrets needs Kubernetes %s or newer, and it asks for %s", encryptionVersion, variables["KUBERNETES_VERSION"])
+		return fmt.Errorf("the Installer's kubernetes.encryptSecrets needs Kubernetes %s or newer, but it has %s", encryptionVersion, variables["KUBERNETES_VERSION"])
 	}
 	return nil
 }

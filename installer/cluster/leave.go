@@ -126,7 +126,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	err = m.evictAll(ctx, evictTimeout, movable)
 	var stayed *StayedError
 	if errors.As(err, &stayed) {
-		return fmt.Errorf("%w and were ended", err)
+		return fmt.Errorf("%w and were killed", err)
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func read(file string) (r remembered, err error) {
 		err = json.Unmarshal(text, &r)
 	}
 	if err != nil {
-		err = fmt.Errorf("what is remembered of an add-on: %w", err)
+		err = fmt.Errorf("the record of an add-on: %w", err)
 	}
 	return r, err
 }
@@ -178,7 +178,7 @@ func (m *applier) restore(ctx context.Context, memory, name string, output io.Wr
 		err = waitFor(ctx, m.engine, before.Objects, backTime, output)
 	}
 	if err != nil {
-		err = fmt.Errorf("take add-on %s back to version %s: %w", name, before.Applied.Version, err)
+		err = fmt.Errorf("roll add-on %s back to version %s: %w", name, before.Applied.Version, err)
 	}
 	return back, err
 }

@@ -36,13 +36,13 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		}
 		number, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || number < 1 {
-			return nil, fmt.Errorf("the Installer's %s is %q, no number of at least 1", name, text)
+			return nil, fmt.Errorf("the Installer's %s is %q, not a number of at least 1", name, text)
 		}
 		config[key] = number
 	}
 	if size := variables["CONTAINER_LOG_MAX_SIZE"]; size != "" {
 		if q, err := resource.ParseQuantity(size); err != nil || q.Sign() <= 0 {
-			return nil, fmt.Errorf("the Installer's kubernetes.containerLogMaxSize is %q, no size such as 10Mi", size)
+			return nil, fmt.Errorf("the Installer's kubernetes.containerLogMaxSize is %q, not a size such as 10Mi", size)
 		}
 		config["containerLogMaxSize"] = size
 	}
@@ -76,7 +76,7 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 func hostMemory() (bytes uint64, err error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("how much memory the host has: %w", err)
+		return 0, fmt.Errorf("read the memory of the host: %w", err)
 	}
 	return info.Totalram * uint64(info.Unit), nil
 }

@@ -162,7 +162,7 @@ func WaitNode(ctx context.Context, node string, output io.Writer) error {
 func untilDeadline(ctx context.Context) (time.Duration, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return 0, errors.New("waiting for the cluster needs a bound")
+		return 0, errors.New("waiting for the cluster needs a timeout")
 	}
 	return time.Until(deadline), nil
 }

@@ -49,7 +49,7 @@ func FindLeftovers(ctx context.Context, client kubernetes.Interface, node string
 	members, err := ownMembers(ctx)
 	var majority *MajorityError
 	if errors.As(err, &majority) { // the API would say nothing of use, late
-		return nil, fmt.Errorf("%w; nothing can be taken out of a cluster that has lost its majority: start one of these hosts", majority)
+		return nil, fmt.Errorf("%w; no member can be removed from a cluster without its majority: start one of these hosts", majority)
 	}
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address str
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until the API server at %s is forgotten: %w; run the same command again in a minute", address, err)
+		return fmt.Errorf("wait until the API server at %s is removed from the list: %w; run the same command again in a minute", address, err)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
 		case apierrors.IsNotFound(err):
 			return true, nil
 		case err != nil:
-			return false, fmt.Errorf("whether node %s reports: %w", r.Node, err)
+			return false, fmt.Errorf("check check whether node %s reports: %w", r.Node, err)
 		case first == "":
 			first = lease.ResourceVersion
 		}

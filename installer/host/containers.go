@@ -35,7 +35,7 @@ func KillContainers(ctx context.Context, namespace string) error {
 		}
 		for _, pid := range going {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return false, fmt.Errorf("end process %d of a container: %w", pid, err)
+				return false, fmt.Errorf("kill process %d of a container: %w", pid, err)
 			}
 		}
 		return len(going) == 0, nil

@@ -54,7 +54,7 @@ func (f Facts) Target() string {
 func Discover() (Facts, error) {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
-		return Facts{}, fmt.Errorf("which distribution is this: %w", err)
+		return Facts{}, fmt.Errorf("detect the distribution: %w", err)
 	}
 	f := Facts{Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	f.Distribution, f.Version = parseOSRelease(release)

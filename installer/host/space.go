@@ -27,7 +27,7 @@ func SpaceOf(path string) (s Space, err error) {
 		err = unix.Stat(at, &stat)
 	}
 	if err != nil {
-		return s, fmt.Errorf("what %s has left: %w", path, err)
+		return s, fmt.Errorf("read what %s has left: %w", path, err)
 	}
 	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil
 }

@@ -38,7 +38,7 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	}
 	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
 	if err := i.extractTexts(ctx, dir, asked); err != nil {
-		return nil, nil, fmt.Errorf("take the checks of add-ons out of the bundle: %w", err)
+		return nil, nil, fmt.Errorf("extract the checks of add-ons from the bundle: %w", err)
 	}
 	there := i.job
 	there.options.Root = dir

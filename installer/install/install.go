@@ -29,7 +29,7 @@ import (
 const maxSpecSize = 1 << 20
 
 // errResetOpen means that a reset of this node is unfinished.
-var errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
+var errResetOpen = errors.New("a reset of this node is unfinished; run 'sealift reset' first")
 
 // Options select what is installed where. The zero value of a folder is its default.
 type Options struct {
@@ -162,7 +162,7 @@ func (i *Install) readBundle() (err error) {
 func (i *Install) readHost() (err error) {
 	i.past = i.Journal
 	if i.facts, err = host.Discover(); err != nil {
-		return fmt.Errorf("look at the host: %w", err)
+		return fmt.Errorf("inspect the host: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shortTime)
 	defer cancel()

@@ -29,7 +29,7 @@ func OpenInstalled(ctx context.Context, root string) (*Installed, error) {
 
 func openInstalled(ctx context.Context, root, socket string) (*Installed, error) {
 	if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); err != nil {
-		return nil, fmt.Errorf("the bundle that is installed on this node: %w", err)
+		return nil, fmt.Errorf("the installed bundle of this node: %w", err)
 	}
 	dir, err := files.OpenRoot(root)
 	if err != nil {

@@ -31,7 +31,7 @@ func (j *job) installerCheck(_ context.Context, r *preflight.Reporter) {
 		return
 	}
 	if lacking := j.needUtilityImage(); len(lacking) > 0 {
-		r.Refusef("take in kURL's bundle or its common.tar.gz with 'sealift import', publish the package kurl-util that it makes, and make the bundle again",
+		r.Refusef("import kURL's bundle or its common.tar.gz with 'sealift import', publish the resulting package kurl-util, and make the bundle again",
 			"asks for %s, which needs the image kurl-util of kURL, and the bundle does not have it", strings.Join(lacking, ", "))
 		return
 	}

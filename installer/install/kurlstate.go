@@ -189,7 +189,7 @@ func (s kurlState) current(ctx context.Context) (data map[string]any, err error)
 		data, _, err = unstructured.NestedMap(found.Object, "data")
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read what the cluster has of an earlier install: %w", err)
+		return nil, fmt.Errorf("read the cluster's record of an earlier install: %w", err)
 	}
 	if data == nil {
 		data = map[string]any{}
@@ -230,7 +230,7 @@ func (s kurlState) installer() ([]*unstructured.Unstructured, error) {
 func (s kurlState) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	_, err := s.engine.Apply(ctx, kurlSet, objects, kube.ApplyOptions{Force: true, NoPrune: true})
 	if err != nil {
-		return fmt.Errorf("leave in the cluster what add-ons of kURL look for: %w", err)
+		return fmt.Errorf("create the objects that kURL add-ons look for: %w", err)
 	}
 	return nil
 }

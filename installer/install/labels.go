@@ -48,7 +48,7 @@ func (c *contents) nodeLabels() (map[string]string, error) {
 		text, _ := word.(string)
 		name, value, _ := strings.Cut(text, "=")
 		if wrong := slices.Concat(validation.IsQualifiedName(name), validation.IsValidLabelValue(value)); len(wrong) > 0 {
-			return nil, fmt.Errorf("%q in the Installer's kurl.nodeLabels is no label such as disk=ssd: %s", text, wrong[0])
+			return nil, fmt.Errorf("%q in the Installer's kurl.nodeLabels is not a label such as disk=ssd: %s", text, wrong[0])
 		}
 		labels[name] = value
 	}

@@ -236,7 +236,7 @@ func (n clusterNetwork) free(used []netip.Prefix) (netip.Prefix, error) {
 	if given := n.given.size; given != "" {
 		var err error
 		if size, err = strconv.Atoi(strings.TrimPrefix(given, "/")); err != nil || size < n.largest || size > n.smallest {
-			return netip.Prefix{}, fmt.Errorf("the size that the Installer gives for %s is %q, which is no size from /%d to /%d", n.variable, given, n.largest, n.smallest)
+			return netip.Prefix{}, fmt.Errorf("the Installer's size for %s is %q, not a size from /%d to /%d", n.variable, given, n.largest, n.smallest)
 		}
 	}
 	var ranges []netip.Prefix

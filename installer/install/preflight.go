@@ -256,7 +256,7 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 	o = o.with(s)
 	facts, err := host.Discover()
 	if err != nil {
-		return preflight.Record{}, fmt.Errorf("look at the host: %w", err)
+		return preflight.Record{}, fmt.Errorf("inspect the host: %w", err)
 	}
 	h, err := preflight.ThisHost(facts.Target())
 	if err != nil {

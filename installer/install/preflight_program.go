@@ -37,7 +37,7 @@ func (i *Install) program(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
 	}
 	if err := i.extractProgram(ctx, dir); err != nil {
-		return "", errors.Join(fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err), files.RemoveAll(dir))
+		return "", errors.Join(fmt.Errorf("extract %s from the bundle: %w", preflight.ProgramName, err), files.RemoveAll(dir))
 	}
 	i.taken = dir
 	return filepath.Join(dir, bundle.PreflightName), nil

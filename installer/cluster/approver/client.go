@@ -51,7 +51,7 @@ func clientRequest(r certificatesv1.CertificateSigningRequestSpec) (node string,
 		return node, err
 	}
 	if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
-		return node, errors.New("it is for names or addresses, which only a server has")
+		return node, errors.New("it has names or addresses, which only a server needs")
 	}
 	return node, nil
 }

@@ -56,7 +56,7 @@ func nodeOf(asked *x509.CertificateRequest) (string, error) {
 func checkUsages(r certificatesv1.CertificateSigningRequestSpec, use certificatesv1.KeyUsage) error {
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, use}
 	if !slices.Contains(r.Usages, use) || slices.ContainsFunc(r.Usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) }) {
-		return fmt.Errorf("it is for %v, and not for %s alone", r.Usages, use)
+		return fmt.Errorf("it is for %v, not only for %s", r.Usages, use)
 	}
 	return nil
 }

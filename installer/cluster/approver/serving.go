@@ -36,7 +36,7 @@ func (f facts) serving(r certificatesv1.CertificateSigningRequestSpec) (q questi
 		return q, err
 	}
 	if subject, err := nodeOf(asked); err != nil || subject != name {
-		return q, fmt.Errorf("its subject is %q, and %s asks", asked.Subject, r.Username)
+		return q, fmt.Errorf("its subject is %q, but %s requested it", asked.Subject, r.Username)
 	}
 	if len(asked.EmailAddresses)+len(asked.URIs) > 0 || len(asked.DNSNames)+len(asked.IPAddresses) == 0 {
 		return q, errors.New("it has to be for names or addresses of the node, and nothing else")
@@ -68,7 +68,7 @@ func (f facts) served(asked *x509.CertificateRequest, node string) (identity.Rig
 func (f facts) checkOwn(own node, asked *x509.CertificateRequest) error {
 	for _, name := range asked.DNSNames {
 		if name != own.Name { // as it joined: neither in capitals, nor with a trailing dot
-			return fmt.Errorf("it is for the name %s, and not for %s alone", name, own.Name)
+			return fmt.Errorf("it is for the name %s, not only for %s", name, own.Name)
 		}
 		if isServiceName(name) {
 			return fmt.Errorf("%s is the name of a Service", name)
@@ -95,7 +95,7 @@ func (f facts) checkAddress(own node, address netip.Addr) error {
 	}
 	for _, other := range f.nodes {
 		if other.Name != own.Name && other.has(address) {
-			return fmt.Errorf("%s is the address of node %s, too", address, other.Name)
+			return fmt.Errorf("%s is also the address of node %s", address, other.Name)
 		}
 	}
 	return nil

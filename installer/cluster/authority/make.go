@@ -104,7 +104,7 @@ func (p *Part) makeCA(old *x509.Certificate, signer, key crypto.Signer, id strin
 	case old.MaxPathLenZero:
 		return fmt.Errorf("%s forbids a CA below it (its path length is 0), which a rotation needs", p.Trusted())
 	case !now.Before(old.NotAfter):
-		return fmt.Errorf("%s ended on %s: no node accepts anything of it any more; restore a snapshot or install the cluster again", p.Trusted(), old.NotAfter.Format(time.DateOnly))
+		return fmt.Errorf("%s expired on %s, so no node accepts certificates of it; restore a snapshot or install the cluster again", p.Trusted(), old.NotAfter.Format(time.DateOnly))
 	}
 	if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(old.PublicKey) {
 		return fmt.Errorf("%s does not fit %s", p.Private(), p.Trusted())
@@ -166,7 +166,7 @@ func sameKind(as crypto.Signer) (crypto.Signer, error) {
 	case *ecdsa.PrivateKey:
 		return ecdsa.GenerateKey(k.Curve, rand.Reader)
 	}
-	return nil, fmt.Errorf("it is a key of the kind %T, and not RSA or ECDSA", as)
+	return nil, fmt.Errorf("it is a key of type %T, not RSA or ECDSA", as)
 }
 
 // encodeKey writes a key in the form in which kubeadm does.
@@ -189,7 +189,7 @@ func only(text []byte) (*x509.Certificate, error) {
 		return nil, errors.New("it has no certificate")
 	}
 	if more, _ := pem.Decode(rest); more != nil {
-		return nil, errors.New("it has more than one certificate, and a rotation has to know which one signs; leave that one in the file")
+		return nil, errors.New("it has more than one certificate, but a rotation must know which one signs; keep only that one in the file")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }
@@ -226,7 +226,7 @@ func (p Part) check() error {
 		return err
 	}
 	if !bytes.Equal(cross.RawSubjectPublicKeyInfo, renewed.RawSubjectPublicKeyInfo) {
-		return errors.New("its intermediate is of another key than the new CA")
+		return errors.New("its intermediate has another key than the new CA")
 	}
 	return cross.CheckSignatureFrom(old)
 }

@@ -29,7 +29,7 @@ const (
 func Discover(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("which API servers there are: %w", err)
+		return nil, fmt.Errorf("list the API servers: %w", err)
 	}
 	var addresses []string
 	for _, port := range slice.Ports {

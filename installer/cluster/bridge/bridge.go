@@ -184,7 +184,7 @@ func (s server) unit(name, program string) []string {
 func processes(ctx context.Context, unit string) (found []int, err error) {
 	said, err := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit).Output()
 	if err != nil {
-		return nil, fmt.Errorf("is there a second API server? systemctl show %s: %w", unit, err)
+		return nil, fmt.Errorf("check for a second API server: systemctl show %s: %w", unit, err)
 	}
 	for _, word := range strings.Fields(string(said)) {
 		if process, err := strconv.Atoi(word); err == nil && process != 0 { // 0 of a unit that has ended

@@ -71,7 +71,7 @@ func secondOf(manifest []byte) (s server, err error) {
 // server also leaves the addresses of the Service kubernetes alone: it would remove the first server's when it stops.
 func (s *server) listen() (err error) {
 	if s.flags.Value("permit-port-sharing") != "true" {
-		return errors.New("the first one does not share its port: an earlier sealift installed it")
+		return errors.New("the first one does not share its port, because an earlier sealift installed it")
 	}
 	s.port = 6443
 	if port, ok := s.flags.Get("secure-port"); ok {
@@ -109,7 +109,7 @@ func checkMounts(pod corev1.PodSpec, c corev1.Container) error {
 	for _, m := range c.VolumeMounts {
 		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if at < 0 || pod.Volumes[at].HostPath == nil {
-			return fmt.Errorf("the first one has a volume at %s that is no folder of the host", m.MountPath)
+			return fmt.Errorf("the first one has a volume at %s that is not a folder of the host", m.MountPath)
 		}
 		if host := path.Join(pod.Volumes[at].HostPath.Path, m.SubPath); host != path.Clean(m.MountPath) {
 			return fmt.Errorf("the first one has %s of the host at %s; mount it at its own path", host, m.MountPath)

@@ -48,7 +48,7 @@ func AsAdministrator() (Administrator, error) {
 		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
 	}
 	if err != nil {
-		return Administrator{}, fmt.Errorf("act as a control plane, which root alone may: %w", err)
+		return Administrator{}, fmt.Errorf("act as a control plane, which needs root: %w", err)
 	}
 	address, err := Advertised(manifest)
 	if err != nil {

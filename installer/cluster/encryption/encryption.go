@@ -86,7 +86,7 @@ func (c Config) check() error {
 	for _, k := range c.Keys {
 		secret, err := base64.StdEncoding.DecodeString(k.Secret)
 		if err != nil || len(secret) != keyBytes || k.Name == "" || names[k.Name] {
-			return fmt.Errorf("key %q must have a name of its own and %d bytes in base64", k.Name, keyBytes)
+			return fmt.Errorf("key %q must have a unique name and %d bytes in base64", k.Name, keyBytes)
 		}
 		names[k.Name] = true
 	}
@@ -190,7 +190,7 @@ func ImportKeys(text []byte) error { return Host{}.Import(text) }
 func (h Host) Import(text []byte) error {
 	c, err := Parse(text)
 	if err != nil {
-		return fmt.Errorf("the keys for Secrets that the cluster's control plane gave: %w", err)
+		return fmt.Errorf("the keys for Secrets from the cluster's control plane: %w", err)
 	}
 	own, there, err := h.Read()
 	if err != nil {

@@ -31,7 +31,7 @@ func (h Host) manifest() (*corev1.Pod, error) {
 		return nil, fmt.Errorf("%s: the pod has %d containers instead of one", kubeadm.APIServerManifest, len(pod.Spec.Containers))
 	}
 	if file, ok := kubeadm.Args(pod.Spec.Containers[0].Command).Get(cluster.EncryptionArguments()[0][0]); ok && file != cluster.EncryptionFile {
-		return nil, fmt.Errorf("the API server encrypts with %s, which Sealift did not make; rotate that by hand, as Kubernetes' documentation says", file)
+		return nil, fmt.Errorf("the API server encrypts with %s, which Sealift did not create; rotate that by hand, as Kubernetes' documentation says", file)
 	}
 	return pod, nil
 }

@@ -72,7 +72,7 @@ func renewals(h host, entries []Entry, now time.Time) ([]renewal, error) {
 // issuer reads the key of a CA.
 func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	if ca.Ended(now) {
-		return issuer{}, fmt.Errorf("its CA %s ended on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
+		return issuer{}, fmt.Errorf("its CA %s expired on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
 	}
 	if ca.Problem != "" {
 		return issuer{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)

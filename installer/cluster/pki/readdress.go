@@ -86,7 +86,7 @@ func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
 		}
 		signer, err := h.issuer(ca, now)
 		if err != nil {
-			return fmt.Errorf("give %s another address: %w", r.File, err)
+			return fmt.Errorf("change the address of %s: %w", r.File, err)
 		}
 		r.ca = signer
 		return nil

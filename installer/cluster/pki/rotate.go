@@ -68,7 +68,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 	if known, ok, err := authority.Read(r.host.Rootfs); err != nil {
 		return err
 	} else if ok && known.After(s) {
-		return fmt.Errorf("this node is at the stage %q of the rotation already, which is after %q: run the command on the control plane that brought it there", known.Stage, s.Stage)
+		return fmt.Errorf("this node is already at the stage %q of the rotation, which is after %q: run the command on the control plane that led it there", known.Stage, s.Stage)
 	}
 	if err := files.WriteMode(r.host.Path(authority.File), 0o600, s.Encode()); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	case r.node == "":
 		return fmt.Errorf("%s does not tell the name of this node: it %s; run 'sealift reset' and join again", client.File, client.Why())
 	case client.Ended(now) && r.options.Token == "":
-		return fmt.Errorf("the certificate of this node's kubelet ended on %s; 'sealift token create --renew %s' on a control plane prints the command that gives it a new one", client.End.Format(time.DateOnly), r.node)
+		return fmt.Errorf("the certificate of this node's kubelet expired on %s; 'sealift token create --renew %s' on a control plane prints the command that gives it a new one", client.End.Format(time.DateOnly), r.node)
 	case client.Ended(now):
 		r.files = append(r.files, client.File)
 	case r.options.Token != "": // an earlier run was interrupted after the kubelet had its certificate
@@ -87,7 +87,7 @@ const servingTime = time.Minute
 func (r *Renewal) waitWorker(ctx context.Context) error {
 	err := poll.Until(ctx, pollPause, nil, func(context.Context) (bool, error) { return r.host.clientValid(time.Now()), nil })
 	if err != nil {
-		return fmt.Errorf("the kubelet has not got a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
+		return fmt.Errorf("the kubelet has not received a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
 	}
 	if err := files.Remove(r.host.Path(kubeadm.BootstrapKubeconfig)); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (h host) checkToken(ctx context.Context, token string) error {
 	}}
 	review, err = client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("ask the cluster at %s with the token: %w; make another with 'sealift token create --renew NODE' on a control plane", rest.Host, err)
+		return fmt.Errorf("use the token at the cluster's %s: %w; make another with 'sealift token create --renew NODE' on a control plane", rest.Host, err)
 	}
 	if !review.Status.Allowed {
 		return errors.New("the token may not ask for a node's certificate; make another with 'sealift token create --renew NODE' on a control plane")

@@ -112,7 +112,7 @@ func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, e
 		return nil, err
 	}
 	if names, err = r.keep(ctx, index, map[string]string{pinLabel: pin}); err == nil && len(names) == 0 {
-		err = errors.New("no image in it has a name")
+		err = errors.New("none of its images has a name")
 	}
 	return names, err
 }

@@ -179,7 +179,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 	})
 	if err := images.Dispatch(ctx, images.Handlers(write, children), blobs, image.Target); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: the package lacks what this host loads of the image; build it again", err)
+			err = fmt.Errorf("%w: the package lacks the image's content for this host; build it again", err)
 		}
 		return err
 	}

@@ -128,7 +128,7 @@ func isNode(ctx context.Context, client k8s.Interface, name string, since time.T
 	}
 	removed, err := cluster.RemovedNodes(ctx, client)
 	if err == nil && !removed[name].Takes(since) {
-		err = fmt.Errorf("%w: it was removed, and the certificate is from before", share.ErrMember)
+		err = fmt.Errorf("%w: it was removed, and the certificate is older than that", share.ErrMember)
 	}
 	return err
 }

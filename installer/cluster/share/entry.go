@@ -114,7 +114,7 @@ func (e *entry) drop() {
 // Seek implements io.Seeker, so that a host can resume a file that it has the beginning of.
 func (e *entry) Seek(off int64, whence int) (int64, error) {
 	if whence != io.SeekStart || off < 0 || off > e.of.Size {
-		return e.at, fmt.Errorf("%s has no byte %d to go on from", e.of.Path, off)
+		return e.at, fmt.Errorf("%s has no byte %d to resume from", e.of.Path, off)
 	}
 	e.drop()
 	e.at = off

@@ -126,7 +126,7 @@ func expect(in io.ByteReader, wanted string) (byte, error) {
 		if strings.ContainsRune(wanted, rune(b)) {
 			return b, nil
 		}
-		return 0, &questionError{http.StatusBadRequest, fmt.Errorf("%q where one of %q is expected", b, wanted)}
+		return 0, &questionError{http.StatusBadRequest, fmt.Errorf("found %q, want one of %q", b, wanted)}
 	}
 	return 0, &questionError{http.StatusBadRequest, fmt.Errorf("more than %d spaces", maxSpace)}
 }

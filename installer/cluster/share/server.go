@@ -196,7 +196,7 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error 
 	text, err := s.Script()
 	if err != nil {
 		s.Log.Warn("cannot make the script for hosts that join", "error", err)
-		return errors.New("the script cannot be made; see the log of this node")
+		return errors.New("the script cannot be created; see the log of this node")
 	}
 	w.Header().Set("Content-Type", "text/x-shellscript")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // so that a client notices when it is cut
@@ -295,7 +295,7 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 	}
 	entries, ok := x.byDigest[sha256]
 	if !ok {
-		return nil, fmt.Errorf("%s: %w in the bundle that this node was made from", sha256, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w in the bundle that this node was installed from", sha256, fs.ErrNotExist)
 	}
 	f, err := openFile(s.Root, entries)
 	if f != nil || err != nil {

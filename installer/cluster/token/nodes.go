@@ -96,7 +96,7 @@ func Admit(ctx context.Context, client kubernetes.Interface, id, node string, no
 	case !known && len(u.Nodes) >= MaxNodes:
 		return fmt.Errorf("token %s has made %d nodes, as many as one token may; make another with 'sealift token create'", id, len(u.Nodes))
 	case one.Times >= MaxTimes:
-		return fmt.Errorf("token %s got %d certificates for node %s, as many as it may; make another with 'sealift token create'", id, one.Times, node)
+		return fmt.Errorf("token %s got %d certificates for node %s, the maximum; make another with 'sealift token create'", id, one.Times, node)
 	case !known:
 		one.First = now.UTC().Truncate(time.Second)
 	}
@@ -108,7 +108,7 @@ func Admit(ctx context.Context, client kubernetes.Interface, id, node string, no
 	}
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, nodesAnnotation, string(text))
 	if _, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Update(ctx, s, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("note in token %s that node %s joins: %w", id, node, err)
+		return fmt.Errorf("record in token %s that node %s joins: %w", id, node, err)
 	}
 	return nil
 }

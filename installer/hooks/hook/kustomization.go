@@ -64,7 +64,7 @@ func prepend(root *yaml.Node, key string, item *yaml.Node) error {
 			*list = yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		}
 		if list.Kind != yaml.SequenceNode {
-			return fmt.Errorf("%s is no list", key)
+			return fmt.Errorf("%s is not a list", key)
 		}
 		list.Style = 0
 		list.Content = append([]*yaml.Node{item}, list.Content...)

@@ -54,7 +54,7 @@ func cluster() (dynamic.Interface, error) {
 func cephHealth(ctx context.Context, c dynamic.Interface, ignored []string) error {
 	list, err := c.Resource(cephClusters).Namespace(rookNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("look at Ceph: %w", err)
+		return fmt.Errorf("check Ceph: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return errors.New("there is no Ceph cluster")
@@ -202,7 +202,7 @@ func rookWaitForVersion(label string) program {
 func atVersion(ctx context.Context, c dynamic.Interface, label, version string) error {
 	list, err := c.Resource(deployments).Namespace(rookNamespace).List(ctx, metav1.ListOptions{LabelSelector: "rook_cluster=" + rookNamespace})
 	if err != nil {
-		return fmt.Errorf("look at Rook: %w", err)
+		return fmt.Errorf("check Rook: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return errors.New("there are no deployments of Rook")

@@ -66,7 +66,7 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > maxConfig {
-		return nil, fmt.Errorf("%s: has %d bytes, too many", name, info.Size())
+		return nil, fmt.Errorf("%s: has %d bytes, which is too large", name, info.Size())
 	}
 	return os.ReadFile(name)
 }

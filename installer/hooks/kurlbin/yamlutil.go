@@ -84,7 +84,7 @@ func child(n *yaml.Node, word string) *yaml.Node {
 	return nil
 }
 
-var errNoMapping = errors.New("the path leads through something that is no mapping")
+var errNoMapping = errors.New("the path leads through something that is not a mapping")
 
 // enter is child, which is made when it is not there.
 func enter(n *yaml.Node, word string, kind yaml.Kind) (*yaml.Node, error) {
@@ -118,7 +118,7 @@ func put(n *yaml.Node, words []string, value string) (err error) {
 				return err
 			}
 			if n.Kind != yaml.SequenceNode {
-				return fmt.Errorf("%s is no list", name)
+				return fmt.Errorf("%s is not a list", name)
 			}
 			item := &yaml.Node{Kind: yaml.MappingNode}
 			if last {

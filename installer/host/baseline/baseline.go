@@ -167,11 +167,11 @@ func (r *Record) take(ctx context.Context, forget func(*State)) error {
 	}
 	before, err := Look(ctx, r.options)
 	if err != nil {
-		return fmt.Errorf("remember what the host is like: %w", err)
+		return fmt.Errorf("record the state of the host: %w", err)
 	}
 	forget(&before)
 	if err := keepContents(filepath.Join(r.dir, contentsName), r.options.Root, before.Files); err != nil {
-		return fmt.Errorf("remember what the host is like: %w", err)
+		return fmt.Errorf("record the state of the host: %w", err)
 	}
 	if err := r.write(beforeName, before); err != nil {
 		return err
@@ -221,11 +221,11 @@ func (r *Record) Note(ctx context.Context, step string) error {
 	r.noting.Lock()
 	defer r.noting.Unlock()
 	if err := r.sync(); err != nil {
-		return fmt.Errorf("write to the disk what step %s changed: %w", step, err)
+		return fmt.Errorf("sync the changes of step %s: %w", step, err)
 	}
 	now, err := r.look(ctx)
 	if err != nil {
-		return fmt.Errorf("note what step %s changed: %w", step, err)
+		return fmt.Errorf("record the changes of step %s: %w", step, err)
 	}
 	changed := r.compare(now, step)
 	r.seen = now

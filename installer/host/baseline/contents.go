@@ -49,7 +49,7 @@ func keepContents(name, root string, all Files) error {
 				continue
 			}
 			if err := keep(archive, root, path, all); err != nil {
-				return fmt.Errorf("keep %s: %w", path, err)
+				return fmt.Errorf("save %s: %w", path, err)
 			}
 			kept += f.Size
 		}
@@ -165,7 +165,7 @@ func putFolder(parent *files.Folder, name string, f File, now *File) error {
 		return err
 	}
 	if is := fileOf(info); now == nil && len(names) > 0 || now != nil && !(now.same(is) && now.sameInode(is)) {
-		return fmt.Errorf("%s was replaced meanwhile: it %w", folder.Path(), files.ErrUnsafe)
+		return fmt.Errorf("%s was replaced in the meantime: it %w", folder.Path(), files.ErrUnsafe)
 	}
 	self, err := folder.Self()
 	if err != nil {
@@ -185,7 +185,7 @@ func putContent(folder *files.Folder, name string, f File, content io.Reader) er
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-		return fmt.Errorf("what was kept of it has sha256 %s, not %s", got, f.SHA256)
+		return fmt.Errorf("its saved copy has sha256 %s, not %s", got, f.SHA256)
 	}
 	// by the open file: its name may belong to another one by now
 	if err := errors.Join(file.Chown(int(f.UID), int(f.GID)), files.SetModified(file.File, time.Unix(0, f.Modified))); err != nil {

@@ -194,7 +194,7 @@ func describe(folder *files.Folder, name string, known File) (File, error) {
 		f, err = digest(folder, name)
 	}
 	if err != nil {
-		err = fmt.Errorf("look at %s: %w", filepath.Join(folder.Path(), name), err)
+		err = fmt.Errorf("inspect %s: %w", filepath.Join(folder.Path(), name), err)
 	}
 	return f, err
 }

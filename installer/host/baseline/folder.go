@@ -28,7 +28,7 @@ func (r *Record) folder(path string) (*files.Folder, error) {
 func folderOf(root, path string, known func(folder string) []File) (*files.Folder, error) {
 	at := slices.IndexFunc(watched(), func(top string) bool { return path == top || strings.HasPrefix(path, top+"/") })
 	if at < 0 {
-		return nil, fmt.Errorf("%s is in none of the folders that are watched", path)
+		return nil, fmt.Errorf("%s is not in a watched folder", path)
 	}
 	here := filepath.Dir(watched()[at])
 	folder, err := files.OpenFolder(filepath.Join(root, here))
@@ -66,5 +66,5 @@ func checkOwner(folder *files.Folder, path string, known []File) error {
 	if slices.ContainsFunc(known, func(f File) bool { return f.Mode.IsDir() && f.UID == uid }) {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to user %d, and did not before: it %w", path, uid, files.ErrUnsafe)
+	return fmt.Errorf("%s belongs to user %d, but did not before: it %w", path, uid, files.ErrUnsafe)
 }

@@ -68,7 +68,7 @@ func TryRestart(ctx context.Context, output io.Writer, units ...string) error {
 	for _, unit := range units {
 		loaded, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", unit).Output()
 		if err != nil {
-			return fmt.Errorf("is there a unit %s? systemctl show: %w", unit, err)
+			return fmt.Errorf("check for the unit %s: systemctl show: %w", unit, err)
 		}
 		if strings.TrimSpace(string(loaded)) == "not-found" {
 			continue

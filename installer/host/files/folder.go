@@ -23,7 +23,7 @@ import (
 )
 
 // ErrUnsafe reports that somebody who is not root may have put what is there, and that it was not followed.
-var ErrUnsafe = errors.New("lies in a folder that others may write to, and is not followed")
+var ErrUnsafe = errors.New("is in a folder that others may write to, so it is not followed")
 
 // Folder is an open folder. Names are single names in it, not paths; none of its methods follows a symbolic link. Close must be
 // called.

@@ -41,7 +41,7 @@ func Own(path string) (resolved string, err error) {
 	info, err := f.Lstat(name)
 	if err == nil && (!ours(info) || info.Mode().Perm()&0o022 != 0) {
 		uid, _ := Owner(info)
-		err = fmt.Errorf("%s belongs to user %d with mode %v; let root alone write to it", filepath.Join(f.Path(), name), uid, info.Mode())
+		err = fmt.Errorf("%s belongs to user %d with mode %v; make it writable only for root", filepath.Join(f.Path(), name), uid, info.Mode())
 	}
 	if err != nil {
 		return "", err
@@ -63,7 +63,7 @@ func (f *Folder) notOwn() error {
 		return err
 	}
 	uid, _ := Owner(info)
-	return fmt.Errorf("%s belongs to user %d with mode %v, or lies in a folder of others: what is in it %w; let root alone write to it, or name another folder", f.Path(), uid, info.Mode(), ErrUnsafe)
+	return fmt.Errorf("%s belongs to user %d with mode %v, or is in a folder of others: its content %w; make it writable only for root, or name another folder", f.Path(), uid, info.Mode(), ErrUnsafe)
 }
 
 // TempFolder creates a temporary folder, as atomicfile.MkdirTemp does, where nobody else can replace it. So its path is safe.

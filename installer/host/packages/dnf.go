@@ -64,7 +64,7 @@ func (d DNF) Install(ctx context.Context, names []string) error {
 func (d DNF) prepare() (tool string, options []string, err error) {
 	if tool, err = exec.LookPath("dnf"); err != nil {
 		if tool, err = exec.LookPath("yum"); err != nil {
-			return "", nil, fmt.Errorf("install packages of the host: neither dnf nor yum is there: %w", err)
+			return "", nil, fmt.Errorf("install packages of the host: neither dnf nor yum is installed: %w", err)
 		}
 	}
 	conf, err := d.configuration()

@@ -39,10 +39,10 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	r = record.Record{Format: record.Format, Time: time.Now().UTC().Truncate(time.Second), Sealift: sealift}
 	installed, err := bundle.Open(root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, fmt.Errorf("no bundle was installed on this node, so there is nothing that a new one could leave out; use 'sealift bundle --upgrade-from' with the version of Kubernetes: %w", err)
+		return r, fmt.Errorf("no bundle was installed on this node, so a new one cannot omit anything; use 'sealift bundle --upgrade-from' with the version of Kubernetes: %w", err)
 	}
 	if err != nil {
-		return r, fmt.Errorf("the bundle that is installed on this node: %w", err)
+		return r, fmt.Errorf("the installed bundle of this node: %w", err)
 	}
 	defer func() { err = errors.Join(err, installed.Close()) }()
 	r.Bundle = installed.Digest

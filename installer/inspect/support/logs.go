@@ -106,7 +106,7 @@ func openLog(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is no regular file")
+		err = errors.New("is not a regular file")
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

@@ -69,7 +69,7 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 		}
 	}
 	if len(specs) > 0 && o.Program == "" {
-		return summary, fmt.Errorf("%s cannot be collected: there is no %s on this node; make the bundle with --sealift-preflight", o.Specs[0].Name, preflight.ProgramName)
+		return summary, fmt.Errorf("%s cannot be collected: this node has no %s; make the bundle with --sealift-preflight", o.Specs[0].Name, preflight.ProgramName)
 	}
 	beside, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
 		return nil
 	}
 	if c.Program == "" {
-		c.failed("what add-ons and other files name", fmt.Errorf("there is no %s on this node", preflight.ProgramName))
+		c.failed("what add-ons and other files name", fmt.Errorf("this node has no %s", preflight.ProgramName))
 		return nil
 	}
 	kubeconfig := ""

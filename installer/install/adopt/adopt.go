@@ -67,7 +67,7 @@ func Prepare(ctx context.Context, o Options) (_ *Adoption, err error) {
 		return nil, err
 	}
 	if a.Found.Host, err = readHost(ctx, "/", name); err != nil {
-		return nil, fmt.Errorf("look at the host: %w", err)
+		return nil, fmt.Errorf("inspect the host: %w", err)
 	}
 	if a.view, err = cluster.NewView(); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func Prepare(ctx context.Context, o Options) (_ *Adoption, err error) {
 		return nil, noNode()
 	}
 	if a.Found.Cluster, err = readCluster(ctx, a.view, name); err != nil {
-		return nil, fmt.Errorf("ask the cluster: %w", err)
+		return nil, fmt.Errorf("query the cluster: %w", err)
 	}
 	a.plan, err = a.makePlan()
 	return a, err
@@ -101,7 +101,7 @@ func adopted(j *lifecycle.Journal) (done bool, err error) {
 		done = done || rec.Outcome == lifecycle.Finished
 	}
 	if j.Began(node.ResetStep) {
-		return false, errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
+		return false, errors.New("a reset of this node is unfinished; run 'sealift reset' first")
 	}
 	return done, nil
 }

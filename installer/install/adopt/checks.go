@@ -144,7 +144,7 @@ func (f Found) nodes(r *preflight.Reporter) {
 		}
 	}
 	if len(away) > 0 {
-		r.Refusef("repair them first, or take those that are gone out with 'kubectl delete node'", "not Ready: %s", strings.Join(away, ", "))
+		r.Refusef("repair them first, or remove lost ones with 'kubectl delete node'", "not Ready: %s", strings.Join(away, ", "))
 		return
 	}
 	r.Passf("%d, all Ready", len(f.Cluster.Nodes))

@@ -62,7 +62,7 @@ func Prepare(o Options) (_ *Reset, err error) {
 	}
 	facts, err := host.Discover()
 	if err != nil {
-		return nil, fmt.Errorf("look at the host: %w", err)
+		return nil, fmt.Errorf("inspect the host: %w", err)
 	}
 	r := &Reset{options: o, node: facts.Hostname, Session: session}
 	if err = r.Lock(); err != nil {
@@ -174,7 +174,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	}
 	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})
 	if err != nil {
-		return r.left, fmt.Errorf("compare the host with what it was: %w", err)
+		return r.left, fmt.Errorf("compare the host with its state before the install: %w", err)
 	}
 	err = r.finish(now)
 	return r.left, err
@@ -240,7 +240,7 @@ func (r *Reset) Check(ctx context.Context) error {
 	var majority *cluster.MajorityError
 	err := cluster.CheckLeave(ctx, r.node)
 	if errors.As(err, &majority) {
-		return fmt.Errorf("without this control plane the cluster would stop: %w; start their hosts, or take those that are gone for good out with 'sealift node remove NAME'; --force resets this one nevertheless", err)
+		return fmt.Errorf("without this control plane the cluster would stop: %w; start their hosts, or remove lost ones with 'sealift node remove NAME'; --force resets this one nevertheless", err)
 	}
 	return err
 }

@@ -186,7 +186,7 @@ func ReadJournal(dir string) ([]Record, error) {
 		return nil, nil
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("%w; it is for root alone, %s", err, hostpath.WithSudo())
+		return nil, fmt.Errorf("%w; it is readable only for root, %s", err, hostpath.WithSudo())
 	}
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func OpenBaseline(root, logDir string) (*baseline.Record, error) {
 	r, err := baseline.Open(baselineDir(root),
 		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...)})
 	if err != nil {
-		return nil, fmt.Errorf("what is known of the host before the install: %w", err)
+		return nil, fmt.Errorf("the record of the host before the install: %w", err)
 	}
 	return r, nil
 }

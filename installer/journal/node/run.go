@@ -47,7 +47,7 @@ func LastRun(root string) (r Run, err error) {
 		return r, err
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("read what the last run was: %w; move %s away, and the next install writes it again", err, runFile(root))
+		return r, fmt.Errorf("read the record of the last run: %w; move %s away, and the next install recreates it", err, runFile(root))
 	}
 	return r, nil
 }

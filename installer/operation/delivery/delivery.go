@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 				return err
 			}
 			if err := put(ctx, a, o.Archive, shelf); err != nil {
-				return fmt.Errorf("put %s on the shelf %s: %w", o.Archive, shelf, err)
+				return fmt.Errorf("put %s into the cache %s: %w", o.Archive, shelf, err)
 			}
 			return nil
 		},

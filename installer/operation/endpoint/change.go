@@ -106,7 +106,7 @@ type Change struct {
 }
 
 // ErrSame says that the cluster has the load balancer already.
-var ErrSame = errors.New("the cluster has that load balancer already")
+var ErrSame = errors.New("the cluster already has that load balancer")
 
 // From is the old load balancer, and To the new one.
 func (c *Change) From() string { return c.params.From }
@@ -193,7 +193,7 @@ func (c *Change) check(ctx context.Context) error {
 		case one.ControlPlane():
 			return fmt.Errorf("control plane %s is not Ready (%s): its API server would not show a certificate for %s; bring it back, or remove it with 'sealift node remove %s'", one.Name, one.Why, c.To(), one.Name)
 		case c.options.Finish:
-			return fmt.Errorf("node %s is not Ready (%s), and may know %s alone; bring it back, or remove it with 'sealift node remove %s'", one.Name, one.Why, c.From(), one.Name)
+			return fmt.Errorf("node %s is not Ready (%s), and may know only %s; bring it back, or remove it with 'sealift node remove %s'", one.Name, one.Why, c.From(), one.Name)
 		default:
 			c.Off = append(c.Off, one.Name)
 		}

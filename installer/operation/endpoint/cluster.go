@@ -199,7 +199,7 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 			}
 			moved = time.Now()
 		}
-		err = fmt.Errorf("%s does not start again with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace)
+		err = fmt.Errorf("%s does not restart with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace)
 		if time.Since(moved) <= shortTime {
 			err = poll.NotYet(err)
 		}
@@ -211,7 +211,7 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 func refuseNode(all []cluster.Node, endpoint, instead string) error {
 	for _, one := range all {
 		if one.Address == cluster.HostOf(endpoint) {
-			return fmt.Errorf("%s is the address of node %s, and no load balancer%s", endpoint, one.Name, instead)
+			return fmt.Errorf("%s is the address of node %s, not of a load balancer%s", endpoint, one.Name, instead)
 		}
 	}
 	return nil

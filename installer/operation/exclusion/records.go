@@ -36,7 +36,7 @@ func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []Half
 	}
 	records, err := record.Store{Client: client}.Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look for what is half done: %w", err)
+		return nil, fmt.Errorf("look for unfinished operations: %w", err)
 	}
 	for _, h := range UnderWay(records) {
 		if !slices.ContainsFunc(all, func(o HalfDone) bool { return o.Operation == h.Operation }) {

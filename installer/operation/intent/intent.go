@@ -157,7 +157,7 @@ func Parse(text string) (in Intent, err error) {
 	case in.Operation == Balance:
 		err = in.Move.Check()
 	case (in.Operation == Images || in.Operation == Arm) && !IsSHA256(in.Index):
-		err = fmt.Errorf("annotation %s has no sha256 of what it is about", Annotation)
+		err = fmt.Errorf("annotation %s lacks the sha256 of its content", Annotation)
 	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!IsSHA256(in.Index) || !IsSHA256(in.Sealift)):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:

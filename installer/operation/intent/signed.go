@@ -44,7 +44,7 @@ func (r Reader) Open(text string) (in Intent, controlPlane string, err error) {
 	at := strings.LastIndex(text, signatureField)
 	if at < 0 {
 		in, err = Parse(text)
-		return in, "", errors.Join(err, fmt.Errorf("%w: %w; it comes from an earlier sealift, or from somebody else", ErrRefused, identity.ErrUnsigned))
+		return in, "", errors.Join(err, fmt.Errorf("%w: %w; it comes from an earlier sealift, or from an unknown source", ErrRefused, identity.ErrUnsigned))
 	}
 	signed := text[:at] + "}"
 	if in, err = Parse(signed); err != nil {
@@ -68,13 +68,13 @@ func (r Reader) check(in Intent) error {
 	case in.Node != r.Node:
 		return fmt.Errorf("it is for node %q", in.Node)
 	case in.Role != r.Role:
-		return fmt.Errorf("it is for a %s, and this node is a %s", in.Role, r.Role)
+		return fmt.Errorf("it is for a %s, but this node is a %s", in.Role, r.Role)
 	case !slices.Contains(operations(r.Role), in.Operation) && !slices.Contains(r.Kinds, in.Operation):
 		return fmt.Errorf("a %s does not carry out %q", r.Role, in.Operation)
 	case in.Number < 1:
 		return errors.New("it has no number")
 	case r.Now.After(in.Until):
-		return fmt.Errorf("it ended at %s, and the clock of this node says %s; run the command again, or set the clock that is wrong",
+		return fmt.Errorf("it expired at %s, but the clock of this node says %s; run the command again, or correct the wrong clock",
 			in.Until.Format(time.RFC3339), r.Now.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -90,7 +90,7 @@ func (r *Rotation) begin(ctx context.Context, records []lifecycle.Record, now ti
 		r.Key = key
 		left, err := r.left(ctx)
 		if err != nil {
-			return fmt.Errorf("see whether the last rotation was finished: %w", err)
+			return fmt.Errorf("check whether the last rotation was finished: %w", err)
 		}
 		if begun = len(left) > 0; !begun {
 			inputs = ""
@@ -183,7 +183,7 @@ func (r *Rotation) write(ctx context.Context) error {
 	}
 	at := slices.IndexFunc(c.Keys, func(k encryption.Key) bool { return k.Name == r.Key })
 	if at < 0 {
-		return fmt.Errorf("%s lacks %s: somebody else changed it; run the command again", cluster.EncryptionFile, r.Key)
+		return fmt.Errorf("%s lacks %s: it was changed by another process; run the command again", cluster.EncryptionFile, r.Key)
 	}
 	key := c.Keys[at]
 	c.Keys, c.PlainFirst = slices.Insert(slices.Delete(c.Keys, at, at+1), 0, key), false
@@ -270,7 +270,7 @@ func (r *Rotation) spread(ctx context.Context) error {
 				continue
 			}
 			if err := r.servers.Give(ctx, name); err != nil {
-				return fmt.Errorf("give the keys for Secrets to %s: %w", name, err)
+				return fmt.Errorf("send the keys for Secrets to %s: %w", name, err)
 			}
 			if uses == "" {
 				if err := r.await(ctx, name, digest); err != nil {

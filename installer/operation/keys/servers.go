@@ -112,11 +112,11 @@ func (c *controlPlanes) check(ctx context.Context) error {
 		switch {
 		case !n.ControlPlane():
 		case n.Name != c.own && errors.Is(noBundle, fs.ErrNotExist): // see package service
-			return fmt.Errorf("this node was adopted, and gives nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
+			return fmt.Errorf("this node was adopted, and serves nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
 		case !n.Ready:
 			return fmt.Errorf("control plane %s is not Ready (%s), and would not get the new key; bring it back, or remove it with 'sealift node remove %s'", n.Name, n.Why, n.Name)
 		case cluster.TooOldToEncrypt(strings.TrimPrefix(n.Version, "v")):
-			return fmt.Errorf("control plane %s runs Kubernetes %s, whose API server does not tell which keys it uses; upgrade the cluster first", n.Name, n.Version)
+			return fmt.Errorf("control plane %s runs Kubernetes %s, whose API server does not report the keys that it uses; upgrade the cluster first", n.Name, n.Version)
 		}
 	}
 	return nil

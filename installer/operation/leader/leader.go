@@ -46,7 +46,7 @@ func Of(view *cluster.View) Leader {
 	return Leader{view, func(in intent.Intent) (string, error) {
 		ca, err := identity.ReadAuthority(kubeadm.PKI)
 		if err != nil {
-			return "", fmt.Errorf("ask as a control plane, which signs what it asks for: %w", err)
+			return "", fmt.Errorf("sign requests as a control plane: %w", err)
 		}
 		own, err := host.Name()
 		if err != nil {
@@ -72,7 +72,7 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 	err := kube.Poll(bounded, lookPause, func(ctx context.Context) error {
 		report, err := l.Report(ctx, name)
 		if err != nil {
-			return fmt.Errorf("cannot read how far node %s is with %s: %w", name, in.Operation, err)
+			return fmt.Errorf("read the progress of node %s with %s: %w", name, in.Operation, err)
 		}
 		return w.look(report)
 	})

@@ -32,7 +32,7 @@ func Parse(text string) (netip.Addr, error) {
 func (f facts) check(from, to netip.Addr) (link string, err error) {
 	switch {
 	case to.IsLoopback():
-		return "", fmt.Errorf("%s is a loopback address, which no other host reaches", to)
+		return "", fmt.Errorf("%s is a loopback address, which other hosts cannot reach", to)
 	case to.IsUnspecified(), to.IsMulticast(), to.IsLinkLocalUnicast(), to.Zone() != "", to.Is4() && to == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "", fmt.Errorf("%s is no address that a node can have: other hosts cannot reach it through a network", to)
 	case to.Is4() != from.Is4() && f.second.IsValid():
@@ -45,13 +45,13 @@ func (f facts) check(from, to netip.Addr) (link string, err error) {
 	}
 	for _, n := range f.networks {
 		if n.Contains(to) {
-			return "", fmt.Errorf("%s lies in %s, a network of the cluster's pods or Services", to, n)
+			return "", fmt.Errorf("%s is in %s, a network of the cluster's pods or Services", to, n)
 		}
 	}
 	link, here := f.own[to]
 	switch {
 	case f.before && here:
-		return "", fmt.Errorf("%s has %s already: leave out --before", link, to)
+		return "", fmt.Errorf("%s already has %s: leave out --before", link, to)
 	case f.before:
 		return "", nil
 	case !here:

@@ -66,7 +66,7 @@ type Readdress struct {
 }
 
 // ErrSame says that a node has the address already.
-var ErrSame = errors.New("this node has that address already")
+var ErrSame = errors.New("this node already has that address")
 
 // Prepare checks the address, and looks at what would change. Close must be called.
 func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err error) {
@@ -204,7 +204,7 @@ func refuseClaimed(link string, address netip.Addr) error {
 		return err
 	}
 	if other != nil {
-		return fmt.Errorf("another host in the network of %s has the address %s, too: that with the link address %s", link, address, other)
+		return fmt.Errorf("another host in the network of %s also has the address %s: that with the link address %s", link, address, other)
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func interruption(records []lifecycle.Record) (found interrupted) {
 		case finished && rec.Step == keepStep:
 			found = interrupted{Change: Change{From: from, To: to}, inputs: inputs, begun: true}
 		case found.inputs == inputs && strings.HasSuffix(rec.Inputs, backSuffix):
-			found.back, found.why = true, errors.New("an earlier run was interrupted on its way back")
+			found.back, found.why = true, errors.New("an earlier run was interrupted while rolling back")
 		}
 	}
 	return found

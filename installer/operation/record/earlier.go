@@ -67,7 +67,7 @@ func moving(data map[string]string) (r Record, known bool, err error) {
 		err = errors.New("a field is missing")
 	}
 	if err != nil {
-		return r, false, fmt.Errorf("it is no record of a change of the load balancer: %w; delete it, and run the command again", err)
+		return r, false, fmt.Errorf("it is not a record of a change of the load balancer: %w; delete it, and run the command again", err)
 	}
 	return Record{ID: c.ID, Params: params, Waits: c.Moved, About: fmt.Sprintf("the API is moving from the load balancer %s to %s", c.From, c.To),
 		Next: fmt.Sprintf("run 'sealift node load-balancer %s' on a control plane, or 'sealift node load-balancer %s' to take it back", c.To, c.From)}, true, nil

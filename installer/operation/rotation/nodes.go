@@ -122,7 +122,7 @@ func (n *nodes) check(ctx context.Context, wait time.Duration) error {
 		away := slices.IndexFunc(all, func(one cluster.Node) bool { return !one.Ready })
 		switch other := slices.IndexFunc(all, func(one cluster.Node) bool { return one.Name != n.own }); {
 		case other >= 0 && errors.Is(noBundle, fs.ErrNotExist): // see package service
-			return false, fmt.Errorf("this node was adopted, and gives nothing to node %s before its first upgrade; run 'sealift upgrade' first", all[other].Name)
+			return false, fmt.Errorf("this node was adopted, and serves nothing to node %s before its first upgrade; run 'sealift upgrade' first", all[other].Name)
 		case away < 0:
 			return true, nil
 		}

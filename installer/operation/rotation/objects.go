@@ -115,7 +115,7 @@ func (r *Rotation) tokens(ctx context.Context) error {
 func keyID(public string) (string, error) {
 	block, _ := pem.Decode([]byte(public))
 	if block == nil {
-		return "", errors.New("the old service-account key is no PEM")
+		return "", errors.New("the old service-account key is not PEM")
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {

@@ -176,9 +176,9 @@ func (r *Rotation) Check() error {
 	case len(left) == 0:
 		return nil
 	case r.options.Restart:
-		return fmt.Errorf("these run since before the new CAs, and nothing restarts them: %s; delete them, or wait for their end", strings.Join(left, ", "))
+		return fmt.Errorf("these started before the new CAs, and nothing restarts them: %s; delete them, or wait for their end", strings.Join(left, ", "))
 	}
-	return fmt.Errorf("these run since before the new CAs, and may know only the old ones: %s; restart them with 'kubectl rollout restart', or give --restart-workloads", strings.Join(left, ", "))
+	return fmt.Errorf("these started before the new CAs, and may know only the old ones: %s; restart them with 'kubectl rollout restart', or give --restart-workloads", strings.Join(left, ", "))
 }
 
 // Plan returns the steps. Those that an interrupted rotation has finished are skipped when it runs.

@@ -50,7 +50,7 @@ func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
 	case to == "":
 		r.Refusef("make the bundle with a Kubernetes", "the bundle has no Kubernetes")
 	case catalog.CompareVersions(to, from) < 0 && apart != 0 || apart < 0:
-		r.Refusef("use a bundle with the version that runs, or a newer one", "the cluster runs Kubernetes %s, the bundle has %s; a cluster does not go back", from, to)
+		r.Refusef("use a bundle with the running version, or a newer one", "the cluster runs Kubernetes %s, the bundle has %s; a cluster does not go back", from, to)
 	case !whole:
 		r.Refusef("make the bundle with 'sealift bundle --upgrade-from "+from+"', or upgrade to each minor version with a bundle of its own",
 			"the cluster runs Kubernetes %s, the bundle has %s and not what is between; kubeadm goes from one minor version to the next", from, to)
@@ -77,7 +77,7 @@ func (c *Cluster) ready(_ context.Context, r *preflight.Reporter) {
 		return
 	}
 	if len(bad) > 0 {
-		r.Refusef("repair them, or take those whose hosts are gone out with 'sealift node remove'", "not Ready: %s", strings.Join(bad, ", "))
+		r.Refusef("repair them, or remove those whose hosts are lost with 'sealift node remove'", "not Ready: %s", strings.Join(bad, ", "))
 		return
 	}
 	r.Passf("%d are Ready", len(c.nodes))
@@ -209,7 +209,7 @@ func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
 		}
 	}
 	if len(never) > 0 {
-		r.Refusef("raise their maxUnavailable, or the number of replicas, for the time of the upgrade", "these allow no pod to leave its node, ever: %s", strings.Join(never, ", "))
+		r.Refusef("raise their maxUnavailable, or the number of replicas, during the upgrade", "these allow no pod to leave its node, ever: %s", strings.Join(never, ", "))
 		return
 	}
 	r.Passf("%d; all let pods leave", len(list.Items))
@@ -298,7 +298,7 @@ func (c *Cluster) removed(ctx context.Context, in *install.Install, r *preflight
 	}
 	used := removedAPIs(string(text), minor(in.Version()))
 	if len(used) > 0 {
-		r.Refusef("have what asks for them use the newer versions, and restart the API servers to forget these requests", "Kubernetes %s does not have these APIs, which are in use: %s", in.Version(), strings.Join(used, ", "))
+		r.Refusef("change their clients to newer versions, and restart the API servers to clear these counters", "Kubernetes %s does not have these APIs, which are in use: %s", in.Version(), strings.Join(used, ", "))
 		return
 	}
 	r.Passf("none in use since this API server started")

@@ -95,7 +95,7 @@ func (r *run) upgradeNodes(ctx context.Context) error {
 				first = context.Cause(ctx)
 			}
 			if first == nil && decision.Phase != rollout.Done {
-				first = fmt.Errorf("no further node can begin: %s", decision.Phase)
+				first = fmt.Errorf("no other node can start: %s", decision.Phase)
 			}
 			return first
 		}
@@ -219,7 +219,7 @@ func (r *run) settle(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("node %s has the new version, and is not well: %w; repair that, and run the command again", name, err)
+		return fmt.Errorf("node %s has the new version, but is not healthy: %w; repair that, and run the command again", name, err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func sameMembers(was, now []cluster.EtcdMember) error {
 	case len(came) > 0:
 		return fmt.Errorf("%s joined, or got another address, after the upgrade began, and keeps nothing to go back to; take it out with 'sealift node remove', undo the upgrade, and join it again", strings.Join(came, ", "))
 	case len(left) > 0:
-		return fmt.Errorf("control plane %s has left the cluster since the upgrade began, so the control planes cannot go back together; restore a snapshot instead, as docs/snapshots.md says", strings.Join(left, ", "))
+		return fmt.Errorf("control plane %s has left the cluster since the upgrade began, so the control planes cannot be undone together; restore a snapshot instead, as docs/snapshots.md says", strings.Join(left, ", "))
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (u *Undo) await(ctx context.Context, say func(string)) error {
 func isBack(report intent.Report, id string) error {
 	switch {
 	case report.Upgrade != id || report.Operation != intent.Undo:
-		return errors.New("it has not told of it; see 'journalctl --unit sealift-agent' there")
+		return errors.New("it has not reported it; see 'journalctl --unit sealift-agent' there")
 	case report.State == intent.Failed:
 		return errors.New(report.Error)
 	case report.State != intent.Done:

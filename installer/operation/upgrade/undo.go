@@ -123,7 +123,7 @@ func (u *Undo) checkAlone(root, name string) error {
 	if slices.ContainsFunc(records, func(r lifecycle.Record) bool {
 		return r.Step == node.KubeletStep && r.Outcome == lifecycle.Finished && r.Time.After(u.Set.Time)
 	}) {
-		return fmt.Errorf("the API does not answer, and %s may run the new version already, which only the API can tell: %s; bring the API back first (see 'sealift status')", strings.Join(others, ", "), u.Away)
+		return fmt.Errorf("the API does not answer, and %s may already run the new version, which only the API knows: %s; bring the API back first (see 'sealift status')", strings.Join(others, ", "), u.Away)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 		c.begun = &begun
 	}
 	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool { return n.Name == name }) {
-		return nil, fmt.Errorf("the cluster has no node %s, as this host is called: was it renamed?", name)
+		return nil, fmt.Errorf("the cluster has no node %s, the name of this host: was it renamed?", name)
 	}
 	return c, nil
 }
@@ -315,7 +315,7 @@ func (r *run) stage(name string) Stage {
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.kept, err = undo.Store{Root: r.in.Root}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
 	if err != nil {
-		return fmt.Errorf("keep what the upgrade replaces on this node: %w", err)
+		return fmt.Errorf("save the files that the upgrade replaces on this node: %w", err)
 	}
 	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Prepare); err != nil {
 		return err

@@ -91,7 +91,7 @@ const drillPattern = "sealift-drill.*"
 // ends.
 func RunDrill(ctx context.Context, o DrillOptions, from *snapshot.Content) (d Drill, err error) {
 	if os.Geteuid() != 0 {
-		return Drill{}, errors.New("a drill has a network of its own, which root alone can make; run the command as root")
+		return Drill{}, errors.New("a drill needs its own network, which only root can create; run the command as root")
 	}
 	if o.Dir == "" {
 		o.Dir = "/var/tmp"

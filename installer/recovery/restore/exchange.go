@@ -130,7 +130,7 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 func (d dataFolder) exchange() error {
 	if !d.inPlace() {
 		if !d.ready() {
-			return fmt.Errorf("%s is gone, the data that was made for etcd; nothing was moved; run the same command again", d.made())
+			return fmt.Errorf("%s, the new data for etcd, is gone; nothing was moved; run the same command again", d.made())
 		}
 		if exists(d.member()) {
 			if err := files.MkdirAll(d.old(), 0o700); err != nil {

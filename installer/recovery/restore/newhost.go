@@ -67,7 +67,7 @@ func (n *NewHost) read() error {
 	}
 	for _, name := range sharedKeys {
 		if !slices.Contains(n.keys, strings.TrimPrefix(kubeadm.PKI, "/")+"/"+name) {
-			return fmt.Errorf("the snapshot lacks %s/%s, without which no new host can be made", kubeadm.PKI, name)
+			return fmt.Errorf("the snapshot lacks %s/%s, which a new host needs", kubeadm.PKI, name)
 		}
 	}
 	manifest, _ := n.from.File(strings.TrimPrefix(kubeadm.EtcdManifest, "/"))

@@ -133,7 +133,7 @@ func (r *Restore) fit() (err error) {
 		return err
 	}
 	if lost := slices.DeleteFunc(slices.Clone(r.missing), hasKeys(r.from)); len(lost) > 0 && r.member.Name != r.from.Node {
-		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, lost[0], r.from.Node)
+		return fmt.Errorf("this host, %s, lacks /%s, but the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, lost[0], r.from.Node)
 	}
 	if slices.Contains(r.missing, strings.TrimPrefix(kubeadm.EtcdManifest, "/")) {
 		return hasAddress(r.member.peer())

@@ -26,7 +26,7 @@ func (i Index) checkFiles() error {
 		size += f.Size
 	}
 	if len(i.Files) > maxFiles || size > maxAllFiles {
-		return fmt.Errorf("its index has %d files of %d bytes, and sealift saves at most %d of %d", len(i.Files), size, maxFiles, maxAllFiles)
+		return fmt.Errorf("its index has %d files of %d bytes, but sealift saves at most %d of %d", len(i.Files), size, maxFiles, maxAllFiles)
 	}
 	if outside := i.outside(); len(outside) > 1 {
 		return fmt.Errorf("its index has files that sealift does not save: %q", outside)

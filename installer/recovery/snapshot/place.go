@@ -188,12 +188,12 @@ func (p *Place) Newest(ctx context.Context, check func(io.Reader, Kept) error) (
 			continue
 		}
 		if now := time.Now(); k.Future(now) {
-			return Kept{}, refused, fmt.Errorf("the newest snapshot in %s cannot be told: %s is dated after this host's clock, %s; set the clock, or name a snapshot of 'sealift snapshot list'",
+			return Kept{}, refused, fmt.Errorf("the newest snapshot in %s is unknown: %s is dated after this host's clock, %s; set the clock, or name a snapshot of 'sealift snapshot list'",
 				p.location, k.File, now.UTC().Format(time.RFC3339))
 		}
 		return k, refused, nil
 	}
-	return Kept{}, refused, fmt.Errorf("no snapshot in %s is taken; name a file, or another store with --store: %w", p.location, refused[0].Err)
+	return Kept{}, refused, fmt.Errorf("no snapshot in %s is usable; name a file, or another store with --store: %w", p.location, refused[0].Err)
 }
 
 // Open opens a snapshot of the store by its file's name.

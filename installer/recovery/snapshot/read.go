@@ -148,7 +148,7 @@ func (r Reader) readIndex(archive *entries) (index Index, err error) {
 		return Index{}, err
 	}
 	if is := index.name(); r.Name != (Name{}) && is.String() != r.Name.String() {
-		return index, fmt.Errorf("%w: its name is %s, and its index has the name %s", ErrUntrusted, r.Name, is)
+		return index, fmt.Errorf("%w: its name is %s, but its index has the name %s", ErrUntrusted, r.Name, is)
 	}
 	if index.Signed() {
 		err = archive.sealed(headSealName, index, r.Trust)
@@ -175,7 +175,7 @@ func (r Reader) verify(from *tar.Reader, create createFunc) (Index, error) {
 			return Index{}, err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-			return Index{}, damaged(fmt.Errorf("/%s has sha256 %s, and the index says %s", f.Name, got, f.SHA256))
+			return Index{}, damaged(fmt.Errorf("/%s has sha256 %s, but the index says %s", f.Name, got, f.SHA256))
 		}
 	}
 	if err := keys.check(index); err != nil {
@@ -203,7 +203,7 @@ func (r Reader) verify(from *tar.Reader, create createFunc) (Index, error) {
 		}
 	}
 	if header, err := archive.Next(); !errors.Is(err, io.EOF) {
-		return Index{}, damaged(errors.Join(err, fmt.Errorf("something follows its last entry: %v", header)))
+		return Index{}, damaged(errors.Join(err, fmt.Errorf("unexpected data after its last entry: %v", header)))
 	}
 	return index, nil
 }
@@ -246,7 +246,7 @@ func nextEntry(archive *entries, name string, size int64) error {
 		return damaged(err)
 	}
 	if header.Name != name || header.Size != size || header.Typeflag != tar.TypeReg {
-		return damaged(fmt.Errorf("%s of %d bytes stands where the index has %s of %d", header.Name, header.Size, name, size))
+		return damaged(fmt.Errorf("found %s of %d bytes, but the index has %s of %d", header.Name, header.Size, name, size))
 	}
 	return nil
 }

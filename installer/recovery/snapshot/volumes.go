@@ -186,7 +186,7 @@ func readVolume(archive *entries, v, verified *Volume, create createFunc) (err e
 			}
 			return nil
 		case header.Typeflag != tar.TypeReg || header.Name != partOf(*v, n) || header.Size > volumePart:
-			return damaged(fmt.Errorf("%s of %d bytes stands where volume %s goes on", header.Name, header.Size, v.Name))
+			return damaged(fmt.Errorf("found %s of %d bytes, want the next part of volume %s", header.Name, header.Size, v.Name))
 		}
 		from := &source{Reader: archive}
 		copied, err := io.Copy(io.MultiWriter(sum, w), from)

@@ -73,7 +73,7 @@ func (o *opened) writeIndex(to writer) error {
 		return err
 	}
 	if len(text) > maxIndex {
-		return fmt.Errorf("its index would have %d bytes, and %d is the most: %d files and %d volumes were left out", len(text), maxIndex, len(o.index.LeftOut), len(o.index.VolumesLeftOut))
+		return fmt.Errorf("its index would have %d bytes, more than %d: %d files and %d volumes were left out", len(text), maxIndex, len(o.index.LeftOut), len(o.index.VolumesLeftOut))
 	}
 	if err := to.file(indexName, text); err != nil {
 		return err

@@ -60,13 +60,13 @@ var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
 // ParseOrder reads an Order.
 func ParseOrder(text []byte) (o JointUndo, err error) {
 	if len(text) > maxOrder {
-		return JointUndo{}, fmt.Errorf("the order of an undo has %d bytes, more than %d", len(text), maxOrder)
+		return JointUndo{}, fmt.Errorf("the joint undo has %d bytes, more than %d", len(text), maxOrder)
 	}
 	if err := json.Unmarshal(text, &o); err != nil {
-		return JointUndo{}, fmt.Errorf("the order of an undo: %w", err)
+		return JointUndo{}, fmt.Errorf("the joint undo: %w", err)
 	}
 	if err := o.check(); err != nil {
-		return JointUndo{}, fmt.Errorf("the order of an undo: %w", err)
+		return JointUndo{}, fmt.Errorf("the joint undo: %w", err)
 	}
 	return o, nil
 }
@@ -88,7 +88,7 @@ func (o JointUndo) check() error {
 	}
 	for n, m := range o.Members {
 		if m.Name == "" || len(m.Peers) == 0 || slices.Contains(m.Peers, "") || slices.IndexFunc(o.Members, func(other cluster.EtcdMember) bool { return other.Name == m.Name }) != n {
-			return fmt.Errorf("member %d has no name or URL, or is there twice", n)
+			return fmt.Errorf("member %d has no name or URL, or is listed twice", n)
 		}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (s Store) For(own, asks string) (share.Undo, error) {
 	case err != nil:
 		return share.Undo{}, err
 	case !ok || o.Leader != own:
-		return share.Undo{}, fmt.Errorf("no undo that this node leads: %w", fs.ErrNotExist)
+		return share.Undo{}, fmt.Errorf("not an undo that this node leads: %w", fs.ErrNotExist)
 	case !o.Has(asks):
 		return share.Undo{}, share.ErrMember
 	}

@@ -129,7 +129,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	}
 	for n, f := range found {
 		if err := s.copy(&f, set.copyOf(n)); err != nil {
-			return set, fmt.Errorf("keep %s: %w", f.Path, err)
+			return set, fmt.Errorf("save %s: %w", f.Path, err)
 		}
 		set.Files = append(set.Files, f)
 	}
@@ -364,13 +364,13 @@ func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 		return false, err
 	}
 	if to, err = f.link(to); err != nil {
-		return false, fmt.Errorf("put %s back: %w", f.Path, err)
+		return false, fmt.Errorf("restore %s: %w", f.Path, err)
 	}
 	if err := files.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return false, err
 	}
 	if err := files.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
-		return false, fmt.Errorf("put %s back: %w", f.Path, err)
+		return false, fmt.Errorf("restore %s: %w", f.Path, err)
 	}
 	return true, nil
 }

@@ -31,7 +31,7 @@ const deletedPoll = 200 * time.Millisecond
 func Renamed(ctx context.Context, client kubernetes.Interface, names []string, from, to, memory string, output io.Writer) error {
 	for _, name := range names {
 		if err := renamed(ctx, client, name, from, to, filepath.Join(memory, name+".json"), output); err != nil {
-			return fmt.Errorf("give volume %s to node %s: %w", name, to, err)
+			return fmt.Errorf("assign volume %s to node %s: %w", name, to, err)
 		}
 	}
 	return nil
@@ -68,7 +68,7 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 			case apierrors.IsNotFound(err):
 				return true, nil
 			case err == nil:
-				err = fmt.Errorf("volume %s is still there; see its finalizers", name)
+				err = fmt.Errorf("volume %s still exists; see its finalizers", name)
 			}
 			return false, poll.NotYet(err)
 		})

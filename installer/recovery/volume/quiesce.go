@@ -198,7 +198,7 @@ func (q Quiescence) wake(ctx context.Context) error {
 		err = json.Unmarshal(text, &wakes)
 	}
 	if err != nil {
-		return fmt.Errorf("which pods are quiesced, in %s: %w", q.File, err)
+		return fmt.Errorf("read the list of quiesced pods in %s: %w", q.File, err)
 	}
 	var asleep []hook
 	for _, h := range wakes {
@@ -209,7 +209,7 @@ func (q Quiescence) wake(ctx context.Context) error {
 		err, asleep = errors.Join(err, failed), append(asleep, h)
 	}
 	if len(asleep) > 0 {
-		return errors.Join(fmt.Errorf("pods stay quiesced, and the next save wakes them first: %w", err), q.remember(asleep))
+		return errors.Join(fmt.Errorf("pods stay quiesced until the next save resumes them: %w", err), q.remember(asleep))
 	}
 	return files.Remove(q.File)
 }

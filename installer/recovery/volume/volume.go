@@ -116,7 +116,7 @@ func CheckUnused(ctx context.Context, client kubernetes.Interface, node string, 
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Claim == claim })
 		if at >= 0 && !ended {
-			errs = append(errs, fmt.Errorf("pod %s/%s uses volume %s; scale what made it to zero pods, and try again", pod.Namespace, pod.Name, volumes[at].Name))
+			errs = append(errs, fmt.Errorf("pod %s/%s uses volume %s; scale its owner to zero pods, and try again", pod.Namespace, pod.Name, volumes[at].Name))
 		}
 	})
 	return errors.Join(append(errs, err)...)
