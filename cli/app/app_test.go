@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestValuesOfFlagsAreRefusedInPlainWords(t *testing.T) {
+func TestInvalidFlagValuesAreExplained(t *testing.T) {
 	tree := func(*App) *cobra.Command {
 		cmd := &cobra.Command{Use: "ship", RunE: func(*cobra.Command, []string) error { return nil }}
 		cmd.Flags().Bool("sail", false, "")
@@ -36,7 +36,7 @@ func TestValuesOfFlagsAreRefusedInPlainWords(t *testing.T) {
 }
 
 // TestForeignControlCharactersAreEscaped has a command that prints a hostile cluster's text in every way that commands have.
-func TestControlCharactersOfOthersDoNotReachTheTerminal(t *testing.T) {
+func TestForeignControlCharactersAreEscaped(t *testing.T) {
 	const hostile = "\x1b]0;mine\x07\x1b[2Jrome\u009b1A\u202e\x7f"
 	tree := func(a *App) *cobra.Command {
 		return &cobra.Command{Use: "look", RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVersionIsThatOfTheProgram(t *testing.T) {
+func TestVersionMatchesProgram(t *testing.T) {
 	var out strings.Builder
 	cmd := (&App{Out: &out}).VersionCommand("ship")
 	if err := cmd.RunE(cmd, nil); err != nil || !strings.HasPrefix(out.String(), "ship ") {

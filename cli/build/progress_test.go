@@ -20,7 +20,7 @@ func transfers(w transferWatch) {
 	cut.Finish(errors.New("connection reset"))
 }
 
-func TestALineTellsOfEachTransferThatEnds(t *testing.T) {
+func TestEachFinishedTransferIsPrinted(t *testing.T) {
 	var out bytes.Buffer
 	w := newTransferWatch(&out, "fetched") // a buffer is not a terminal
 	transfers(w)
@@ -34,7 +34,7 @@ $`
 	}
 }
 
-func TestBarsEndWhenTheirTransfersDo(t *testing.T) {
+func TestProgressBarsEndWithTheirTransfers(t *testing.T) {
 	w := &barWatch{out: new(bytes.Buffer)}
 	w.settle() // nothing has started yet
 	for range 2 {

@@ -141,7 +141,7 @@ func (n node) Open(e bundle.Entry) (io.ReadCloser, error) {
 
 func (node) Close() error { return nil }
 
-func TestABundleFromARecordHasWhatTheClusterLacks(t *testing.T) {
+func TestBundleFromRecordCarriesWhatClusterLacks(t *testing.T) {
 	f := &factory{T: t, dir: t.TempDir()}
 	f.write("tool", []byte("#!/bin/sh\n"))
 	f.publish("kubernetes", "1.34.4", 1, 2, 3)
@@ -186,7 +186,7 @@ func TestABundleFromARecordHasWhatTheClusterLacks(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoClusterToUpgradeIsRefused(t *testing.T) {
+func TestUpgradeFromUnusableRecordIsRefused(t *testing.T) {
 	f := &factory{T: t, dir: t.TempDir()}
 	f.write("tool", []byte("#!/bin/sh\n"))
 	f.write("x.json", []byte(`{"format":"sealift.dev/record/v1","password":"x"}`))
@@ -206,7 +206,7 @@ func TestWhatIsNoClusterToUpgradeIsRefused(t *testing.T) {
 	}
 }
 
-func TestStepsOfAnUpgradeAreTheMinorVersionsBetween(t *testing.T) {
+func TestUpgradeStepsAreIntermediateMinorVersions(t *testing.T) {
 	for name, row := range map[string]struct {
 		from, to string
 		want     string // of the steps, or of the error

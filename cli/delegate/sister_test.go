@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestHelpOfASeparateProgramIsItsOwn(t *testing.T) {
+func TestDelegatePrintsItsOwnHelp(t *testing.T) {
 	for line, want := range map[string]string{
 		"help fleet status": "fleet status --help", "help testgrid": "testgrid --help", "help operator queue list": "operator queue list --help",
 		"help": "help", "help channel get": "help channel get", "fleet help status": "fleet help status", "": "",
@@ -21,7 +21,7 @@ func TestHelpOfASeparateProgramIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestASeparateProgramCompletesItsOwnWords(t *testing.T) {
+func TestDelegateCompletesItsOwnWords(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ \"$*\" = '__complete fleet st' ] && printf 'status\\tSay how far\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, controllerName), []byte(script), 0o700); err != nil {

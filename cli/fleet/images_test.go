@@ -19,7 +19,7 @@ import (
 )
 
 // TestImagesAreSentToSealiftNodes has a cluster without nodes, with a foreign one, and with one of Sealift.
-func TestImagesGoToTheNodesOfSealift(t *testing.T) {
+func TestImagesAreSentToSealiftNodes(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
 	var output bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// TestRightsOfAHubArePrinted shows that kubectl can apply what the hub prints, and that the flags are in it.
-func TestRightsOfAHubArePrinted(t *testing.T) {
+// TestRightsOfHubArePrinted shows that kubectl can apply what the hub prints, and that the flags are in it.
+func TestRightsOfHubArePrinted(t *testing.T) {
 	var out bytes.Buffer
 	args := []string{"hub", "--print-rbac", "--namespace", "ops", "--chart-namespace", "charts", "--secret-namespace", "keys", "--signer", "example.com/x"}
 	if code := app.Run(t.Context(), "fleet", fleet.Command, args, strings.NewReader(""), &out, io.Discard); code != 0 {

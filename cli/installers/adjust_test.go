@@ -52,7 +52,7 @@ func TestForeignWordsAreNoted(t *testing.T) {
 }
 
 // These are all words of kURL's install.sh (kURL §2.3).
-func TestEveryWordOfKurlIsTaken(t *testing.T) {
+func TestEveryKurlArgumentIsAccepted(t *testing.T) {
 	const words = `airgap ha control-plane kubernetes-master-address=10.0.0.1:6443 kubeadm-token=a kubeadm-token-ca-hash=sha256:0 cert-key=0 kubernetes-version=v1.36.3
 		kubernetes-load-balancer-use-first-primary load-balancer-address=10.0.0.9:6443 ekco-enable-internal-load-balancer public-address=1.2.3.4 private-address=10.0.0.1 ipv6
 		kurl-registry-ip=10.96.0.9 docker-registry-ip=10.96.0.9 ekco-address=10.0.0.1 ekco-auth-token=x primary-host=10.0.0.1 secondary-host=10.0.0.2 secondary-host=10.0.0.3
@@ -80,7 +80,7 @@ func TestEveryWordOfKurlIsTaken(t *testing.T) {
 	}
 }
 
-func TestKurlsInstallDirectoryIsTheInstallRoot(t *testing.T) {
+func TestKurlInstallDirectoryIsInstallRoot(t *testing.T) {
 	for name, row := range map[string]struct{ root, word, want string }{
 		"neither":             {node.DefaultRoot, "", node.DefaultRoot},
 		"kURL's word":         {node.DefaultRoot, "/data", "/data/kurl"},

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/cli/kubeconfig"
 )
 
-func TestMistakesInAKubeconfigAreTold(t *testing.T) {
+func TestKubeconfigMistakesAreReported(t *testing.T) {
 	const cluster = "clusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443'}}]\n"
 	for name, tt := range map[string]struct{ text, want string }{
 		"empty":              {"", "does not exist or is empty"},
@@ -42,7 +42,7 @@ func TestMistakesInAKubeconfigAreTold(t *testing.T) {
 	}
 }
 
-func TestAContextIsChosenByName(t *testing.T) {
+func TestContextIsSelectedByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	text := "clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}, {name: d, cluster: {server: 'https://192.0.2.2'}}]\n" +
 		"current-context: first\ncontexts: [{name: first, context: {cluster: c}}, {name: second, context: {cluster: d}}]\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/cli/manual"
 )
 
-func TestEachCommandHasAPage(t *testing.T) {
+func TestEachCommandHasPage(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "0")
 	root := &cobra.Command{Use: "ship", Short: "Sail", Long: "Sail the seas."}
 	harbor := &cobra.Command{Use: "harbor"}

@@ -33,7 +33,7 @@ func terminal(t *testing.T, answer string) *os.File {
 }
 
 // TestTerminalPromptsForAddress has a host with addresses in three networks, and no route that decides.
-func TestPersonChoosesTheAddressAtATerminal(t *testing.T) {
+func TestTerminalPromptsForAddress(t *testing.T) {
 	candidate := func(address, link string) network.Candidate {
 		return network.Candidate{Address: netip.MustParseAddr(address), Link: link}
 	}
@@ -73,7 +73,7 @@ func TestPersonChoosesTheAddressAtATerminal(t *testing.T) {
 }
 
 // TestAddressPromptNeedsTerminal: --yes and --plan choose on their own, and a script cannot be asked.
-func TestAddressIsAskedForOnlyAtATerminal(t *testing.T) {
+func TestAddressPromptNeedsTerminal(t *testing.T) {
 	pipe, _, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

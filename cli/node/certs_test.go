@@ -7,8 +7,8 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// TestAHostOfNoClusterHasNoCertificatesToRenew runs on a host without /etc/kubernetes.
-func TestAHostOfNoClusterHasNoCertificatesToRenew(t *testing.T) {
+// TestHostOutsideClusterHasNoCertificatesToRenew runs on a host without /etc/kubernetes.
+func TestHostOutsideClusterHasNoCertificatesToRenew(t *testing.T) {
 	if out := must(t, "certs", "-o", "json"); out != "[]\n" {
 		t.Skipf("this host is a node: %s", out)
 	}

@@ -13,7 +13,7 @@ import (
 // given are words without which no join is complete.
 const given = "kubernetes-master-address=10.0.0.1:6443 kubeadm-token=abcdef.0123456789abcdef kubeadm-token-ca-hash=sha256:00 "
 
-func TestJoinTakesTheWordsThatKURLPrints(t *testing.T) {
+func TestJoinAcceptsKurlArguments(t *testing.T) {
 	for name, row := range map[string]struct {
 		words string
 		holds func(joinOptions) bool
@@ -48,7 +48,7 @@ func TestJoinTakesTheWordsThatKURLPrints(t *testing.T) {
 	}
 }
 
-func TestJoinTakesTheSameWordsAsFlags(t *testing.T) {
+func TestJoinAcceptsArgumentsAsFlags(t *testing.T) {
 	o := joinOptions{server: "10.0.0.1", caHash: "sha256:00"}
 	flags := pflag.NewFlagSet("join", pflag.ContinueOnError)
 	o.addWords(flags)
@@ -65,7 +65,7 @@ func TestJoinTakesTheSameWordsAsFlags(t *testing.T) {
 	}
 }
 
-func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
+func TestJoinRefusesOtherArgumentsWithHint(t *testing.T) {
 	for words, hint := range map[string]string{
 		"ekco-address=":             "needs a value",
 		"kurl-install-directory=":   "needs a value",
@@ -85,7 +85,7 @@ func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
 }
 
 // kURL prints these words in its join commands.
-func TestJoinIgnoresWordsWithoutEffect(t *testing.T) {
+func TestJoinIgnoresArgumentsWithoutEffect(t *testing.T) {
 	var o joinOptions
 	if err := o.take(strings.Fields(given + "ekco-address=10.0.0.1 ekco-auth-token=x storage-migration-ready-timeout=10m preflight-ignore-warnings dismiss-host-packages-preflight ipv6")); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestJoinIgnoresWordsWithoutEffect(t *testing.T) {
 	}
 }
 
-func TestJoinWantsTheLoadBalancerOfTheCluster(t *testing.T) {
+func TestJoinRequiresClusterLoadBalancer(t *testing.T) {
 	for name, row := range map[string]struct {
 		given, has string
 		fits       bool
@@ -115,7 +115,7 @@ func TestJoinWantsTheLoadBalancerOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestJoinTakesNoAddressFromTheFirstNode(t *testing.T) {
+func TestJoinTakesNoAddressFromFirstNode(t *testing.T) {
 	cluster := share.Cluster{Installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n  kurl: {privateAddress: 10.0.0.1, publicAddress: 1.2.3.4, hostnameCheck: first, skipSystemPackageInstall: true}\n"}
 	for words, want := range map[string]any{"": nil, "private-address=10.0.0.4": "10.0.0.4"} {
 		got, err := (&joinOptions{words: strings.Fields(words)}).installer(cluster)

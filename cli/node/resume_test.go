@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestResumeCommandCanBeGivenToAShell(t *testing.T) {
+func TestResumeCommandIsQuotedForShell(t *testing.T) {
 	for name, row := range map[string]struct {
 		args   []string
 		script string
@@ -23,7 +23,7 @@ func TestResumeCommandCanBeGivenToAShell(t *testing.T) {
 	}
 }
 
-func TestTheSecretsOfAJoinAreNotKept(t *testing.T) {
+func TestJoinSecretsAreNotStored(t *testing.T) {
 	for given, kept := range map[string]string{
 		"sealift join --token abcdef.0123456789abcdef --ca-hash sha256:00":   "sealift join --token TOKEN --ca-hash sha256:00",
 		"sealift join --token=abcdef.0123456789abcdef --certificate-key=11":  "sealift join --token=TOKEN --certificate-key=KEY",

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/cli/node"
 )
 
-// TestNodesHaveTheirCommandsAndNoOthers names what scripts, hooks and users call on a node, and what only others need.
-func TestNodesHaveTheirCommandsAndNoOthers(t *testing.T) {
+// TestNodeProgramHasOnlyNodeCommands names what scripts, hooks and users call on a node, and what only others need.
+func TestNodeProgramHasOnlyNodeCommands(t *testing.T) {
 	names := node.CommandNames()
 	for _, name := range strings.Fields("preflight install token join status journal certs snapshot support-bundle images node reset apply channel verify spec hook version") {
 		if !slices.Contains(names, name) {
@@ -31,8 +31,8 @@ func TestNodesHaveTheirCommandsAndNoOthers(t *testing.T) {
 	}
 }
 
-// TestCommandsThatCheckAHostShowTheFlagsOfChecks proves that kURL's words for these flags do not hide them.
-func TestCommandsThatCheckAHostShowTheFlagsOfChecks(t *testing.T) {
+// TestHostCheckingCommandsShowCheckFlags proves that kURL's words for these flags do not hide them.
+func TestHostCheckingCommandsShowCheckFlags(t *testing.T) {
 	for _, name := range []string{"preflight", "install", "join", "restore"} {
 		cmd, _, err := node.Root(&app.App{}).Find([]string{name})
 		if err != nil {
@@ -49,10 +49,10 @@ func TestCommandsThatCheckAHostShowTheFlagsOfChecks(t *testing.T) {
 	}
 }
 
-// TestEveryCommandFindsTheProgramsOfTheHost has the shortest PATH that a shell starts with: in that of RHEL's sudo sealift does not find the
+// TestEveryCommandFindsHostPrograms has the shortest PATH that a shell starts with: in that of RHEL's sudo sealift does not find the
 // containerd that it installed, and in that of Debian's su dpkg does not find ldconfig (replicatedhq/kURL#2951, k3s-io/k3s#10175). Its
 // children find both, too.
-func TestEveryCommandFindsTheProgramsOfTheHost(t *testing.T) {
+func TestEveryCommandFindsHostPrograms(t *testing.T) {
 	var all int
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -89,8 +89,8 @@ func TestEveryCommandFindsTheProgramsOfTheHost(t *testing.T) {
 	}
 }
 
-// TestArgumentsThatCannotBeMeantAreWrongUsage runs as any user on any host: nothing of it is looked at.
-func TestArgumentsThatCannotBeMeantAreWrongUsage(t *testing.T) {
+// TestMeaninglessArgumentsAreWrongUsage runs as any user on any host: nothing of it is looked at.
+func TestMeaninglessArgumentsAreWrongUsage(t *testing.T) {
 	for line, why := range map[string]string{
 		"node readdress host-9 --plan":                       `"host-9" is no IP address`,
 		"node remove":                                        "accepts 1 arg(s), received 0; the usage is 'sealift node remove NAME'; see 'sealift node remove --help'",
@@ -104,7 +104,7 @@ func TestArgumentsThatCannotBeMeantAreWrongUsage(t *testing.T) {
 	}
 }
 
-func TestCommandsThatAskTakeTheShortFormOfYes(t *testing.T) {
+func TestPromptingCommandsAcceptShortYes(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if yes := cmd.Flags().Lookup("yes"); yes != nil && !yes.Hidden && yes.Shorthand != "y" {
@@ -117,7 +117,7 @@ func TestCommandsThatAskTakeTheShortFormOfYes(t *testing.T) {
 	walk(node.Root(&app.App{}))
 }
 
-func TestEmptyListsSayWhy(t *testing.T) {
+func TestEmptyListsExplainThemselves(t *testing.T) {
 	folder := t.TempDir()
 	if _, _, errOut := sealift(t, "snapshot", "list", "--store", folder); errOut != "there is no snapshot in "+folder+"; save one, or name another store with --store\n" {
 		t.Error(errOut)
@@ -127,7 +127,7 @@ func TestEmptyListsSayWhy(t *testing.T) {
 	}
 }
 
-func TestASpecificationForASupportBundleHasOne(t *testing.T) {
+func TestSupportBundleSpecIsRequired(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("support bundles want root")
 	}

@@ -66,7 +66,7 @@ func snapshots(t *testing.T, public string) (location, hash string) {
 	return location, hash
 }
 
-func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
+func TestSnapshotCommands(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "snapshots.key")
 	public := strings.TrimSpace(must(t, "snapshot", "key", "--out", key))
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
@@ -147,8 +147,8 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 	}
 }
 
-// TestPassphraseOfASnapshotComesFromAFileOrTheEnvironment saves with the passphrase "open sesame".
-func TestPassphraseOfASnapshotComesFromAFileOrTheEnvironment(t *testing.T) {
+// TestSnapshotPassphraseIsReadFromFileOrEnvironment saves with the passphrase "open sesame".
+func TestSnapshotPassphraseIsReadFromFileOrEnvironment(t *testing.T) {
 	folder := kubeadm.Folder(t)
 	to, err := snapshot.Lock([]byte("open sesame"))
 	if err != nil {

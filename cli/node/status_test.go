@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhoIsNotRootIsToldWhatToDo(t *testing.T) {
+func TestNonRootUserIsToldToUseSudo(t *testing.T) {
 	denied := fmt.Errorf("read the journal: %w", &fs.PathError{Op: "open", Path: "/x", Err: fs.ErrPermission})
 	if got := forRoot(denied); !errors.Is(got, fs.ErrPermission) || !strings.HasSuffix(got.Error(), "permission denied; run the command with sudo") {
 		t.Errorf("got %v", got)

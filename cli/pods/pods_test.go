@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/internal/trust"
 )
 
-// TestPodsRunTheCommandOfTheirWork gives the command line of a pod to the command.
-func TestPodsRunTheCommandOfTheirWork(t *testing.T) {
+// TestPodsRunCommandOfTheirWork gives the command line of a pod to the command.
+func TestPodsRunCommandOfTheirWork(t *testing.T) {
 	w := pods.Work{Job: "sort", Words: []string{"things", "sort-in-pod"}, Does: "Sort one thing", For: "sealift things sort", Example: "--by size"}
 	var o pods.Options
 	o.Add(pflag.NewFlagSet("", pflag.ContinueOnError), "sort", "things")

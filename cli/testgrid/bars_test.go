@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// TestATerminalShowsHowFarTheTestsAre draws bars while one test has ended, one runs and one waits.
-func TestATerminalShowsHowFarTheTestsAre(t *testing.T) {
+// TestTerminalShowsTestProgress draws bars while one test has ended, one runs and one waits.
+func TestTerminalShowsTestProgress(t *testing.T) {
 	t.Parallel()
 	folder := report.Folder{Path: t.TempDir()}
 	unlock, err := cache.LockFile(t.Context(), folder.Path+"/"+report.LockName)

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-func TestConformanceRefusesBeforeAnythingRuns(t *testing.T) {
+func TestConformanceRefusesBeforeFirstTest(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	for behaviour, row := range map[string]struct {
@@ -36,7 +36,7 @@ func TestConformanceRefusesBeforeAnythingRuns(t *testing.T) {
 }
 
 // TestTestImagesAreWrittenAsManifest has a script instead of e2e.test, which prints one image per line.
-func TestImagesOfTestsAreAManifest(t *testing.T) {
+func TestTestImagesAreWrittenAsManifest(t *testing.T) {
 	t.Parallel()
 	program := write(t, "e2e.test", "#!/bin/sh\n[ \"$*\" = --list-images ] && printf '%s\\n' registry.k8s.io/e2e-test-images/agnhost:2.63.0 "+
 		"registry.k8s.io/e2e-test-images/agnhost:2.55 registry.k8s.io/e2e-test-images/volume/nfs:1.6.0\n")

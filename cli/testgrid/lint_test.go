@@ -59,7 +59,7 @@ func TestLintCountsTestsAndNamesMistakesOfAllFiles(t *testing.T) {
 }
 
 // TestDocumentedExampleIsValid reads the YAML of docs/testgrid.md and lint's output there.
-func TestTheExampleOfTheDocumentationIsValid(t *testing.T) {
+func TestDocumentedExampleIsValid(t *testing.T) {
 	page, err := os.ReadFile("../../docs/testgrid.md")
 	if err != nil {
 		t.Fatal(err)

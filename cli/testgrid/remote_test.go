@@ -186,9 +186,9 @@ func ending(cell report.Cell) string {
 	return fmt.Sprintf("%s %q %d files %d violations %s %s", cell.Verdict, first, len(a.Files), len(a.Violations), a.Digest, steps)
 }
 
-// TestTestsRunInPodsAsTheyDoHere runs tests on a cluster. The coordinator and the pod of one test are killed in the middle. The report is
+// TestPodsRunSameTests runs tests on a cluster. The coordinator and the pod of one test are killed in the middle. The report is
 // that of a run on this machine.
-func TestTestsRunInPodsAsTheyDoHere(t *testing.T) {
+func TestPodsRunSameTests(t *testing.T) {
 	c := newCluster(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -261,7 +261,7 @@ func (c *cluster) repeats() {
 	step("the failed tests again", 3, 2, report.Passed, "--again", "failed")
 }
 
-func TestWhatRunsOnAClusterCannotDoIsRefused(t *testing.T) {
+func TestUnsupportedClusterRunIsRefused(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}, b: {lab: debian-12}}\n")
 	for want, row := range map[string]struct {

@@ -36,7 +36,7 @@ func kept(t *testing.T) string {
 	return f.Path
 }
 
-func TestEnterOpensAShellOnAHostOfATest(t *testing.T) {
+func TestEnterOpensShellOnTestHost(t *testing.T) {
 	t.Parallel()
 	out := kept(t)
 	for behaviour, row := range map[string]struct {
@@ -67,7 +67,7 @@ func root(a *app.App) *cobra.Command {
 	return root
 }
 
-func TestServeShowsAReportUntilItIsInterrupted(t *testing.T) {
+func TestServeShowsReportUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -91,7 +91,7 @@ func TestServeShowsAReportUntilItIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestHistorySaysByWhichPackageATestBroke(t *testing.T) {
+func TestHistoryNamesPackageThatBrokeTest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := store.Opener{Write: true}.Open(dir)

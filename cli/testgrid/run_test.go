@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
+func TestRunRefusesBeforeFirstHost(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n")
 	bad := write(t, "bad.yaml", "- name: x\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")
@@ -40,8 +40,8 @@ func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
 	}
 }
 
-// TestRunFailsIfATestDoesNotPass has a program that makes no bundles: all tests but one fail for that reason.
-func TestRunFailsIfATestDoesNotPass(t *testing.T) {
+// TestRunFailsIfTestFails has a program that makes no bundles: all tests but one fail for that reason.
+func TestRunFailsIfTestFails(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n- name: y\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  unsupportedOSIDs: [a]\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")
 	args := []string{"run", tests, "--hosts", hosts, "--store", "s", "--out", t.TempDir(), "--program", "/bin/false"}
@@ -68,7 +68,7 @@ func TestRunFailsIfATestDoesNotPass(t *testing.T) {
 	}
 }
 
-func TestRunGoesOnBesideAWrongTest(t *testing.T) {
+func TestRunContinuesAfterInvalidTest(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  airgapp: true\n- name: y\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  unsupportedOSIDs: [a]\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")
 	code, out, errOut := command(t, "run", tests, "--hosts", hosts, "--store", "s", "--out", t.TempDir(), "--program", "/bin/false")

@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestAControlPlaneThatRestartsItsServiceIsWaitedFor asks before anybody listens, as when the leading node starts its service for
+// TestAgentWaitsForRestartingService asks before anybody listens, as when the leading node starts its service for
 // files again.
-func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
+func TestAgentWaitsForRestartingService(t *testing.T) {
 	folder := fixture.CA(t)
 	authority, err := identity.ReadAuthority(folder)
 	if err != nil {

@@ -23,8 +23,8 @@ func plain(t *testing.T, in intent.Intent) string {
 	return string(text)
 }
 
-// TestAgentRefusesWhatNoControlPlaneAskedOfIt writes annotations as an attacker with every right in the API could.
-func TestAgentRefusesWhatNoControlPlaneAskedOfIt(t *testing.T) {
+// TestAgentRefusesUnsignedWork writes annotations as an attacker with every right in the API could.
+func TestAgentRefusesUnsignedWork(t *testing.T) {
 	c := newCluster(t)
 	defer c.agent()()
 	c.number = 100
@@ -95,8 +95,8 @@ func TestAgentRefusesWhatNoControlPlaneAskedOfIt(t *testing.T) {
 	}
 }
 
-// TestWorkerRefusesWhatControlPlanesDo has a host without the key of the CA.
-func TestWorkerRefusesWhatControlPlanesDo(t *testing.T) {
+// TestWorkerRefusesControlPlaneWork has a host without the key of the CA.
+func TestWorkerRefusesControlPlaneWork(t *testing.T) {
 	c := newCluster(t)
 	if err := os.Remove(filepath.Join(c.pki, "ca.key")); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestWorkerRefusesWhatControlPlanesDo(t *testing.T) {
 }
 
 // TestNumbersSurviveRestart: a restarted agent refuses numbers that were used before.
-func TestNumbersOutliveARestart(t *testing.T) {
+func TestNumbersSurviveRestart(t *testing.T) {
 	c := newCluster(t)
 	stop := c.agent()
 	first, second := ask(intent.Prepare, 1), ask(intent.Upgrade, 1)

@@ -138,7 +138,7 @@ func ask(operation intent.Operation, attempt int) intent.Intent {
 	return intent.Intent{Upgrade: "u", Operation: operation, Attempt: attempt, Index: strings.Repeat("a", 64), Sealift: strings.Repeat("b", 64), Server: "10.0.0.1:6445"}
 }
 
-func TestAnAgentDoesOnceWhatItsNodeIsAskedFor(t *testing.T) {
+func TestAgentRunsEachRequestOnce(t *testing.T) {
 	c := newCluster(t)
 	stop := c.agent()
 	first := ask(intent.Prepare, 1)
@@ -168,7 +168,7 @@ func TestAnAgentDoesOnceWhatItsNodeIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatWasKilledGoesOn(t *testing.T) {
+func TestKilledAgentResumes(t *testing.T) {
 	c := newCluster(t)
 	began := make(chan struct{})
 	c.work = func(ctx context.Context, _ intent.Intent) error {
@@ -193,7 +193,7 @@ func TestAnAgentThatWasKilledGoesOn(t *testing.T) {
 	c.report(func(r intent.Report) bool { return r.Answers(in) && r.State == intent.Done })
 }
 
-func TestAnAgentOutlivesWhatItCannotRead(t *testing.T) {
+func TestAgentSurvivesUnreadableRequest(t *testing.T) {
 	c := newCluster(t)
 	defer c.agent()()
 	unknown := ask("format-the-disk", 1)

@@ -30,7 +30,7 @@ func journaled(t *testing.T) (root string) {
 }
 
 // TestAgentRefusesWorkOnBusyNode requests each operation that changes a host while another sealift works there.
-func TestAgentRefusesWorkOnABusyNode(t *testing.T) {
+func TestAgentRefusesWorkOnBusyNode(t *testing.T) {
 	root := journaled(t)
 	journal, err := lifecycle.OpenJournal(node.StateDir(root))
 	if err != nil {
@@ -55,7 +55,7 @@ func TestAgentRefusesWorkOnABusyNode(t *testing.T) {
 }
 
 // TestAgentHoldsLockDuringUndo stops an undo at a damaged copy, and checks the lock before.
-func TestAgentHoldsTheLockWhileItUndoes(t *testing.T) {
+func TestAgentHoldsLockDuringUndo(t *testing.T) {
 	root := journaled(t)
 	set, err := undo.Store{Root: root}.Keep("fedcba9876543210", "1.35.4", time.Now())
 	if err != nil {

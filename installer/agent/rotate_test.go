@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// TestANodeTakesTheStageThatItWasAskedForAlone: the control plane that asks may have gone on, or have nothing for this node.
-func TestANodeTakesTheStageThatItWasAskedForAlone(t *testing.T) {
+// TestNodeRunsOnlyRequestedStage: the control plane that asks may have gone on, or have nothing for this node.
+func TestNodeRunsOnlyRequestedStage(t *testing.T) {
 	s, err := authority.New(strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes"), []string{authority.Cluster}, time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestNodeWithoutUndoSetIsUndoneOrRefused: an undo killed before it reported its end has already removed the copies.
-func TestANodeThatKeepsNothingHasGoneBackOrIsRefused(t *testing.T) {
+func TestNodeWithoutUndoSetIsUndoneOrRefused(t *testing.T) {
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))
 	if err != nil {
 		t.Fatal(err)

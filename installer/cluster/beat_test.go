@@ -15,7 +15,7 @@ import (
 
 // TestCanceledLeaseReadProvesNothing reads the lease of a node that nobody renews. Only a check that lasts its whole time shows that
 // the node is off.
-func TestCanceledLookAtLeaseProvesNothing(t *testing.T) {
+func TestCanceledLeaseReadProvesNothing(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "7"}}
 	r := &NodeLeftovers{Node: "b", client: fake.NewClientset(lease)}
 	synctest.Test(t, func(t *testing.T) {

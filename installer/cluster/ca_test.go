@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestHostKnowsItsClusterByTheFilesThatAreLeft takes its files away one by one.
-func TestHostKnowsItsClusterByTheFilesThatAreLeft(t *testing.T) {
+// TestHostRecognizesItsClusterByFiles takes its files away one by one.
+func TestHostRecognizesItsClusterByFiles(t *testing.T) {
 	rootfs := t.TempDir()
 	hash := map[string][]string{}
 	write := func(name, text string) {

@@ -48,7 +48,7 @@ func (k Kubeadm) initConfig() (string, error) {
 	return string(data), err
 }
 
-func TestConfigurationHasValuesAndNoMetadata(t *testing.T) {
+func TestConfigurationOmitsMetadata(t *testing.T) {
 	got, err := work(t, nil).initConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestConfigurationHasValuesAndNoMetadata(t *testing.T) {
 	}
 }
 
-func TestAddOnsPatchTheConfiguration(t *testing.T) {
+func TestAddOnsPatchConfiguration(t *testing.T) {
 	shipped, err := os.ReadFile("../../addons/kubernetes/template/kubeadm/patches/kubernetes-cgroup-v1.yaml")
 	if err != nil {
 		t.Fatal(err)

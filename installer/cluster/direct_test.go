@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestNoProxyIsOnTheWayToTheCluster(t *testing.T) {
+func TestClusterConnectionsBypassProxy(t *testing.T) {
 	for _, name := range []string{"HTTP_PROXY", "https_proxy", "NO_PROXY", "ALL_PROXY"} {
 		t.Setenv(name, "http://proxy.example.com:3128")
 	}

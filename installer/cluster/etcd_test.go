@@ -125,7 +125,7 @@ func (e *etcd) names(t *testing.T) (names []string) {
 	return names
 }
 
-func TestTheLeaderOfEtcdLeavesUntilOneMemberIsLeft(t *testing.T) {
+func TestEtcdLeaderLeavesUntilOneMemberRemains(t *testing.T) {
 	all, e := startEtcds(t, "a", "b", "c")
 	for left := 2; left > 0; left-- {
 		leader := e.leader(t)
@@ -147,7 +147,7 @@ func TestTheLeaderOfEtcdLeavesUntilOneMemberIsLeft(t *testing.T) {
 	}
 }
 
-func TestNoMemberLeavesThatTheOthersNeed(t *testing.T) {
+func TestRequiredMemberDoesNotLeave(t *testing.T) {
 	all, e := startEtcds(t, "a", "b", "c")
 	all["c"].Stop()
 	var majority *MajorityError
@@ -166,7 +166,7 @@ func TestNoMemberLeavesThatTheOthersNeed(t *testing.T) {
 	}
 }
 
-func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
+func TestUnstartedEtcdMemberIsRemoved(t *testing.T) {
 	_, e := startEtcds(t, "a")
 	if _, err := e.MemberAddAsLearner(t.Context(), []string{"https://10.0.0.2:2380"}); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestASnapshotTellsWhetherItsMemberHasALeader(t *testing.T) {
+func TestSnapshotReportsMemberWithoutLeader(t *testing.T) {
 	all, _ := startEtcds(t, "a", "b")
 	own, err := newEtcd(t.Context(), nil, clientOf("a"))
 	if err != nil {
@@ -213,15 +213,15 @@ func TestASnapshotTellsWhetherItsMemberHasALeader(t *testing.T) {
 	eventually(t, "a has lost the other member", is(false))
 }
 
-func TestAHostWithoutCredentialsIsNoMember(t *testing.T) {
+func TestHostWithoutCredentialsIsNotAMember(t *testing.T) {
 	if _, err := etcdCredentials(t.TempDir()); err == nil {
 		t.Error("credentials out of nothing")
 	}
 }
 
-// TestAMemberMovesByTheMajorityOfTheOthers gives members of a real etcd other addresses: one that runs, and one whose host has lost
+// TestMemberMovesWithMajority gives members of a real etcd other addresses: one that runs, and one whose host has lost
 // its address.
-func TestAMemberMovesByTheMajorityOfTheOthers(t *testing.T) {
+func TestMemberMovesWithMajority(t *testing.T) {
 	all, e := startEtcds(t, "a", "b", "c")
 	peers := func(name string) []string {
 		t.Helper()
@@ -257,7 +257,7 @@ func TestAMemberMovesByTheMajorityOfTheOthers(t *testing.T) {
 	}
 }
 
-func TestTheOnlyMemberMoves(t *testing.T) {
+func TestOnlyMemberMoves(t *testing.T) {
 	_, e := startEtcds(t, "a")
 	const peer = "https://[fd00::9]:2380"
 	if err := e.move(t.Context(), "a", peer); err != nil {
@@ -270,7 +270,7 @@ func TestTheOnlyMemberMoves(t *testing.T) {
 	eventually(t, "it goes on", e.writes)
 }
 
-func TestOwnMemberIsAskedWhereItListens(t *testing.T) {
+func TestOwnMemberIsQueriedAtListenAddress(t *testing.T) {
 	for manifest, want := range map[string]string{
 		"    - --listen-client-urls=https://127.0.0.1:2379,https://10.0.0.1:2379\n": "https://127.0.0.1:2379",
 		"    - --listen-client-urls=https://[::1]:2379,https://[fd00::2]:2379\n":    "https://[::1]:2379",

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestLimitsFitTheHost(t *testing.T) {
+func TestLimitsFollowHostSize(t *testing.T) {
 	for name, row := range map[string]struct {
 		cpus           int
 		load, slowness float64
@@ -44,8 +44,8 @@ func TestSlownessOfThisHostIsPlausible(t *testing.T) {
 	}
 }
 
-// TestKubeadmWaitsAsLongAsTheHostNeeds lets the real kubeadm read the configurations. kubeadm's own limit for an answer of the API is a minute.
-func TestKubeadmWaitsAsLongAsTheHostNeeds(t *testing.T) {
+// TestKubeadmTimeoutsFollowHost lets the real kubeadm read the configurations. kubeadm's own limit for an answer of the API is a minute.
+func TestKubeadmTimeoutsFollowHost(t *testing.T) {
 	k := work(t, map[string]string{"init-patches/site.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nmetadata: {name: kubeadm-init-configuration}\ntimeouts: {kubeletHealthCheck: 17m0s}\n"})
 	first, err := k.initConfig()
 	if err != nil {

@@ -99,7 +99,7 @@ func (c *ownedCluster) mustRollOut(version string, available int64) {
 }
 
 // TestUnhealthyAddOnIsRolledBack compares objects before an unhealthy version and after its rollback.
-func TestAnAddOnThatIsNotWellGoesBack(t *testing.T) {
+func TestUnhealthyAddOnIsRolledBack(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")
 	c.mustRollOut("1.0.0", 1)
@@ -142,7 +142,7 @@ func TestAnAddOnThatIsNotWellGoesBack(t *testing.T) {
 }
 
 // TestNeverHealthyAddOnIsKept keeps a first version, and reports that.
-func TestWhatWasNeverWellStays(t *testing.T) {
+func TestNeverHealthyAddOnIsKept(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")
 	c.mustRollOut("1.0.0", 0)

@@ -108,7 +108,7 @@ func (o *operator) endPod(when, sees string) {
 }
 
 // TestOperatorSeesOnlyItsModules installs an operator, gives it other options, upgrades it, and rolls it back.
-func TestAnOperatorSeesOptionsOfItsOwnModulesOnly(t *testing.T) {
+func TestOperatorSeesOnlyItsModules(t *testing.T) {
 	o := &operator{newOwnedCluster(t), t.TempDir()}
 	if err := o.apply("1.0.0", "one", "moin"); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestOptionsOfModulesAreWrittenAndEditsStay configures modules again and again, with edits in between.
-func TestOptionsOfModulesAreWrittenAndEditsStay(t *testing.T) {
+// TestModuleOptionsKeepEdits configures modules again and again, with edits in between.
+func TestModuleOptionsKeepEdits(t *testing.T) {
 	t.Parallel()
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))
 	if err != nil {
@@ -113,7 +113,7 @@ func releasesStay(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-func TestEditsWinOverTheInstaller(t *testing.T) {
+func TestEditsOverrideInstaller(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ before, now, has, want string }{
 		"nothing before":                {"", `{"a":1}`, "", `{"a":1}`},
@@ -145,7 +145,7 @@ func TestEditsWinOverTheInstaller(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsNoYAMLIsLeftAlone(t *testing.T) {
+func TestNonYAMLKeyIsKept(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	live := &corev1.ConfigMap{Data: map[string]string{"hello": "a: [", "other": "x: 1"}}

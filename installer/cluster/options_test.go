@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
+func TestInstallerOptionsReachKubelets(t *testing.T) {
 	options := map[string]string{
 		"KUBERNETES_MAX_PODS_PER_NODE": "42", "CONTAINER_LOG_MAX_FILES": "3", "CONTAINER_LOG_MAX_SIZE": "5Mi",
 		"EVICTION_THRESHOLD": `{"nodefs.available": "7%"}`, "SYSTEM_RESERVED": "{cpu: 500m, memory: 1Gi}", "KUBE_RESERVED": "1",
@@ -45,8 +45,8 @@ func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
 	}
 }
 
-// TestComplianceIsAddedToWhatEveryClusterHas: the arguments of the add-on stay.
-func TestComplianceIsAddedToWhatEveryClusterHas(t *testing.T) {
+// TestComplianceExtendsDefaults: the arguments of the add-on stay.
+func TestComplianceExtendsDefaults(t *testing.T) {
 	k := work(t, nil)
 	plain, err := k.initConfig()
 	if err != nil {
@@ -72,8 +72,8 @@ func TestComplianceIsAddedToWhatEveryClusterHas(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo: its folder of keys is mounted beside the volumes that every cluster has.
-func TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo(t *testing.T) {
+// TestInstallerEnablesSecretEncryption: its folder of keys is mounted beside the volumes that every cluster has.
+func TestInstallerEnablesSecretEncryption(t *testing.T) {
 	k := work(t, nil)
 	k.Variables[EncryptSecrets] = "1"
 	config, err := k.initConfig()
@@ -101,7 +101,7 @@ func TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo(t *testing.T) {
 	}
 }
 
-func TestOptionsThatNoKubeletTakesAreRefused(t *testing.T) {
+func TestUnsupportedKubeletOptionsAreRefused(t *testing.T) {
 	for name, values := range map[string][]string{
 		"KUBERNETES_MAX_PODS_PER_NODE": {"many", "0", "-1", "99999999999"},
 		"CONTAINER_LOG_MAX_SIZE":       {"large", "0", "-1Mi", "5Mi\nevil: true"},
@@ -119,7 +119,7 @@ func TestOptionsThatNoKubeletTakesAreRefused(t *testing.T) {
 	}
 }
 
-func TestReservedIsMoreOfTheFirst(t *testing.T) {
+func TestReservedResourcesFollowHostSize(t *testing.T) {
 	for name, row := range map[string]struct {
 		cpus        int
 		memory      uint64 // GiB

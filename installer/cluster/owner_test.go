@@ -94,7 +94,7 @@ func (c *ownedCluster) want(what string, lights string) {
 	}
 }
 
-func TestInstallerLeavesWhatAChannelAdopted(t *testing.T) {
+func TestInstallerKeepsChannelOwnedAddOns(t *testing.T) {
 	c := newOwnedCluster(t)
 	if out, err := c.install("1.0.0", 2); err != nil || !strings.Contains(out, "2 created") {
 		t.Fatalf("%s, %v", out, err)
@@ -134,7 +134,7 @@ func TestInstallerLeavesWhatAChannelAdopted(t *testing.T) {
 }
 
 // A hand-back that was killed after the record and before the objects is finished by the next install.
-func TestInstallerFinishesAHandBack(t *testing.T) {
+func TestInstallerFinishesHandBack(t *testing.T) {
 	c := newOwnedCluster(t)
 	if _, err := c.install("1.0.0", 3); err != nil {
 		t.Fatal(err)

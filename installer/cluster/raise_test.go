@@ -27,7 +27,7 @@ func validate(t *testing.T, name string) {
 }
 
 // TestKurlPatchesAreConverted converts the patches of kURL's flannel and containerd, named as their hooks copy them.
-func TestPatchesOfKurlsAddOnsAreRaised(t *testing.T) {
+func TestKurlPatchesAreConverted(t *testing.T) {
 	addOns := filepath.Join(upstreamcases.KurlAddOns(t), "addons")
 	patches := map[string]string{}
 	for name, file := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAnAPIThatComesBackIsWaitedFor(t *testing.T) {
+func TestReturningAPIIsAwaited(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch asked.Add(1) {
@@ -38,7 +38,7 @@ func TestAnAPIThatComesBackIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatStaysAwayIsNamed(t *testing.T) {
+func TestUnreachableAPIIsReported(t *testing.T) {
 	view, err := ViewOf(&rest.Config{Host: "http://127.0.0.1:1"}, false)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestAnAPIThatStaysAwayIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatStaysAwayIsBroughtBackOnce(t *testing.T) {
+func TestUnreachableAPIIsRestartedOnce(t *testing.T) {
 	var revived atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if revived.Load() == 0 {

@@ -73,7 +73,7 @@ func whenGone(ctx context.Context, client kubernetes.Interface, node string) err
 	return err
 }
 
-func TestWhatALostNodeLeftIsRemoved(t *testing.T) {
+func TestLostNodeLeftoversAreRemoved(t *testing.T) {
 	client := clusterWith(t)
 	r, err := FindLeftovers(t.Context(), client, "lost")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestWhatALostNodeLeftIsRemoved(t *testing.T) {
 	}
 }
 
-func TestANodeThatReportsIsNotRemoved(t *testing.T) {
+func TestLiveNodeIsNotRemoved(t *testing.T) {
 	client := clusterWith(t)
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}, metav1.CreateOptions{})

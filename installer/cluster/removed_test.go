@@ -19,8 +19,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestRemovedNodeDoesNotMakeItsNodeAgain has the kubelet of a removed node register, with all the rights of a kubelet and more.
-func TestRemovedNodeDoesNotMakeItsNodeAgain(t *testing.T) {
+// TestRemovedNodeDoesNotReregister has the kubelet of a removed node register, with all the rights of a kubelet and more.
+func TestRemovedNodeDoesNotReregister(t *testing.T) {
 	config := controlplane.ForTest(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	_, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "kubelets"},

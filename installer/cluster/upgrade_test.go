@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAKubeletHasSettledWhenAllItsStaticPodsAreReady(t *testing.T) {
+func TestKubeletIsReadyWhenStaticPodsAre(t *testing.T) {
 	pod := func(name, source string, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/config.source": source}},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready}}}}

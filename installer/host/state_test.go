@@ -76,7 +76,7 @@ func TestStatesAreComparedInBothDirections(t *testing.T) {
 	}
 }
 
-func TestThisHostsStateIsRead(t *testing.T) {
+func TestStateOfThisHostIsRead(t *testing.T) {
 	s, err := ReadState(t.Context())
 	if err != nil {
 		t.Fatal(err)

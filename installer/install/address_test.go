@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestNetworksOfAClusterWithIPv6(t *testing.T) {
+func TestIPv6ClusterNetworks(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.ipv6 = true
 	for name, row := range map[string]networksRow{
@@ -37,7 +37,7 @@ func chosen(address netip.Addr) network.Choice {
 	return network.Choice{Candidate: network.Candidate{Address: address}}
 }
 
-func TestNetworksOfADualStackCluster(t *testing.T) {
+func TestDualStackClusterNetworks(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.address6 = "fd00::7"
 	for name, row := range map[string]networksRow{
@@ -53,7 +53,7 @@ func TestNetworksOfADualStackCluster(t *testing.T) {
 	}
 }
 
-func TestNodesOfADualStackClusterHaveBothAddresses(t *testing.T) {
+func TestDualStackNodesHaveBothAddresses(t *testing.T) {
 	const both = "10.32.0.0/20,fd00:c00b:1::/56"
 	six := netip.MustParseAddr("fd00::7")
 	for name, row := range map[string]struct {
@@ -98,7 +98,7 @@ func TestNodesOfADualStackClusterHaveBothAddresses(t *testing.T) {
 	}
 }
 
-func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
+func TestAddressMatchesRequestedFamily(t *testing.T) {
 	six := netip.MustParseAddr("fd00::7")
 	for name, row := range map[string]struct {
 		kurl, address string
@@ -135,8 +135,8 @@ func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
 	}
 }
 
-// TestAddressIsAskedForWhereSeveralCouldBeMeant is of a host without a default route (k0sproject/k0s#4775).
-func TestAddressIsAskedForWhereSeveralCouldBeMeant(t *testing.T) {
+// TestAmbiguousAddressIsPromptedFor is of a host without a default route (k0sproject/k0s#4775).
+func TestAmbiguousAddressIsPromptedFor(t *testing.T) {
 	first, second := network.Candidate{Address: netip.MustParseAddr("198.51.100.7"), Link: "eth0"}, network.Candidate{Address: netip.MustParseAddr("192.0.2.7"), Link: "br-mgmt"}
 	i := made(t, with(t, "kubernetes", ""))
 	i.facts.Address = network.Choice{Candidate: first, Why: "no default route decides, and it is the first one", Others: []network.Candidate{second}}
@@ -173,7 +173,7 @@ func TestAddressIsAskedForWhereSeveralCouldBeMeant(t *testing.T) {
 }
 
 // TestAddressOfEarlierRunIsKept changes the routes between two runs.
-func TestAddressStaysThatOfAnEarlierRun(t *testing.T) {
+func TestAddressOfEarlierRunIsKept(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.options.Root = t.TempDir()
 	i.facts.Address = chosen(netip.MustParseAddr("192.0.2.7"))

@@ -26,7 +26,7 @@ func adopted(t *testing.T, first bool) *Install {
 	return i
 }
 
-func TestAnUpgradeReplacesWhatAnotherInstallerBrought(t *testing.T) {
+func TestUpgradeReplacesForeignFiles(t *testing.T) {
 	for first, want := range map[bool]string{
 		true:  "containerd/install kubernetes/host kubernetes/kubelet",
 		false: "containerd/install flannel/join kubernetes/host kubernetes/kubelet",
@@ -75,7 +75,7 @@ func finish(t *testing.T, i *Install, operation lifecycle.Operation, id string, 
 	}
 }
 
-func TestAnInstallChangesNoAdoptedNode(t *testing.T) {
+func TestInstallChangesNoAdoptedNode(t *testing.T) {
 	i := adopted(t, true)
 	err := i.checkRunning()
 	if err == nil {
@@ -88,7 +88,7 @@ func TestAnInstallChangesNoAdoptedNode(t *testing.T) {
 	}
 }
 
-func TestAnAdoptedAddOnDoesNotGoBack(t *testing.T) {
+func TestAdoptedAddOnIsNotDowngraded(t *testing.T) {
 	i := adopted(t, true)
 	i.options.Upgrade = &Upgrade{From: "1", Leads: true}
 	for n := range i.addOns {

@@ -39,7 +39,7 @@ const (
 	byOwners = "version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'example.org/pause:1'\n"
 )
 
-func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
+func TestContainerdGetsSandboxImageOfKubernetes(t *testing.T) {
 	wished := requiredSettings{"registry.k8s.io/pause:3.10.2", false, true}
 	for name, row := range map[string]struct {
 		files         map[string]string
@@ -82,7 +82,7 @@ func TestContainerdGetsTheSandboxImageOfKubernetes(t *testing.T) {
 	}
 }
 
-func TestConfigurationThatContainerdRefusesIsTold(t *testing.T) {
+func TestRefusedContainerdConfigurationIsReported(t *testing.T) {
 	c := configured(t, map[string]string{"config.toml": third, "conf.d/99-user.toml": "[["})
 	if _, _, err := c.ensureSettings(t.Context(), requiredSettings{sandbox: "a"}); err == nil || !strings.Contains(err.Error(), "does not take its configuration in "+c.dir) {
 		t.Error(err)

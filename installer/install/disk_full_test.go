@@ -33,7 +33,7 @@ func tmpfs(t *testing.T, size, free int) string {
 	return dir
 }
 
-func TestFullDisksAreNamedOnceAndWithWhatIsNeeded(t *testing.T) {
+func TestFullDiskIsReportedOnceWithNeed(t *testing.T) {
 	short.AsRoot(t, "mounting")
 	full, small, large := tmpfs(t, 2, 0), tmpfs(t, 100, 99), tmpfs(t, 300, 299)
 	paths := []string{large, full, filepath.Join(full, "not", "there"), small, "/nowhere"}
@@ -47,7 +47,7 @@ func TestFullDisksAreNamedOnceAndWithWhatIsNeeded(t *testing.T) {
 	}
 }
 
-func TestWantOfSpaceIsToldByProgramsInWords(t *testing.T) {
+func TestDiskFullMessagesAreRecognized(t *testing.T) {
 	for text, want := range map[string]bool{
 		"E: Write error - write (28: No space left on device)":          true,
 		"failed to copy: write /var/lib/x: no space left on device":     true,

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-func TestAnOlderBundleIsRefused(t *testing.T) {
+func TestOlderBundleIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		has     string
 		allowed bool
@@ -49,7 +49,7 @@ func recordVersion(t *testing.T, i *Install, addOn, version string) {
 	}
 }
 
-func TestRookAndLonghornGoFromOneMinorVersionToTheNext(t *testing.T) {
+func TestRookAndLonghornStepThroughMinorVersions(t *testing.T) {
 	for name, row := range map[string]struct{ addOn, has, brings, want string }{
 		"the next":              {"rook", "1.18.11", "1.19.7", ""},
 		"the same":              {"rook", "1.19.2", "1.19.7", ""},

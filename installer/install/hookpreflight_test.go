@@ -45,7 +45,7 @@ velero_preflights() { echo all is well; }
 goldpinger() { :; }
 `
 
-func TestHooksForChecksAreAskedBeforeTheFirstChange(t *testing.T) {
+func TestCheckHooksRunBeforeFirstChange(t *testing.T) {
 	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{
 		"contour": {"version": "1.0.0", "httpPort": 8080}, "minio": {"version": "1.0.0", "hostPath": "/data"}, "openebs": {"version": "1.0.0"},
@@ -109,7 +109,7 @@ func TestAddOnsWithoutChecksAreReported(t *testing.T) {
 }
 
 // TestClockIsComparedWithBundle has a bundle written long after the time of the host's clock.
-func TestClockIsComparedWithTheBundle(t *testing.T) {
+func TestClockIsComparedWithBundle(t *testing.T) {
 	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
 	i, err := prepare(t, kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n")).Files), text)

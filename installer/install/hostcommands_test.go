@@ -21,7 +21,7 @@ spec:
     - [--append, MINE, --protocol, tcp, --dport, 7777, --jump, ACCEPT, -m, comment, --comment, "$(touch OWNED); \"mine\""]
 `
 
-func TestCommandsOfAnInstallerAreRunAsWords(t *testing.T) {
+func TestInstallerCommandsAreRunWithoutShell(t *testing.T) {
 	isolation.Network(t)
 	i := made(t, with(t, "kubernetes", ""))
 	if slices.Contains(ids(i.plan), hostCommandsStep) {

@@ -180,9 +180,9 @@ func variablesOf(t *testing.T, text string) map[string]string {
 	return values
 }
 
-// TestNothingOfAnInstallerIsRun takes Installers with text that a shell, a template or a message would trip over in every field
+// TestInstallerValuesAreNotExecuted takes Installers with text that a shell, a template or a message would trip over in every field
 // that takes text through all that 'sealift install' does up to its first change, and through the hooks of add-ons.
-func TestNothingOfAnInstallerIsRun(t *testing.T) {
+func TestInstallerValuesAreNotExecuted(t *testing.T) {
 	short.AsRoot(t, "an install")
 	fields, addOns := fieldsOfText(t)
 	if len(fields) < 90 || len(addOns) < 20 {

@@ -62,8 +62,8 @@ func bundleWithImage(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// TestANodeHasWhatItsUpgradeLeavesOut installs the files and images of a bundle, and reads all of them back.
-func TestANodeHasWhatItsUpgradeLeavesOut(t *testing.T) {
+// TestNodeHasContentOmittedFromUpgrade installs the files and images of a bundle, and reads all of them back.
+func TestNodeHasContentOmittedFromUpgrade(t *testing.T) {
 	i := &Install{job: job{options: Options{Scope: node.Scope{Root: t.TempDir()}}, contents: contents{archive: openBundle(t, bundleWithImage(t))}}, socket: containerd.ForTest(t), Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}}
 	t.Cleanup(func() { _ = i.Close() })
 	var err error

@@ -27,7 +27,7 @@ func asking(t *testing.T, apiVersion, options string) *Install {
 	return i
 }
 
-func TestWhatAnInstallerAsksForInVainIsSaid(t *testing.T) {
+func TestIgnoredInstallerOptionsAreReported(t *testing.T) {
 	for name, row := range map[string]struct {
 		options, status, message string
 	}{
@@ -68,7 +68,7 @@ func TestEachOptionWithoutEffectIsNamedWithItsOwnHint(t *testing.T) {
 	}
 }
 
-func TestAddOnsThatDoNotWorkTogetherAreRefusedAtInstall(t *testing.T) {
+func TestConflictingAddOnsAreRefusedAtInstall(t *testing.T) {
 	i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n  flannel: {version: 0.28.7}\n  weave: {version: 2.8.1}\n  kurl: {ipv6: true}\n")
 	err := i.checkTogether()
 	if err == nil || !strings.Contains(err.Error(), "flannel and weave: a cluster has one pod network") || !strings.Contains(err.Error(), "kurl.ipv6 true") {
@@ -80,7 +80,7 @@ func TestAddOnsThatDoNotWorkTogetherAreRefusedAtInstall(t *testing.T) {
 	}
 }
 
-func TestInstallersOfKurlHaveItsNodePorts(t *testing.T) {
+func TestKurlInstallersHaveKurlNodePorts(t *testing.T) {
 	const plain = "  kubernetes: {version: 1.36.3}\n"
 	for name, row := range map[string]struct{ form, options, want string }{
 		"of kURL":                      {spec.KurlAPIVersion, plain, "80-60000"},
@@ -93,7 +93,7 @@ func TestInstallersOfKurlHaveItsNodePorts(t *testing.T) {
 	}
 }
 
-func TestNoPackageIsInstalledWhereTheInstallerSaysSo(t *testing.T) {
+func TestInstallerDisablesHostPackages(t *testing.T) {
 	const options = "  kubernetes: {version: 1.36.3}\n  kurl: {skipSystemPackageInstall: true}\n"
 	for name, row := range map[string]struct{ manifest, status, message string }{
 		"all are there":   {"apt bash\nyum bash\n", "pass", "are there"},
@@ -118,7 +118,7 @@ func TestNoPackageIsInstalledWhereTheInstallerSaysSo(t *testing.T) {
 	}
 }
 
-func TestVeleroNeedsTheUtilityImageOfKurl(t *testing.T) {
+func TestVeleroNeedsKurlUtilityImage(t *testing.T) {
 	velero := with(t, "velero", "")
 	for _, file := range realAddOns(t, "velero/1.18.2") {
 		velero.texts = append(velero.texts, file.Data)

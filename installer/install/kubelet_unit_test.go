@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestTheKubeletOfTheBundleRunsWhateverAPackageSays runs the function of the Kubernetes add-on that writes the unit of the kubelet,
+// TestBundledKubeletOverridesPackage runs the function of the Kubernetes add-on that writes the unit of the kubelet,
 // on hosts with drop-ins of host packages.
-func TestTheKubeletOfTheBundleRunsWhateverAPackageSays(t *testing.T) {
+func TestBundledKubeletOverridesPackage(t *testing.T) {
 	t.Parallel()
 	addOn, err := filepath.Abs("../../addons/kubernetes/template")
 	if err != nil {

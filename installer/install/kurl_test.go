@@ -279,7 +279,7 @@ func (i *Install) runHooks(t *testing.T, suffix string, journal *[]lifecycle.Sta
 	}
 }
 
-func TestAddOnsOfKurlInstallUnmodified(t *testing.T) {
+func TestKurlAddOnsInstallUnmodified(t *testing.T) {
 	files, err := txtar.ParseFile("testdata/kurl.txtar")
 	if err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ spec:
   goldpinger: {version: 3.11.2-1.1.2}
 `
 
-// TestHooksOfKurlsAddOnsRunToTheirEnd runs the hooks of kURL's own files with a real API server. No node runs the pods there, so
+// TestKurlHooksSucceed runs the hooks of kURL's own files with a real API server. No node runs the pods there, so
 // the test reports Deployments and Services as ready instead of a cluster's controllers.
-func TestHooksOfKurlsAddOnsRunToTheirEnd(t *testing.T) {
+func TestKurlHooksSucceed(t *testing.T) {
 	i := kurlInstall(t, realSpec, realAddOns(t, "cert-manager/1.21.0", "contour/1.32.1", "metrics-server/0.8.1", "goldpinger/3.11.2-1.1.2"))
 	config, err := clientcmd.BuildConfigFromFlags("", i.hooks.variables["KUBECONFIG"])
 	if err != nil {

@@ -67,7 +67,7 @@ spec:
   flannel: {version: 0.28.7}
 `
 
-func TestHooksCannotEmptyTheNetworksThatWereChosen(t *testing.T) {
+func TestHooksCannotClearChosenNetworks(t *testing.T) {
 	i := kurlInstall(t, flannelSpec, realAddOns(t, "flannel/0.28.7"))
 	i.hooks.variables["PRIVATE_ADDRESS"] = "127.0.0.1"
 	i.hooks.variables["KUBECONFIG"] = filepath.Join(t.TempDir(), "none") // there is no cluster yet
@@ -92,7 +92,7 @@ func TestHooksCannotEmptyTheNetworksThatWereChosen(t *testing.T) {
 	}
 }
 
-func TestKurlFindsThePackageOfKubernetes(t *testing.T) {
+func TestKurlFindsKubernetesPackage(t *testing.T) {
 	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n"
 	i := kurlInstall(t, text, append(filesBelow(t, "../../addons/kubernetes/1.36.3", "kubernetes/1.36.3"), realAddOns(t, "containerd/2.2.6")...))
 	k, _ := kubernetes(i.addOns)
@@ -107,9 +107,9 @@ func TestKurlFindsThePackageOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestVeleroFindsTheUtilityImageThatImportTookIn goes from kURL's common.tar.gz to the containerd of a host. The Installer does not
+// TestVeleroFindsImportedUtilityImage goes from kURL's common.tar.gz to the containerd of a host. The Installer does not
 // name the package: the bundle has it because velero needs it.
-func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
+func TestVeleroFindsImportedUtilityImage(t *testing.T) {
 	const ref = "replicated/kurl-util:v2026.08.07-0"
 	dir := t.TempDir()
 	kurlPackages(t, dir, realAddOns(t, "velero/1.18.2"))

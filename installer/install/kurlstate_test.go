@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-func TestTheClusterHasWhatKurlLeaves(t *testing.T) {
+func TestClusterMatchesKurlResult(t *testing.T) {
 	i := kurlInstall(t, goldpingerSpec, realAddOns(t, "goldpinger/3.11.2-1.1.2"))
 	config := controlplane.ForTest(t)
 	name := filepath.Join(t.TempDir(), "kubeconfig")

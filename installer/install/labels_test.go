@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestNodesAreLabelledAsTheInstallerSays(t *testing.T) {
+func TestInstallerLabelsNodes(t *testing.T) {
 	client, err := cluster.Client(kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestNodesAreLabelledAsTheInstallerSays(t *testing.T) {
 	}
 }
 
-func TestLabelsAreCheckedBeforeTheFirstChange(t *testing.T) {
+func TestLabelsAreCheckedBeforeFirstChange(t *testing.T) {
 	for name, row := range map[string]struct {
 		labels       string
 		join, master bool
@@ -75,7 +75,7 @@ func TestLabelsAreCheckedBeforeTheFirstChange(t *testing.T) {
 }
 
 // The labels of the first node are its own.
-func TestLabelsAreNotHandedToHostsThatJoin(t *testing.T) {
+func TestJoiningHostsGetNoLabels(t *testing.T) {
 	s, err := SharedInstaller(share.Cluster{Installer: "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n  kurl: {nodeLabels: [disk=ssd], nameserver: 10.0.0.1}\n"})
 	if err != nil {
 		t.Fatal(err)

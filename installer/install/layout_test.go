@@ -12,8 +12,8 @@ var hostileNames = []string{
 	"plain", "with space", "q$(touch OWNED)", "q`touch OWNED`", `it's "quoted"`, "$HOME", `back\slash`, "a;touch OWNED", "new\nline", "-n", "%h", "ünï*[?]", "'$(touch OWNED)'",
 }
 
-// TestProgramsOfHooksRunTheirBinaryWhateverItsFolder runs the programs in $DIR/bin for a binary whose path is hostile.
-func TestProgramsOfHooksRunTheirBinaryWhateverItsFolder(t *testing.T) {
+// TestHookProgramsFindTheirBinaryInAnyFolder runs the programs in $DIR/bin for a binary whose path is hostile.
+func TestHookProgramsFindTheirBinaryInAnyFolder(t *testing.T) {
 	for _, name := range hostileNames {
 		t.Run(name, func(t *testing.T) {
 			work := t.TempDir()

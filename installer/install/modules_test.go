@@ -46,7 +46,7 @@ func withModules(t *testing.T) *Install {
 	return made(t, addOns...)
 }
 
-func TestTheOperatorWaitsForTheImagesOfModules(t *testing.T) {
+func TestOperatorWaitsForModuleImages(t *testing.T) {
 	for _, s := range withModules(t).plan {
 		want := map[string][]string{"operator/install": {"operator/images", "my-web/images", "zone/images"}, "other/install": {"other/images"}}[s.ID]
 		if want != nil && !slices.Equal(s.After, want) {
@@ -55,8 +55,8 @@ func TestTheOperatorWaitsForTheImagesOfModules(t *testing.T) {
 	}
 }
 
-// TestTheOperatorRunsAgainWhenAModuleChanges compares the inputs of its step.
-func TestTheOperatorRunsAgainWhenAModuleChanges(t *testing.T) {
+// TestOperatorRerunsWhenModuleChanges compares the inputs of its step.
+func TestOperatorRerunsWhenModuleChanges(t *testing.T) {
 	inputs := func(change func(*Install)) string {
 		i := withModules(t)
 		change(i)
@@ -83,7 +83,7 @@ func TestTheOperatorRunsAgainWhenAModuleChanges(t *testing.T) {
 	}
 }
 
-func TestModulesReachTheOperator(t *testing.T) {
+func TestModulesReachOperator(t *testing.T) {
 	i := withModules(t)
 	var err error
 	i.spec, err = spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n"+
@@ -140,7 +140,7 @@ func catalogued(t *testing.T, i *Install) []*unstructured.Unstructured {
 	return objects
 }
 
-func TestTheCataloguesOperatorMountsModules(t *testing.T) {
+func TestCatalogueOperatorMountsModules(t *testing.T) {
 	objects := catalogued(t, withModules(t))
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
 	var d appsv1.Deployment
@@ -188,7 +188,7 @@ spec:
 
 // TestOperatorWritesOnlyItsModuleDefinitions gives the catalogue's operator its rights in a real API server, and tries as the
 // operator what it may do with definitions.
-func TestTheOperatorWritesDefinitionsOfItsModulesOnly(t *testing.T) {
+func TestOperatorWritesOnlyItsModuleDefinitions(t *testing.T) {
 	i := withModules(t)
 	i.options.Root = t.TempDir()
 	crds := filepath.Join(i.options.Root, i.modules()[0].info.Dir(), "crds")

@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// TestHostPackagesAreTriedBeforeTheFirstChange takes only the index of a repository out of the bundle.
-func TestHostPackagesAreTriedBeforeTheFirstChange(t *testing.T) {
+// TestHostPackagesAreSimulatedBeforeFirstChange takes only the index of a repository out of the bundle.
+func TestHostPackagesAreSimulatedBeforeFirstChange(t *testing.T) {
 	index := ""
 	for _, p := range []string{"Package: sealift-plain", "Package: sealift-broken\nDepends: sealift-lacking"} {
 		index += p + "\nVersion: 1.0\nArchitecture: all\nMaintainer: Nobody <nobody@example.org>\nDescription: a test\nFilename: ./x.deb\nSize: 1\n" + fmt.Sprintf("SHA256: %064d\n\n", 1)

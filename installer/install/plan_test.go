@@ -61,7 +61,7 @@ func ids(p lifecycle.Plan) (ids []string) {
 	return ids
 }
 
-func TestStepsComeInKurlsOrder(t *testing.T) {
+func TestStepsFollowKurlOrder(t *testing.T) {
 	i := made(t,
 		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
 		with(t, "kubernetes", "apt socat\nyum nothing-here\n", "kubernetes_pre_init", "kubernetes_host"),
@@ -107,7 +107,7 @@ func TestPlanIsAFunctionOfBundleAndHost(t *testing.T) {
 	}
 }
 
-func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
+func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	var addOns []addOn
 	for _, name := range []string{"containerd", "kubernetes", "flannel", "registry"} {
 		a := with(t, name, "", name, name+"_post_init")
@@ -143,7 +143,7 @@ func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 	}
 }
 
-func TestJoiningFollowsKurlsOrder(t *testing.T) {
+func TestJoinFollowsKurlOrder(t *testing.T) {
 	addOns := []addOn{
 		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
 		with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes_host", "kubernetes"),
@@ -168,7 +168,7 @@ func TestBundleWithoutKubernetesMakesNoCluster(t *testing.T) {
 	}
 }
 
-func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
+func TestInputsFollowStepDependencies(t *testing.T) {
 	inputs := func(i *Install) map[string]string {
 		m := map[string]string{}
 		for _, s := range i.plan {
@@ -191,7 +191,7 @@ func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
 	}
 }
 
-func TestHooksDependOnTheVariablesThatTheyRead(t *testing.T) {
+func TestHooksDependOnVariablesTheyRead(t *testing.T) {
 	a := with(t, "kubernetes", "")
 	a.texts = [][]byte{[]byte("echo $POD_CIDR"), []byte("name: ${NODE_NAME}")}
 	got := a.reads(map[string]string{"POD_CIDR": "1", "NODE_NAME": "2", "METRICS_SERVER_VERSION": "3"})
@@ -271,7 +271,7 @@ func prefixes(list string) (found []netip.Prefix) {
 
 // TestInstallIgnoresItsOwnRoutes has a host without a default route, on which a route to the services exists before the
 // cluster.
-func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
+func TestInstallIgnoresItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
 	first.settings.services.network = "10.96.0.0/22"
 	choose := lifecycle.Step{ID: node.NetworkStep, Timeout: time.Minute, Run: first.chooseNetworks}
@@ -315,7 +315,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	}
 }
 
-func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
+func TestNetworksCountUntilClusterIsMade(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	before := i.networkInputs()
 	i.settings.pods.network = "10.98.0.0/16"

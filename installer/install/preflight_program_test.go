@@ -44,7 +44,7 @@ func carrying(t *testing.T, root, text string, fetched *int) *Install {
 	return &Install{job: job{options: Options{Scope: node.Scope{Root: root}, Binary: filepath.Join(root, ".install-1", "sealift")}, contents: contents{archive: a}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
 }
 
-func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {
+func TestProgramIsExtractedOnce(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, ".install-1"), 0o700); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {
 	}
 }
 
-func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
+func TestProgramIsFoundBesideSealiftOrOnNode(t *testing.T) {
 	root, beside := t.TempDir(), t.TempDir()
 	if got, err := FindProgram(root, beside); got != "" || err != nil {
 		t.Errorf("found %q, %v", got, err)
@@ -120,8 +120,8 @@ func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
 	}
 }
 
-// TestProgramOfAStrangerIsNotRun has a sealift-preflight where other users could have put or could change it.
-func TestProgramOfAStrangerIsNotRun(t *testing.T) {
+// TestUntrustedProgramIsNotRun has a sealift-preflight where other users could have put or could change it.
+func TestUntrustedProgramIsNotRun(t *testing.T) {
 	short.AsRoot(t, "files of other users")
 	const stranger = 65534
 	for name, change := range map[string]func(dir, program string) error{
@@ -160,7 +160,7 @@ func TestProgramOfAStrangerIsNotRun(t *testing.T) {
 }
 
 // TestProgramComesFromBundle has another program beside sealift, in a folder of root's: the bundle's runs.
-func TestProgramIsTheBundles(t *testing.T) {
+func TestProgramComesFromBundle(t *testing.T) {
 	root := t.TempDir()
 	var fetched int
 	i := carrying(t, root, "of the bundle", &fetched)
@@ -180,8 +180,8 @@ func TestProgramIsTheBundles(t *testing.T) {
 	}
 }
 
-// TestProgramsRunFromAFolderThatLetsThem: hardening profiles mount /tmp with noexec.
-func TestProgramsRunFromAFolderThatLetsThem(t *testing.T) {
+// TestProgramsRunFromExecutableFolder: hardening profiles mount /tmp with noexec.
+func TestProgramsRunFromExecutableFolder(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	if got := runnable(first, second); got != first {
 		t.Errorf("got %s, want the first", got)

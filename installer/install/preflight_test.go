@@ -22,7 +22,7 @@ func parseSpec(t *testing.T, text string) *spec.Installer {
 	return i
 }
 
-func TestWhatTheRoleOfANodeAsksFor(t *testing.T) {
+func TestRoleSelectsChecks(t *testing.T) {
 	hosts := func(n preflight.Node) preflight.Node {
 		n.PrimaryHosts, n.SecondaryHosts = []string{"10.0.0.1", "fd00::1"}, []string{"10.0.0.9"}
 		return n
@@ -58,7 +58,7 @@ func TestWhatTheRoleOfANodeAsksFor(t *testing.T) {
 	})
 }
 
-func TestWhatTheInstallerSaysOfChecks(t *testing.T) {
+func TestInstallerConfiguresChecks(t *testing.T) {
 	tests := map[string]struct {
 		text              string
 		given             PreflightOptions
@@ -89,7 +89,7 @@ func TestWhatTheInstallerSaysOfChecks(t *testing.T) {
 	}
 }
 
-func TestAddOnsThatNobodyCanAskAreToldOf(t *testing.T) {
+func TestUncheckableAddOnsAreReported(t *testing.T) {
 	specs := []preflight.Specification{
 		{Name: "good", Kind: preflight.HostPreflight, Text: []byte("spec: {}")},
 		{Name: "bad", Kind: preflight.HostPreflight, Text: []byte("{{kurl if }}")},
@@ -114,7 +114,7 @@ func TestAddOnsThatNobodyCanAskAreToldOf(t *testing.T) {
 	}
 }
 
-func TestChecksKnowOfTheAirGap(t *testing.T) {
+func TestChecksSeeAirGap(t *testing.T) {
 	i := made(t, with(t, "flannel", ""))
 	for _, airGap := range []bool{true, false} {
 		i.settings.airGap = airGap
@@ -124,8 +124,8 @@ func TestChecksKnowOfTheAirGap(t *testing.T) {
 	}
 }
 
-// TestDroppingRulesAreRefusedBeforeTheFirstChange has a policy of drop as nftables.service sets it.
-func TestDroppingRulesAreRefusedBeforeTheFirstChange(t *testing.T) {
+// TestDroppingRulesAreRefusedBeforeFirstChange has a policy of drop as nftables.service sets it.
+func TestDroppingRulesAreRefusedBeforeFirstChange(t *testing.T) {
 	isolation.Network(t)
 	i := made(t, with(t, "kubernetes", ""), with(t, "flannel", ""))
 	i.settings.pods.network = "10.32.0.0/20"

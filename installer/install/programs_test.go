@@ -69,9 +69,9 @@ spec:
   velero: {version: 1.18.2}
 `
 
-// TestProgramsThatKurlsAddOnsCall looks for the programs of kURL's own add-ons, all eleven unchanged. ekco calls curl for a load
+// TestKurlProgramsAreProvided looks for the programs of kURL's own add-ons, all eleven unchanged. ekco calls curl for a load
 // balancer that is always off.
-func TestProgramsThatKurlsAddOnsCall(t *testing.T) {
+func TestKurlProgramsAreProvided(t *testing.T) {
 	utility := []txtar.File{{Name: "kurl-util/v1.0.0/Manifest", Data: []byte("image kurl-util replicated/kurl-util:v1.0.0\n")}, {Name: "kurl-util/v1.0.0/install.sh"}} // velero brings it along
 	i := bundled(t, allOfKurls, append(utility, realAddOns(t, "containerd/2.2.6", "flannel/0.28.7", "openebs/4.5.1", "minio/2025-10-15T17-29-55Z", "registry/3.1.1", "cert-manager/1.21.0",
 		"contour/1.32.1", "metrics-server/0.8.1", "goldpinger/3.11.2-1.1.2", "ekco/0.28.14", "velero/1.18.2")...), host.Facts{Distribution: "rocky", Version: "9.5"})
@@ -106,8 +106,8 @@ func TestProgramsThatKurlsAddOnsCall(t *testing.T) {
 	}
 }
 
-// TestOurOwnCatalogueNeedsNoProgramOfTheHost has the newest version of each add-on, on a host without any program.
-func TestOurOwnCatalogueNeedsNoProgramOfTheHost(t *testing.T) {
+// TestCatalogueNeedsNoHostPrograms has the newest version of each add-on, on a host without any program.
+func TestCatalogueNeedsNoHostPrograms(t *testing.T) {
 	text, files := "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n", []txtar.File(nil)
 	for _, name := range []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"} {
 		files = append(files, filesBelow(t, filepath.Join("../../addons", name), name)...)
@@ -123,8 +123,8 @@ func TestOurOwnCatalogueNeedsNoProgramOfTheHost(t *testing.T) {
 	}
 }
 
-// TestWhatBringsAProgram has add-ons that call curl, in bundles and on hosts that bring it or do not.
-func TestWhatBringsAProgram(t *testing.T) {
+// TestProgramProvidersAreFound has add-ons that call curl, in bundles and on hosts that bring it or do not.
+func TestProgramProvidersAreFound(t *testing.T) {
 	const calls = "caller() { curl https://example.org; other_function; }\n"
 	for name, row := range map[string]struct {
 		script, manifest, other string

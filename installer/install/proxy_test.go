@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestProxyIsPlannedWhenTheInstallerHasOne(t *testing.T) {
+func TestProxyIsPlannedWhenInstallerHasOne(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	for _, row := range []struct {
 		address string
@@ -38,7 +38,7 @@ func TestProxyAddressIsChecked(t *testing.T) {
 	}
 }
 
-func TestProxyIsNotAskedForTheClusterItself(t *testing.T) {
+func TestClusterTrafficBypassesProxy(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.address, i.facts.Hostname = "192.0.2.7", "node-1"
 	i.settings.loadBalancer, i.settings.endpoint = "before.example.com:6443", "lb.example.com:6443" // the cluster got another one
@@ -50,7 +50,7 @@ func TestProxyIsNotAskedForTheClusterItself(t *testing.T) {
 	}
 }
 
-func TestProxyChangesWhatItsStepDependsOn(t *testing.T) {
+func TestProxyChangesStepInputs(t *testing.T) {
 	inputs := func(address, exceptions string) string {
 		i := made(t, with(t, "kubernetes", ""))
 		i.settings.proxy = proxy{address, strings.Fields(exceptions)}

@@ -16,7 +16,7 @@ import (
 
 // TestUnmetRequirementsAreNamedWithRemedy has requirements that preflight must report, and that an install must refuse before its
 // first change.
-func TestUnmetRequirementsAreNamedWithTheWayOut(t *testing.T) {
+func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 	four, six := chosen(netip.MustParseAddr("192.0.2.7")), chosen(netip.MustParseAddr("fd00::7"))
 	attached := netip.MustParsePrefix("10.20.0.0/24")
 	everything := netip.MustParsePrefix("0.0.0.0/0")

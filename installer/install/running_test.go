@@ -65,7 +65,7 @@ func (i *Install) finish(t *testing.T, failing string, earlier bool) {
 	}
 }
 
-func TestWhatRunsKeepsItsVersion(t *testing.T) {
+func TestRunningAddOnKeepsVersion(t *testing.T) {
 	change := func(name string, do func(*addOn)) func([]addOn) []addOn {
 		return func(addOns []addOn) []addOn {
 			for n := range addOns {
@@ -175,8 +175,8 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 	}
 }
 
-// TestAnAddOnWithoutHooksRunsOnceAllIsReady compares bundles with a node that has a module without hooks.
-func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
+// TestAddOnWithoutHooksRunsWhenClusterIsReady compares bundles with a node that has a module without hooks.
+func TestAddOnWithoutHooksRunsWhenClusterIsReady(t *testing.T) {
 	bundle := func(change func(*addOn), hooks ...string) *Install {
 		town := with(t, "town", "", hooks...)
 		town.meta.Module, town.options = true, "options of before"
@@ -235,7 +235,7 @@ func wantRefusal(t *testing.T, err error, want []string) {
 }
 
 // TestRenamedRuntimeKeepsVersion recognizes a container runtime by its capability.
-func TestARuntimeOfAnotherNameKeepsItsVersion(t *testing.T) {
+func TestRenamedRuntimeKeepsVersion(t *testing.T) {
 	runtime := with(t, "crio", "", "crio_install")
 	runtime.meta.Provides = []string{catalog.ContainerRuntime}
 	first := made(t, runtime, with(t, "kubernetes", "", "kubernetes_pre_init"))
@@ -248,7 +248,7 @@ func TestARuntimeOfAnotherNameKeepsItsVersion(t *testing.T) {
 	}
 }
 
-func TestOptionsThatSayNothingAreTheSame(t *testing.T) {
+func TestEmptyOptionsAreEqual(t *testing.T) {
 	if optionsDigest(nil) != optionsDigest(map[string]any{}) || optionsDigest(nil) == optionsDigest(map[string]any{"a": 1}) {
 		t.Error("options are told apart wrongly")
 	}

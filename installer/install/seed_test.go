@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-func TestSeedGivesTheClusterItsNetworksAndThisHostItsAddress(t *testing.T) {
+func TestSeedSetsNetworksAndAddress(t *testing.T) {
 	i := made(t, with(t, "kubernetes", "", "kubernetes_pre_init"))
 	i.options.Seed = &Seed{ID: "one", Kubernetes: "1", Pods: "10.1.0.0/20", Services: "10.2.0.0/22", Address: "192.0.2.9",
 		Settle: func(context.Context, string, string, io.Writer) error { return nil }}
@@ -31,7 +31,7 @@ func TestSeedGivesTheClusterItsNetworksAndThisHostItsAddress(t *testing.T) {
 	}
 }
 
-func TestSeedIsForABareHostAndTheSameKubernetes(t *testing.T) {
+func TestSeedNeedsBareHostAndSameKubernetes(t *testing.T) {
 	init := func(seed string) lifecycle.Plan {
 		return lifecycle.Plan{{ID: node.InitStep, Inputs: initInputs, Timeout: time.Minute,
 			Run: func(context.Context) (lifecycle.State, error) { return lifecycle.State{seedState: seed}, nil }}}

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
+func TestSettingsFollowInstallerAndHost(t *testing.T) {
 	none := map[firewall.Firewall]firewallOptions{firewall.Firewalld: {}, firewall.UFW: {}}
 	for name, row := range map[string]struct {
 		text string

@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/installer/hooks/hook"
 )
 
-// TestAnAddOnSaysHowLongItsHooksMayBeSilent has one add-on whose silent hook is within its own bound, and one whose hook is not.
-func TestAnAddOnSaysHowLongItsHooksMayBeSilent(t *testing.T) {
+// TestAddOnSetsHookSilenceTimeout has one add-on whose silent hook is within its own bound, and one whose hook is not.
+func TestAddOnSetsHookSilenceTimeout(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	var addOns []addOn

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestInstallerSaysHowSnapshotsAreSaved(t *testing.T) {
+func TestInstallerConfiguresSnapshots(t *testing.T) {
 	_, key, err := snapshot.GenerateKey()
 	if err != nil {
 		t.Fatal(err)

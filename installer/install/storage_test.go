@@ -65,7 +65,7 @@ func TestStorageInUseIsNotDropped(t *testing.T) {
 }
 
 // A cluster that does not answer does not prove that nothing is used.
-func TestStorageOfAClusterThatDoesNotAnswerIsNotDropped(t *testing.T) {
+func TestStorageOfUnreachableClusterIsNotDropped(t *testing.T) {
 	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) {
 		storageKept(ctx, []catalog.Meta{{Name: "openebs"}}, r) // this host has no administrator's kubeconfig
 	}}})
@@ -74,7 +74,7 @@ func TestStorageOfAClusterThatDoesNotAnswerIsNotDropped(t *testing.T) {
 	}
 }
 
-func TestDroppedStorageIsFoundInWhatAnEarlierInstallLeft(t *testing.T) {
+func TestDroppedStorageIsFoundInEarlierInstall(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""), with(t, "flannel", ""))
 	i.options.Root = t.TempDir()
 	for dir, text := range map[string]string{"openebs/4.5.1": "", "openebs/4.4.0": "", "contour/1.32.1": "", "disk/1.0": "provides: [storage]\n", "minio/1": ""} {

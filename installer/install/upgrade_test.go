@@ -45,7 +45,7 @@ func pendingIn(i *Install, phase lifecycle.Phase) string {
 	return strings.Join(ids(i.plan.In(phase).Pending(i.Journal)), " ")
 }
 
-func TestAnUpgradeGoesThroughPhases(t *testing.T) {
+func TestUpgradeRunsPhasesInOrder(t *testing.T) {
 	for name, row := range map[string]struct {
 		joined bool
 		how    Upgrade
@@ -83,7 +83,7 @@ func TestAnUpgradeGoesThroughPhases(t *testing.T) {
 	}
 }
 
-func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
+func TestUpgradeChangesAreReported(t *testing.T) {
 	i := upgraded(t, false, Upgrade{From: "1", Leads: true})
 	var lines []string
 	for _, c := range i.Changes() {
@@ -112,8 +112,8 @@ func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
 	}
 }
 
-// TestHooksSeeAnUpgrade gives hooks kURL's variables, and keeps them out of what steps depend on.
-func TestHooksSeeAnUpgrade(t *testing.T) {
+// TestHooksSeeUpgrade gives hooks kURL's variables, and keeps them out of what steps depend on.
+func TestHooksSeeUpgrade(t *testing.T) {
 	addOns := standard(t)
 	addOns[1].info.Version = "1.36.3"
 	for name, row := range map[string]struct {

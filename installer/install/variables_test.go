@@ -27,7 +27,7 @@ var readByAddOns = strings.Fields(`DIR NC GREEN AIRGAP YELLOW PROXY_ADDRESS PRIV
 var setByTheCore = map[string]string{"major": "semverParse 1.2.3", "minor": "semverParse 1.2.3", "patch": "semverParse 1.2.3",
 	"PROMPT_RESULT": "confirmY", "SEMVER_COMPARE_RESULT": "semverCompare 1.2.3 1.2.3"}
 
-func TestEveryVariableOfTheContractIsThere(t *testing.T) {
+func TestEveryContractVariableIsSet(t *testing.T) {
 	i := made(t)
 	i.hooks.root = t.TempDir()
 	i.hooks.variables["DIR"] = i.hooks.root

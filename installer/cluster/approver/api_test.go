@@ -25,9 +25,9 @@ var ofTheAPI = []string{
 	"localhost", "localhost.localdomain", "127.0.0.1", "::1", "::ffff:127.0.0.1",
 }
 
-// TestWorkerServesNoNameOfTheAPI asks for each name and address as a node that claims it: worker-1 has all of them in its status. Where
+// TestWorkerServesNoNameOfAPI asks for each name and address as a node that claims it: worker-1 has all of them in its status. Where
 // that is a name that a node may have, a host also asks to join by it.
-func TestWorkerServesNoNameOfTheAPI(t *testing.T) {
+func TestWorkerServesNoNameOfAPI(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	whole, err := token.Create(t.Context(), client, time.Hour, "")

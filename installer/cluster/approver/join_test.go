@@ -54,7 +54,7 @@ func isApproved(t *testing.T, client kubernetes.Interface, name string, bound ti
 
 // TestTokenCannotJoinControlPlane requests the certificate of a control plane's kubelet with a join token, first in a cluster as
 // kubeadm leaves it, whose controller grants it.
-func TestTokenDoesNotBecomeAControlPlane(t *testing.T) {
+func TestTokenCannotJoinControlPlane(t *testing.T) {
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}, Controllers: []string{"certificatesigningrequest-approving-controller"}})
 	config := plane.Config()
 	client := kubernetes.NewForConfigOrDie(config)
@@ -120,9 +120,9 @@ func TestTokenDoesNotBecomeAControlPlane(t *testing.T) {
 	}
 }
 
-// TestAgentLeavesAClusterThatWasUndoneToAnEarlierSealift has an approver in a cluster whose data do not know of it: agents of an earlier
+// TestAgentStopsAfterUndoToEarlierSealift has an approver in a cluster whose data do not know of it: agents of an earlier
 // Sealift do not approve.
-func TestAgentLeavesAClusterThatWasUndoneToAnEarlierSealift(t *testing.T) {
+func TestAgentStopsAfterUndoToEarlierSealift(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	bindAutomaticApproval(t, client)
@@ -132,8 +132,8 @@ func TestAgentLeavesAClusterThatWasUndoneToAnEarlierSealift(t *testing.T) {
 	}
 }
 
-// TestJoinIsRunAgain lets a host join, be interrupted when it had made its node, and join again.
-func TestJoinIsRunAgain(t *testing.T) {
+// TestJoinIsRepeatable lets a host join, be interrupted when it had made its node, and join again.
+func TestJoinIsRepeatable(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	create := func() request {
@@ -183,7 +183,7 @@ func TestJoinIsRunAgain(t *testing.T) {
 }
 
 // TestRemovedNodeRejoinsOnlyByToken removes a node whose kubelet keeps requesting.
-func TestRemovedNodeJoinsAgainByATokenAlone(t *testing.T) {
+func TestRemovedNodeRejoinsOnlyByToken(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	node := func() {

@@ -103,7 +103,7 @@ func asks(t *testing.T, client kubernetes.Interface, right identity.Right, party
 }
 
 // TestApproverFollowsMatrix requests each right of the approver as each party.
-func TestApproverFollowsTheMatrix(t *testing.T) {
+func TestApproverFollowsMatrix(t *testing.T) {
 	config := server(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	type cell struct {

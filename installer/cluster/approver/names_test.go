@@ -2,7 +2,7 @@ package approver
 
 import "testing"
 
-func TestWorkerIsNotNamedAsTheAPI(t *testing.T) {
+func TestWorkerIsNotNamedAsAPI(t *testing.T) {
 	c := newClaims()
 	c.add("the endpoint of the API", "https://API.example.com.:6443", "10.0.0.9:6443", "[fd00::9]:6443")
 	c.add("a name of the API", "*.apps.example.com", "10.0.0.10", "")

@@ -18,7 +18,7 @@ import (
 )
 
 // TestJoiningControlPlaneApprovesOnlyItsRequest has a request of the host's kubelet beside those of others.
-func TestJoiningControlPlaneApprovesItsOwnRequestAlone(t *testing.T) {
+func TestJoiningControlPlaneApprovesOnlyItsRequest(t *testing.T) {
 	client := fake.NewClientset()
 	key := newKey(t)
 	own, other, kubelet := [2]string{token.User + "abcdef", token.NodeGroup}, [2]string{token.User + "ghijkl", token.NodeGroup}, [2]string{"system:node:host-2", "system:nodes"}

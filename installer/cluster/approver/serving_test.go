@@ -6,7 +6,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-func TestNodeServesItsOwnNameAndAddressesAlone(t *testing.T) {
+func TestNodeServesOnlyItsNamesAndAddresses(t *testing.T) {
 	config := server(t)
 	client1 := certificatesv1.UsageClientAuth
 	sent := map[string]string{} // why, by the name of the request

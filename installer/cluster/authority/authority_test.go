@@ -64,7 +64,7 @@ func get(t testing.TB, rootfs, name string) []byte {
 	return text
 }
 
-func TestAWorkerGetsNoKey(t *testing.T) {
+func TestWorkerGetsNoCAKey(t *testing.T) {
 	s, err := authority.New(ca(t, nil), []string{authority.Cluster}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestAWorkerGetsNoKey(t *testing.T) {
 	}
 }
 
-// TestCAsThatAreNotRotated are refused before anything changes.
-func TestCAsThatAreNotRotated(t *testing.T) {
+// TestUnsupportedCAsAreNotRotated are refused before anything changes.
+func TestUnsupportedCAsAreNotRotated(t *testing.T) {
 	other := ca(t, nil)
 	for name, row := range map[string]struct {
 		make func() string

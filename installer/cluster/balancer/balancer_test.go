@@ -117,7 +117,7 @@ func TestHealthyServersTakeTurns(t *testing.T) {
 	}
 }
 
-func TestServerThatIsNotReadyGetsNothingAndLosesWhatItHas(t *testing.T) {
+func TestUnreadyServerLosesItsConnections(t *testing.T) {
 	one, ready := apiServer(t, "one")
 	two, _ := apiServer(t, "two")
 	b, address := serve(t, one)
@@ -146,7 +146,7 @@ func TestServerThatIsNotReadyGetsNothingAndLosesWhatItHas(t *testing.T) {
 	}
 }
 
-func TestUnhealthyServerIsBetterThanNone(t *testing.T) {
+func TestUnhealthyServerIsUsedIfNoneIsHealthy(t *testing.T) {
 	one, ready := apiServer(t, "one")
 	ready.Store(false)
 	_, address := serve(t, "127.0.0.1:1", one)
@@ -155,7 +155,7 @@ func TestUnhealthyServerIsBetterThanNone(t *testing.T) {
 	}
 }
 
-func TestConnectionIsHeldWhileTheOnlyServerRestarts(t *testing.T) {
+func TestConnectionIsHeldWhileOnlyServerRestarts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -185,14 +185,14 @@ func TestConnectionIsHeldWhileTheOnlyServerRestarts(t *testing.T) {
 	}
 }
 
-func TestConnectionIsNotHeldForEver(t *testing.T) {
+func TestHeldConnectionTimesOut(t *testing.T) {
 	_, address := serveWith(t, &Balancer{Hold: 2 * holdPause}, "127.0.0.1:1")
 	if name, err := ask(t, address); err == nil {
 		t.Errorf("answered by %q", name)
 	}
 }
 
-func TestTheOnlyServerKeepsItsConnections(t *testing.T) {
+func TestOnlyServerKeepsItsConnections(t *testing.T) {
 	one, ready := apiServer(t, "one")
 	b, address := serve(t, one)
 	eventually(t, "it is healthy", func() bool { return b.healthy() == 1 })
@@ -221,7 +221,7 @@ func TestTheOnlyServerKeepsItsConnections(t *testing.T) {
 	}
 }
 
-func TestServersMayComeAndGo(t *testing.T) {
+func TestServersMayChange(t *testing.T) {
 	one, _ := apiServer(t, "one")
 	two, _ := apiServer(t, "two")
 	b, address := serve(t, one)
@@ -266,9 +266,9 @@ func TestClusterNamesItsAPIServers(t *testing.T) {
 	}
 }
 
-// TestAServerThatRefusesAnonymousRequestsIsReadyOnlyIfItTakesNone asks real API servers. One without the role that lets everybody ask
+// TestServerRefusingAnonymousRequestsIsReadyOnlyIfConfigured asks real API servers. One without the role that lets everybody ask
 // answers as one does that has not read its roles yet.
-func TestAServerThatRefusesAnonymousRequestsIsReadyOnlyIfItTakesNone(t *testing.T) {
+func TestServerRefusingAnonymousRequestsIsReadyOnlyIfConfigured(t *testing.T) {
 	c := controlplane.StartForTest(t, controlplane.Options{})
 	address := strings.TrimPrefix(c.Config().Host, "https://")
 	prober := NewProber()
@@ -300,7 +300,7 @@ func TestAServerThatRefusesAnonymousRequestsIsReadyOnlyIfItTakesNone(t *testing.
 	}
 }
 
-func TestEndpointHasThePort(t *testing.T) {
+func TestEndpointIncludesPort(t *testing.T) {
 	if want := "127.0.0.1:" + strconv.Itoa(Port); Endpoint != want {
 		t.Errorf("got %s, want %s", Endpoint, want)
 	}

@@ -223,9 +223,9 @@ func noClient(t *testing.T) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(&rest.Config{Host: "127.0.0.1:1"})
 }
 
-// TestNoConnectionReachesAServerThatStarts replaces the first server as a kubelet does: the old one ends, and the new one listens a
+// TestStartingServerGetsNoConnection replaces the first server as a kubelet does: the old one ends, and the new one listens a
 // while before it is ready. Many connections are made in the meantime, and all of them are answered.
-func TestNoConnectionReachesAServerThatStarts(t *testing.T) {
+func TestStartingServerGetsNoConnection(t *testing.T) {
 	t.Parallel()
 	for name, overlap := range map[string]bool{"after the old one": false, "while the old one still listens": true} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func replaced(t *testing.T, overlap bool) {
 }
 
 // TestSecondServerStaysUntilFirstAnswers has a first server that does not come back, and removes its address during the wait.
-func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
+func TestSecondServerStaysUntilFirstAnswers(t *testing.T) {
 	t.Parallel()
 	first, second, p := two(t, wildcard, io.Discard)
 	second.becomeReady()
@@ -351,8 +351,8 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestBothServersAreReadyIfTheyAnswerInTurn has a port whose connections cannot be directed.
-func TestBothServersAreReadyIfTheyAnswerInTurn(t *testing.T) {
+// TestServersAreReadyIfBothAnswer has a port whose connections cannot be directed.
+func TestServersAreReadyIfBothAnswer(t *testing.T) {
 	t.Parallel()
 	var output bytes.Buffer
 	_, second, p := two(t, "192.0.2.1:", &output) // of another host

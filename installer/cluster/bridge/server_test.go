@@ -29,7 +29,7 @@ spec:
 status: {}
 `
 
-func TestSecondServerIsTheSameBesideTheFirst(t *testing.T) {
+func TestSecondServerMatchesFirst(t *testing.T) {
 	s, err := secondOf([]byte(manifest))
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSecondServerIsTheSameBesideTheFirst(t *testing.T) {
 	}
 }
 
-func TestWhatNoProgramOfTheHostCanDoIsNamed(t *testing.T) {
+func TestMissingHostCapabilityIsNamed(t *testing.T) {
 	for _, row := range []struct{ from, to, want string }{
 		{"--permit-port-sharing=true, ", "", "does not share its port"},
 		{"hostPath: {path: /etc/kubernetes/pki,", "hostPath: {path: /srv/pki,", "/srv/pki of the host at /etc/kubernetes/pki"},

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestAConnectionWaitsForASocketOfOurOwn has a port whose new connections go to the socket that only directs others, for longer than
+// TestConnectionWaitsForOwnSocket has a port whose new connections go to the socket that only directs others, for longer than
 // a busy host may keep it.
-func TestAConnectionWaitsForASocketOfOurOwn(t *testing.T) {
+func TestConnectionWaitsForOwnSocket(t *testing.T) {
 	t.Parallel()
 	first, _, p := two(t, wildcard, t.Output())
 	own, err := listenDeaf(t.Context(), p.bind)

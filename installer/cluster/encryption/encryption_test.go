@@ -53,7 +53,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	made(t, h)
 }
 
-func TestAControlPlaneKeepsTheKeyThatItUses(t *testing.T) {
+func TestControlPlaneKeepsCurrentKey(t *testing.T) {
 	t.Parallel()
 	h := Host{files.Host{Rootfs: t.TempDir()}}
 	own := made(t, h)
@@ -96,7 +96,7 @@ func TestMergedKeysReadBoth(t *testing.T) {
 	}
 }
 
-func TestFilesOfOthersAreRefused(t *testing.T) {
+func TestForeignFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := string(encoded(t, Config{Keys: []Key{NewKey(Config{})}}))
 	for name, text := range map[string]string{

@@ -27,7 +27,7 @@ spec:
 status: {}
 `
 
-func TestARunningAPIServerGetsTheKeysOnce(t *testing.T) {
+func TestRunningAPIServerGetsKeysOnce(t *testing.T) {
 	t.Parallel()
 	h := Host{files.Host{Rootfs: t.TempDir()}}
 	path := h.Path(kubeadm.APIServerManifest)
@@ -66,7 +66,7 @@ func TestARunningAPIServerGetsTheKeysOnce(t *testing.T) {
 	}
 }
 
-func TestUpgradesAndJoinsEncryptToo(t *testing.T) {
+func TestUpgradesAndJoinsEncryptSecrets(t *testing.T) {
 	t.Parallel()
 	const config = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - {name: profiling, value: \"false\"}\nnetworking: {podSubnet: 10.0.0.0/16}\n"
 	text, err := withArguments(config)

@@ -27,7 +27,7 @@ func authority(t testing.TB, folder string) identity.Authority {
 	return a
 }
 
-func TestOnlyTheKeyOfTheCAProvesAControlPlane(t *testing.T) {
+func TestOnlyKeyOfCAProvesControlPlane(t *testing.T) {
 	folder := fixture.CA(t)
 	a := authority(t, folder)
 	own, err := a.Issue("host-1", "10.0.0.1", "host-1")
@@ -166,8 +166,8 @@ func byKubelet(t *testing.T, folder string, text []byte) identity.Signature {
 	return mine
 }
 
-// TestCertificateSignedByALeafIsRefused has a kubelet sign a control plane's certificate with its own key.
-func TestCertificateSignedByALeafIsRefused(t *testing.T) {
+// TestCertificateSignedByLeafIsRefused has a kubelet sign a control plane's certificate with its own key.
+func TestCertificateSignedByLeafIsRefused(t *testing.T) {
 	folder := fixture.CA(t)
 	file := fixture.ClientCertificate(t, folder, "system:node:host-1", "system:nodes")
 	pair, err := tls.LoadX509KeyPair(file, file)
@@ -205,7 +205,7 @@ func FuzzSignature(f *testing.F) {
 	})
 }
 
-func TestEveryRightIsInTheMatrix(t *testing.T) {
+func TestEveryRightIsInMatrix(t *testing.T) {
 	for _, right := range identity.Rights() {
 		if right != identity.ReadScript && identity.Anonymous.Has(right) {
 			t.Errorf("anonymous has %s", right)

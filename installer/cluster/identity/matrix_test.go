@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
-// TestSecurityPageHasTheMatrix compares the table of docs/security.md with the code. An administrator proves nothing to the share, the
+// TestSecurityPageHasMatrix compares the table of docs/security.md with the code. An administrator proves nothing to the share, the
 // agent and the approver by its rights in the API.
-func TestSecurityPageHasTheMatrix(t *testing.T) {
+func TestSecurityPageHasMatrix(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("| right |")
 	for _, p := range identity.Parties() {

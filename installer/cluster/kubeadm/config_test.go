@@ -96,7 +96,7 @@ func TestConfigurationsOfBothVersionsAreRead(t *testing.T) {
 	}
 }
 
-func TestServersAreConfiguredInTheFormOfTheVersion(t *testing.T) {
+func TestServerConfigurationFollowsVersion(t *testing.T) {
 	edit := func(s *kubeadm.Server) error {
 		s.Name("new.example", "lb.example")
 		return errors.Join(s.AddArgument("profiling", "true"), s.AddArgument("v", "2"), s.AddFolder("keys", "/keys"))
@@ -166,7 +166,7 @@ func (c *configMap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ObjectMeta: metav1.ObjectMeta{Name: kubeadm.ConfigMap, Namespace: metav1.NamespaceSystem}, Data: map[string]string{kubeadm.ConfigKey: c.text}})
 }
 
-func TestConfigurationIsEditedBesideOthers(t *testing.T) {
+func TestConcurrentConfigurationEditsAreMerged(t *testing.T) {
 	served := &configMap{text: config136}
 	server := httptest.NewServer(served)
 	t.Cleanup(server.Close)

@@ -81,7 +81,7 @@ func TestFlagsAreReadInEveryForm(t *testing.T) {
 	}
 }
 
-func TestReplacedFlagKeepsTheRestOfItsManifest(t *testing.T) {
+func TestReplacedFlagKeepsRestOfItsManifest(t *testing.T) {
 	const flag, file = "cluster-signing-cert-file", "/etc/kubernetes/pki/rotation-signer.crt"
 	for _, name := range []string{"1.28/kube-controller-manager.yaml", "1.36/kube-controller-manager.yaml"} {
 		pod := parse(t, name)
@@ -103,7 +103,7 @@ func TestReplacedFlagKeepsTheRestOfItsManifest(t *testing.T) {
 	}
 }
 
-func TestFlagGetsOneValue(t *testing.T) {
+func TestFlagHasOneValue(t *testing.T) {
 	for _, row := range [][2]string{
 		{"etcd --a=1", "etcd --a=1 --x=new"},
 		{"etcd --x=1 --a=1", "etcd --x=new --a=1"},

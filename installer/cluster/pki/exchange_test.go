@@ -141,8 +141,8 @@ func (h host) accepts(t *testing.T, other host, when string) {
 	}
 }
 
-// TestNodesAcceptEachOtherAtEveryStageOfARotation moves two control planes on in turns. At the end nothing old is left.
-func TestNodesAcceptEachOtherAtEveryStageOfARotation(t *testing.T) {
+// TestNodesTrustEachOtherDuringRotation moves two control planes on in turns. At the end nothing old is left.
+func TestNodesTrustEachOtherDuringRotation(t *testing.T) {
 	t.Parallel()
 	first := controlPlane(t)
 	second, before := first.copied(t), first.copied(t)
@@ -192,9 +192,9 @@ func (h host) contents(t *testing.T) map[string]string {
 	return all
 }
 
-// TestAnExchangeThatWasCutShortIsFinished leaves out, or does alone, the change of each file. The exchange that follows mends that, and
+// TestInterruptedExchangeIsFinished leaves out, or does alone, the change of each file. The exchange that follows mends that, and
 // a further one changes nothing.
-func TestAnExchangeThatWasCutShortIsFinished(t *testing.T) {
+func TestInterruptedExchangeIsFinished(t *testing.T) {
 	t.Parallel()
 	whole := controlPlane(t)
 	s := newRotation(t, whole)
@@ -243,8 +243,8 @@ func TestAnExchangeThatWasCutShortIsFinished(t *testing.T) {
 	}
 }
 
-// TestEtcdAndItsClientsMeetAtDifferentStages lets a real etcd serve at one stage, and a client of another stage ask it.
-func TestEtcdAndItsClientsMeetAtDifferentStages(t *testing.T) {
+// TestEtcdAndClientsConnectAtDifferentStages lets a real etcd serve at one stage, and a client of another stage ask it.
+func TestEtcdAndClientsConnectAtDifferentStages(t *testing.T) {
 	t.Parallel()
 	before := controlPlane(t)
 	s := newRotation(t, before)
@@ -274,8 +274,8 @@ func TestEtcdAndItsClientsMeetAtDifferentStages(t *testing.T) {
 	}
 }
 
-// TestTheControllerManagerSignsWithOneCertificate while ca.crt has two.
-func TestTheControllerManagerSignsWithOneCertificate(t *testing.T) {
+// TestControllerManagerSignsWithOneCA while ca.crt has two.
+func TestControllerManagerSignsWithOneCA(t *testing.T) {
 	t.Parallel()
 	h := controlPlane(t)
 	s := newRotation(t, h)

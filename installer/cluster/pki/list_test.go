@@ -33,7 +33,7 @@ func (h host) must(t *testing.T, now time.Time) map[string]Entry {
 	return all
 }
 
-func TestEveryCertificateOfKubeadmIsListedWithItsEndAndItsUsers(t *testing.T) {
+func TestKubeadmCertificatesAreListed(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	all := h.must(t, now)
 	for file, want := range map[string]struct {
@@ -81,7 +81,7 @@ func TestEveryCertificateOfKubeadmIsListedWithItsEndAndItsUsers(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreDueThreeMonthsBeforeTheirEnd(t *testing.T) {
+func TestCertificatesAreDueThreeMonthsBeforeExpiry(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	due := func(days int) (files []string) {
 		at := now.AddDate(0, 0, days)
@@ -111,7 +111,7 @@ func TestCertificatesAreDueThreeMonthsBeforeTheirEnd(t *testing.T) {
 	}
 }
 
-func TestDamagedFilesAreListedWithWhatIsWrong(t *testing.T) {
+func TestDamagedFilesAreListedWithReason(t *testing.T) {
 	h := controlPlane(t)
 	write := func(name, text string) {
 		if err := os.WriteFile(h.Path(name), []byte(text), 0o600); err != nil {
@@ -138,14 +138,14 @@ func TestDamagedFilesAreListedWithWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutClusterHasNoCertificates(t *testing.T) {
+func TestNodeWithoutClusterHasNoCertificates(t *testing.T) {
 	entries, err := host{files.Host{Rootfs: t.TempDir()}}.list(time.Now())
 	if err != nil || entries == nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
 
-func TestAKubeconfigMayNameTheFileOfItsCertificate(t *testing.T) {
+func TestKubeconfigMayReferToCertificateFile(t *testing.T) {
 	h := controlPlane(t)
 	current := kubeletFolder + "/kubelet-client-current.pem"
 	if err := os.MkdirAll(h.Path(kubeletFolder), 0o700); err != nil {

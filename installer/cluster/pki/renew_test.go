@@ -55,7 +55,7 @@ func (h host) read(t *testing.T, name string) []byte {
 	return text
 }
 
-func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
+func TestRenewalChangesOnlyExpiry(t *testing.T) {
 	h := controlPlane(t)
 	later := time.Now().AddDate(0, 14, 0) // all but the CAs have ended
 	mode, err := os.Stat(h.Path("/etc/kubernetes/pki/apiserver.crt"))
@@ -100,7 +100,7 @@ func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
 	}
 }
 
-func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
+func TestOnlyExpiredCertificatesAreRenewed(t *testing.T) {
 	h := controlPlane(t)
 	later := time.Now().AddDate(0, 14, 0)
 	if files, err := RenewEnded(h.Rootfs, time.Now()); err != nil || len(files) > 0 {
@@ -168,7 +168,7 @@ func (h host) rotatedClient(t *testing.T) (dated, current string) {
 	return dated, current
 }
 
-func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) {
+func TestKubeletCertificateIsRenewedInPlace(t *testing.T) {
 	h := controlPlane(t)
 	dated, current := h.rotatedClient(t)
 	_, after := h.renew(t, time.Now().AddDate(2, 0, 0))
@@ -180,7 +180,7 @@ func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) 
 	}
 }
 
-func TestWhatCannotBeRenewedIsRefusedBeforeAnyChange(t *testing.T) {
+func TestUnrenewableCertificatesAreRefusedFirst(t *testing.T) {
 	for _, row := range []struct {
 		why, want string
 		damage    func(host) error
@@ -204,7 +204,7 @@ func TestWhatCannotBeRenewedIsRefusedBeforeAnyChange(t *testing.T) {
 	}
 }
 
-func TestStaticPodsThatUseCertificatesAreRestartedOneAfterTheOther(t *testing.T) {
+func TestStaticPodsAreRestartedInOrder(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	other := "kind: Pod\nmetadata: {name: vip}\nspec: {containers: [{args: [--kubeconfig=/etc/kubernetes/admin.conf]}]}\n"
 	foreign := "kind: Pod\nmetadata: {name: alone}\n"
@@ -271,8 +271,8 @@ func equal(t *testing.T, a, b any) bool {
 	return bytes.Equal(one, two)
 }
 
-// TestAPodCountsWhenItRunsWithItsNewManifest shows a real API server what a kubelet would.
-func TestAPodCountsWhenItRunsWithItsNewManifest(t *testing.T) {
+// TestPodIsReadyOnlyWithNewManifest shows a real API server what a kubelet would.
+func TestPodIsReadyOnlyWithNewManifest(t *testing.T) {
 	config := controlplane.ForTest(t)
 	h := host{files.Host{Rootfs: t.TempDir()}}
 	if err := os.MkdirAll(h.Path(manifestFolder), 0o700); err != nil {
@@ -310,7 +310,7 @@ func TestAPodCountsWhenItRunsWithItsNewManifest(t *testing.T) {
 	waits("2", "has not started it again yet")
 }
 
-func TestAnInterruptedRenewalIsResumedForADay(t *testing.T) {
+func TestInterruptedRenewalIsResumedWithinDay(t *testing.T) {
 	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	first := generation(nil, now)
 	record := func(step string, outcome lifecycle.Outcome) lifecycle.Record {

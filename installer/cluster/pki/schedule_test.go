@@ -19,7 +19,7 @@ func (h host) scheduleAt(t *testing.T, now time.Time) Schedule {
 	return ScheduleOf(entries, now)
 }
 
-func TestSealiftRenewsFourMonthsBeforeTheEnd(t *testing.T) {
+func TestRenewalStartsFourMonthsBeforeExpiry(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	s := h.scheduleAt(t, now)
 	if days := s.Next.Sub(now).Hours() / 24; days < 243 || days > 246 || len(s.Due) > 0 {
@@ -39,7 +39,7 @@ func TestSealiftRenewsFourMonthsBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func TestACertificateThatCannotLiveLongerIsNotRenewed(t *testing.T) {
+func TestCertificateBoundByItsCAIsNotRenewed(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	end := now.AddDate(9, 11, 20) // the CAs end ten days later
 	h.renew(t, end.AddDate(-1, 0, 0))
@@ -57,7 +57,7 @@ func TestACertificateThatCannotLiveLongerIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestWhatANodeCannotSignIsNotRenewedByIt(t *testing.T) {
+func TestNodeRenewsOnlyWhatItCanSign(t *testing.T) {
 	h, now := controlPlane(t), time.Now()
 	if err := os.Remove(h.Path("/etc/kubernetes/pki/etcd/ca.key")); err != nil {
 		t.Fatal(err)
@@ -71,8 +71,8 @@ func TestWhatANodeCannotSignIsNotRenewedByIt(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatDoesNotRotateIsNotReliedOn has a node whose owner has switched rotation off.
-func TestAKubeletThatDoesNotRotateIsNotReliedOn(t *testing.T) {
+// TestSealiftRenewsForNonRotatingKubelet has a node whose owner has switched rotation off.
+func TestSealiftRenewsForNonRotatingKubelet(t *testing.T) {
 	h := controlPlane(t)
 	h.rotatedClient(t)
 	for config, want := range map[string]string{"rotateCertificates: true\n": Kubelet, "rotateCertificates: false\n": Sealift} {

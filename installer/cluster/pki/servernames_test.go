@@ -13,7 +13,7 @@ import (
 )
 
 // TestAPIServerNamesAreAddedAndRemoved only in its certificate. The others of a control plane stay as they are.
-func TestAnAPIServerGetsAndLosesNames(t *testing.T) {
+func TestAPIServerNamesAreAddedAndRemoved(t *testing.T) {
 	t.Parallel()
 	h := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes")}}
 	certificate := func() *x509.Certificate {

@@ -45,7 +45,7 @@ func worker(t *testing.T) host {
 	return h
 }
 
-func TestAWorkerNeedsATokenOnlyAfterItsCertificateHasEnded(t *testing.T) {
+func TestWorkerNeedsTokenOnlyAfterExpiry(t *testing.T) {
 	h, now := worker(t), time.Now()
 	const token = "abcdef.0123456789abcdef"
 	for _, row := range []struct {
@@ -86,7 +86,7 @@ func TestAWorkerNeedsATokenOnlyAfterItsCertificateHasEnded(t *testing.T) {
 	}
 }
 
-func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
+func TestTokenReplacesExpiredCertificate(t *testing.T) {
 	h := worker(t)
 	if err := h.writeBootstrap("abcdef.0123456789abcdef"); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAServingCertificateIsSeen(t *testing.T) {
+func TestServingCertificateExpiryIsRead(t *testing.T) {
 	h, now := worker(t), time.Now()
 	if h.servingEnded(now) {
 		t.Error("a kubelet without one waits for it")
@@ -125,7 +125,7 @@ func TestTheEndOfAServingCertificateIsSeen(t *testing.T) {
 	}
 }
 
-func TestARenewalOfAWorkerIsResumed(t *testing.T) {
+func TestWorkerRenewalIsResumed(t *testing.T) {
 	now := time.Now()
 	first := generation(nil, now)
 	for _, step := range []string{bootstrapStep, kubeletStep} {
@@ -136,8 +136,8 @@ func TestARenewalOfAWorkerIsResumed(t *testing.T) {
 	}
 }
 
-// TestATokenIsTriedBeforeAnythingIsChanged asks a real API server that knows bootstrap tokens.
-func TestATokenIsTriedBeforeAnythingIsChanged(t *testing.T) {
+// TestTokenIsTriedBeforeFirstChange asks a real API server that knows bootstrap tokens.
+func TestTokenIsTriedBeforeFirstChange(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
 	h, client := host{files.Host{Rootfs: t.TempDir()}}, clientset.NewForConfigOrDie(plane.Config())

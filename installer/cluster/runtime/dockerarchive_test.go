@@ -69,7 +69,7 @@ func TestDockerArchivesAreLoadedOnce(t *testing.T) {
 	}
 }
 
-func TestDockerArchiveThatTheIndexDoesNotNameIsLoaded(t *testing.T) {
+func TestUnindexedDockerArchiveIsLoaded(t *testing.T) {
 	r := connect(t)
 	a := dockerArchive(t, nil, map[string]v1.Image{"own": image(t, 1)})
 	if got, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err != nil || got.Loaded != 1 {
@@ -77,7 +77,7 @@ func TestDockerArchiveThatTheIndexDoesNotNameIsLoaded(t *testing.T) {
 	}
 }
 
-func TestDockerArchiveThatHoldsAnotherImageIsRefused(t *testing.T) {
+func TestMislabelledDockerArchiveIsRefused(t *testing.T) {
 	r := connect(t)
 	a := dockerArchive(t, map[string]string{"one": "example.org/other:1"}, map[string]v1.Image{"one": image(t, 1)})
 	if _, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err == nil || !strings.Contains(err.Error(), "no image of that name") {
@@ -85,7 +85,7 @@ func TestDockerArchiveThatHoldsAnotherImageIsRefused(t *testing.T) {
 	}
 }
 
-func TestDamagedDockerArchiveGetsNoName(t *testing.T) {
+func TestDamagedDockerArchiveIsNotTagged(t *testing.T) {
 	r := connect(t)
 	named := map[string]string{"one": "example.org/one:1"}
 	a := dockerArchive(t, named, map[string]v1.Image{"one": image(t, 1)})

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
-func TestAnExportedImageIsImported(t *testing.T) {
+func TestExportedImageIsImported(t *testing.T) {
 	const ref = "registry.example.org/pause:3.10.2"
 	l := openLayout(t, archive(t, map[string]v1.Image{ref: image(t, 2), "registry.example.org/other:1": image(t, 1)}))
 	var file bytes.Buffer

@@ -88,8 +88,8 @@ func listed(index v1.ImageIndex, add mutate.Appendable, platform string) v1.Imag
 	return mutate.AppendManifests(index, mutate.IndexAddendum{Add: add, Descriptor: d})
 }
 
-// TestNodeLoadsWhatWasBuilt builds, bundles and loads into a real containerd. AlmaLinux/container-images#71 is the first.
-func TestNodeLoadsWhatWasBuilt(t *testing.T) {
+// TestNodeLoadsBuiltImages builds, bundles and loads into a real containerd. AlmaLinux/container-images#71 is the first.
+func TestNodeLoadsBuiltImages(t *testing.T) {
 	r := connect(t)
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	amd := image(t, 1)

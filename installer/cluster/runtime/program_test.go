@@ -37,7 +37,7 @@ func layerOf(t *testing.T, name, content string) v1.Layer {
 	return layer
 }
 
-func TestProgramIsCopiedOutOfTheUppermostLayer(t *testing.T) {
+func TestProgramIsCopiedOutOfUppermostLayer(t *testing.T) {
 	r := connect(t)
 	const ref = "registry.k8s.io/tools:1"
 	with, err := mutate.AppendLayers(image(t, 1), layerOf(t, "usr/local/bin/tool", "old"), layerOf(t, "./usr/local/bin/tool", "new"), layerOf(t, "etc/motd", "x"))
@@ -66,13 +66,13 @@ func TestProgramIsCopiedOutOfTheUppermostLayer(t *testing.T) {
 	}
 }
 
-func TestStopOfContainersThatAreNotThereDoesNothing(t *testing.T) {
+func TestStopIgnoresMissingContainers(t *testing.T) {
 	if err := connect(t).Stop(t.Context(), []string{"etcd"}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestProgramIsCopiedOutOfABundle(t *testing.T) {
+func TestProgramIsCopiedOutOfBundle(t *testing.T) {
 	const ref = "registry.k8s.io/tools:1"
 	with, err := mutate.AppendLayers(image(t, 1), layerOf(t, "usr/local/bin/tool", "old"), layerOf(t, "usr/local/bin/tool", "new"), layerOf(t, "etc/motd", "x"))
 	if err != nil {

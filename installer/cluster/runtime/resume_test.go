@@ -67,7 +67,7 @@ func (l *line) load(t *testing.T, r *runtime.Runtime) error {
 	return err
 }
 
-func TestALoadThatIsCutOffGoesOnInsideTheLayer(t *testing.T) {
+func TestInterruptedLoadResumesInsideLayer(t *testing.T) {
 	const size = 24_000_000
 	const whole = 1 << 40
 	r := connect(t)
@@ -84,7 +84,7 @@ func TestALoadThatIsCutOffGoesOnInsideTheLayer(t *testing.T) {
 	}
 }
 
-func TestHalfALayerThatIsWrongIsFetchedAgain(t *testing.T) {
+func TestDamagedPartialLayerIsRefetched(t *testing.T) {
 	r := connect(t)
 	l := serveLine(t, pack(t, map[string]v1.Image{"example.org/one:1": imageOf(t, 24_000_000, 1)}))
 	right := l.data

@@ -128,7 +128,7 @@ func TestImagesAreLoadedOnce(t *testing.T) {
 	}
 }
 
-func TestMovedTagIsLoadedAgain(t *testing.T) {
+func TestMovedTagIsReloaded(t *testing.T) {
 	r := connect(t)
 	for range 2 {
 		a := archive(t, map[string]v1.Image{"example.org/one:1": image(t, 1)})
@@ -212,7 +212,7 @@ func TestUnpackedSizeCountsSharedLayersOnce(t *testing.T) {
 	}
 }
 
-func TestFolderWithoutImagesIsAnEmptyLayout(t *testing.T) {
+func TestFolderWithoutImagesIsEmptyLayout(t *testing.T) {
 	a := archive(t, map[string]v1.Image{"example.org/one:1": image(t, 1)})
 	if l, err := runtime.OpenLayout(a, "addons/demo/1.0.0/nothing"); err != nil || len(l.Images) != 0 {
 		t.Errorf("%+v, %v", l, err)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestUnitsNameAnyRoot checks what systemd would expand, according to systemd.service(5).
-func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
+func TestUnitsNameAnyRoot(t *testing.T) {
 	for root, want := range map[string]string{
 		"/var/lib/kurl": `--root "/var/lib/kurl"`, "/srv/%h/$HOME": `--root "/srv/%%h/$$HOME"`, `/a "b"\c`: `--root "/a \"b\"\\c"`,
 		"/new\nExecStart=/bin/x": `--root "/new\nExecStart=/bin/x"`,
@@ -18,8 +18,8 @@ func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 	}
 }
 
-// TestServicesFindTheProgramsOfTheHost: DefaultEnvironment of systemd-system.conf(5) can give units another PATH.
-func TestServicesFindTheProgramsOfTheHost(t *testing.T) {
+// TestServicesFindHostPrograms: DefaultEnvironment of systemd-system.conf(5) can give units another PATH.
+func TestServicesFindHostPrograms(t *testing.T) {
 	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {
 		if !strings.Contains(u.Text, "\nEnvironment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n") {
 			t.Errorf("%s:\n%s", u.Name, u.Text)
@@ -27,7 +27,7 @@ func TestServicesFindTheProgramsOfTheHost(t *testing.T) {
 	}
 }
 
-func TestServicesHaveAMemoryLimit(t *testing.T) {
+func TestServicesHaveMemoryLimit(t *testing.T) {
 	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {
 		if !strings.Contains(u.Text, "\nMemoryMax=") || strings.Contains(u.Text, "%!") {
 			t.Errorf("%s:\n%s", u.Name, u.Text)
@@ -35,7 +35,7 @@ func TestServicesHaveAMemoryLimit(t *testing.T) {
 	}
 }
 
-func TestSnapshotsAreSavedByATimer(t *testing.T) {
+func TestSnapshotsAreSavedByTimer(t *testing.T) {
 	units := Snapshots{Every: 90 * time.Minute, Keep: 3, Store: "/mnt/%h", Key: "age1x"}.Units("/var/lib/sealift")
 	for i, wants := range [][]string{{
 		`snapshot save --root "/var/lib/sealift" --store "/mnt/%%h" --key "age1x"` + "\n" + `ExecStart=/usr/local/bin/sealift snapshot prune --keep 3 --store "/mnt/%%h"` + "\n",

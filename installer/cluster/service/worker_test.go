@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/share"
 )
 
-func TestAWorkerIsToldWhatItsJoinNeeds(t *testing.T) {
+func TestWorkerGetsJoinData(t *testing.T) {
 	root := t.TempDir()
 	for addOn, script := range map[string]string{"fabric/1.0": "fabric_join() { :; }\n", "database/1.0": "database() { :; }\n"} {
 		dir := filepath.Join(root, "addons", addOn)
@@ -75,7 +75,7 @@ func TestAWorkerIsToldWhatItsJoinNeeds(t *testing.T) {
 	}
 }
 
-func TestOnlyTheKeyOfTheCertificatesMakesAControlPlane(t *testing.T) {
+func TestControlPlaneJoinNeedsCertificateKey(t *testing.T) {
 	const key = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	raw, _ := hex.DecodeString(key)
 	block, err := aes.NewCipher(raw)
@@ -100,7 +100,7 @@ func TestOnlyTheKeyOfTheCertificatesMakesAControlPlane(t *testing.T) {
 	}
 }
 
-func TestOnlyNodesOfTheClusterAreServed(t *testing.T) {
+func TestOnlyNodesOfClusterAreServed(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-2"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-4"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-5"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: cluster.RemovedConfig}, Data: map[string]string{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAWrongClockIsNamed(t *testing.T) {
+func TestClockSkewIsReported(t *testing.T) {
 	for err, want := range map[error]string{
 		x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}: "timedatectl",
 		x509.UnknownAuthorityError{}: "sealift token create",

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/share"
 )
 
-func TestAClientHasOnlySoManyConnections(t *testing.T) {
+func TestConnectionsPerClientAreBounded(t *testing.T) {
 	n := serve(t)
 	var held []net.Conn
 	for range share.MaxPerClient {

@@ -65,7 +65,7 @@ func (n *node) invited(t *testing.T, token, key string) *share.Client {
 }
 
 // TestAccessFollowsMatrix requests everything as everybody, and reads the audit log.
-func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
+func TestAccessFollowsMatrix(t *testing.T) {
 	n := serve(t)
 	snapshot := filepath.Join(t.TempDir(), "etcd")
 	if err := os.WriteFile(snapshot, []byte("all Secrets"), 0o600); err != nil {
@@ -139,7 +139,7 @@ func TestEachPartyGetsWhatTheMatrixSays(t *testing.T) {
 }
 
 // TestControlPlaneKubeletHasWorkerRights: the name in a kubelet's certificate gives no role, whatever the Node of that name is.
-func TestKubeletOfAControlPlaneIsOneOfAWorker(t *testing.T) {
+func TestControlPlaneKubeletHasWorkerRights(t *testing.T) {
 	n := serve(t)
 	c := n.as(t, fixture.ClientCertificate(t, n.pki, "system:node:host-3", "system:nodes"))
 	of, err := c.Cluster(t.Context())
@@ -154,8 +154,8 @@ func TestKubeletOfAControlPlaneIsOneOfAWorker(t *testing.T) {
 	}
 }
 
-// TestServerThatIsAWorkerIsNotTrusted: each worker has a certificate of the cluster's CA for its own address.
-func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
+// TestWorkerServerIsNotTrusted: each worker has a certificate of the cluster's CA for its own address.
+func TestWorkerServerIsNotTrusted(t *testing.T) {
 	folder := fixture.CA(t)
 	ca, err := tls.LoadX509KeyPair(filepath.Join(folder, "ca.crt"), filepath.Join(folder, "ca.key"))
 	if err != nil {
@@ -199,7 +199,7 @@ func TestServerThatIsAWorkerIsNotTrusted(t *testing.T) {
 }
 
 // TestNodesOfClusterNeedNoToken serves the certificate of a kubelet like a worker's token, and other certificates nothing.
-func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
+func TestNodesOfClusterNeedNoToken(t *testing.T) {
 	n := serve(t)
 	client := func(certificate string) *share.Client { return n.as(t, certificate) }
 	kubelet := client(fixture.ClientCertificate(t, n.pki, "system:node:host-1", "system:nodes"))
@@ -248,7 +248,7 @@ func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 }
 
 // TestOnlyControlPlanesOfUndoGetSnapshot serves the order and the snapshot to the nodes that the order names. The API is not asked.
-func TestOnlyControlPlanesOfAnUndoGetItsSnapshot(t *testing.T) {
+func TestOnlyControlPlanesOfUndoGetSnapshot(t *testing.T) {
 	n := serve(t)
 	ask := func(c *share.Client) (order, etcd string, err error) {
 		text, err := c.Order(t.Context())

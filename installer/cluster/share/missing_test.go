@@ -50,7 +50,7 @@ func askMissing(t *testing.T, root string, body io.Reader) *httptest.ResponseRec
 	return w
 }
 
-func TestEndlessQuestionIsRefused(t *testing.T) {
+func TestEndlessRequestIsRefused(t *testing.T) {
 	n := serve(t)
 	for name, row := range map[string]struct {
 		begin, element string
@@ -79,7 +79,7 @@ func TestEndlessQuestionIsRefused(t *testing.T) {
 	}
 }
 
-func TestQuestionIsAnsweredInAnySpacing(t *testing.T) {
+func TestRequestSpacingIsIgnored(t *testing.T) {
 	n := serve(t)
 	c := n.client(t, token, n.caHash)
 	a, err := c.Archive(t.Context())
@@ -106,8 +106,8 @@ func TestQuestionIsAnsweredInAnySpacing(t *testing.T) {
 	}
 }
 
-// TestQuestionIsAnsweredBeforeItEnds sends a mistake, and then nothing more.
-func TestQuestionIsAnsweredBeforeItEnds(t *testing.T) {
+// TestRequestIsAnsweredBeforeEOF sends a mistake, and then nothing more.
+func TestRequestIsAnsweredBeforeEOF(t *testing.T) {
 	n := serve(t)
 	in, out := io.Pipe()
 	defer out.Close()

@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestNodesMeetWhileCAsAreRotated: a control plane has two CAs in its file, and signs with the first one. Nodes trust one of them or both,
+// TestNodesConnectDuringCARotation: a control plane has two CAs in its file, and signs with the first one. Nodes trust one of them or both,
 // and show certificates of one of them.
-func TestNodesMeetWhileCAsAreRotated(t *testing.T) {
+func TestNodesConnectDuringCARotation(t *testing.T) {
 	old, renewed := fixture.CA(t), fixture.CA(t)
 	file := func(folders ...string) string {
 		t.Helper()

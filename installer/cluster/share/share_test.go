@@ -208,7 +208,7 @@ func (n *node) client(t *testing.T, token, caHash string) *share.Client {
 	return c
 }
 
-func TestHostKnowsWhoSignedTheBundle(t *testing.T) {
+func TestHostVerifiesBundleSigner(t *testing.T) {
 	var keys [2]*signature.Key
 	var public [2]signature.PublicKey
 	for i := range keys {
@@ -233,7 +233,7 @@ func TestHostKnowsWhoSignedTheBundle(t *testing.T) {
 	}
 }
 
-func TestHostTakesTheBundleFromANode(t *testing.T) {
+func TestHostFetchesBundleFromNode(t *testing.T) {
 	n := serve(t)
 	c := n.client(t, token, n.caHash)
 	c.CertificateKey = certificateKey // for all of it, the Installer too
@@ -268,7 +268,7 @@ func TestTamperedBlobIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatANodeHasLostIsKnownBefore(t *testing.T) {
+func TestMissingBlobsAreReportedFirst(t *testing.T) {
 	n := serve(t)
 	c := n.client(t, token, n.caHash)
 	a, err := c.Archive(t.Context())
@@ -292,7 +292,7 @@ func TestWhatANodeHasLostIsKnownBefore(t *testing.T) {
 	}
 }
 
-func TestStrangersAreTurnedAway(t *testing.T) {
+func TestUnauthenticatedHostsAreRefused(t *testing.T) {
 	n := serve(t)
 	if _, err := n.client(t, "abcdef.0000000000000000", n.caHash).Archive(t.Context()); !errors.Is(err, share.ErrToken) {
 		t.Errorf("wrong token: %v", err)
@@ -318,7 +318,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 }
 
 // TestPrintedCommandRunsVerifiedScript runs the command up to sealift, with only bash, and with an installed curl.
-func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
+func TestPrintedCommandRunsVerifiedScript(t *testing.T) {
 	short.Root(t, "a join")
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		t.Run(address, func(t *testing.T) { startsWhatItChecked(t, serveBundle(t, packed(t, nil), address)) })
@@ -354,7 +354,7 @@ func startsWhatItChecked(t *testing.T, n *node) {
 	}
 }
 
-func TestAWorkerGetsNoSecrets(t *testing.T) {
+func TestWorkerGetsNoSecrets(t *testing.T) {
 	n := serve(t)
 	for name, row := range map[string]struct {
 		key, installer string
@@ -429,7 +429,7 @@ func withoutCurl(t *testing.T) string {
 	return dir
 }
 
-func TestCutDownloadIsNamed(t *testing.T) {
+func TestTruncatedDownloadIsNamed(t *testing.T) {
 	short.Root(t, "a join")
 	n := serve(t)
 	text, err := n.script.Text()
@@ -510,7 +510,7 @@ func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
 	}
 }
 
-func TestRangeOfNoBytesIsRefused(t *testing.T) {
+func TestEmptyRangeIsRefused(t *testing.T) {
 	n := serve(t)
 	s := &share.Server{Root: n.root, Binary: n.script.Binary, Log: slog.New(slog.DiscardHandler)}
 	r := httptest.NewRequest(http.MethodGet, "/sealift", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/token"
 )
 
-func TestTokenMakesABoundedNumberOfNodes(t *testing.T) {
+func TestTokenMakesBoundedNumberOfNodes(t *testing.T) {
 	client := fake.NewClientset()
 	if err := token.Admit(t.Context(), client, "abcdef", "worker", time.Now()); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("a token that the cluster does not have: %v", err)

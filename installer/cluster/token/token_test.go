@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-func TestTokensLiveAndEndInTheCluster(t *testing.T) {
+func TestTokensAreStoredInCluster(t *testing.T) {
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func within(t *testing.T, work func() error) error {
 	}
 }
 
-func TestShellEndsWhateverAHookLeavesBehind(t *testing.T) {
+func TestShellKillsLeftoverProcesses(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
 		"the shell is killed":                       `kill -9 $$`,

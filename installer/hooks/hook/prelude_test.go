@@ -37,7 +37,7 @@ var contract = strings.Fields(`spinner_until insert_patches_strategic_merge kube
 	common_upgrade_compare_versions current_ceph_version dpkg_install_host_archives kubernetes_get_control_plane_label
 	kubernetes_pod_completed kubernetes_pod_started sleep_spinner splitHostPort yaml_escape_string_quotes yaml_newline_to_literal`)
 
-func TestEveryFunctionOfTheContractIsThere(t *testing.T) {
+func TestEveryContractFunctionExists(t *testing.T) {
 	if len(contract) != 102 {
 		t.Fatalf("%d names", len(contract))
 	}
@@ -55,7 +55,7 @@ func TestEveryFunctionOfTheContractIsThere(t *testing.T) {
 
 // TestMissingKubectlIsNotFound: pre-init hooks of kURL's flannel 0.20.0 to 0.25.4 ask any kubectl that they find for the pod network,
 // and fail without an answer. A host package may have brought it, or an install that was stopped.
-func TestKubectlOfNoClusterIsNotFound(t *testing.T) {
+func TestMissingKubectlIsNotFound(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"kubectl", "kubeadm"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
@@ -158,7 +158,7 @@ func TestContracts(t *testing.T) {
 	}
 }
 
-func TestOnlyTheObjectsOfTheStepsOwnAddOnAreWaitedForLater(t *testing.T) {
+func TestStepWaitsOnlyForItsAddOn(t *testing.T) {
 	// a has b applied before itself
 	const addOns = `mkdir -p addons/a/1 addons/b/1
 	echo 'a() { addon_install b 1; sealift_apply a of-a; }' >addons/a/1/install.sh; echo 'b() { sealift_apply b "$DIR/of-b"; }' >addons/b/1/install.sh; `
@@ -180,7 +180,7 @@ func TestOnlyTheObjectsOfTheStepsOwnAddOnAreWaitedForLater(t *testing.T) {
 	}
 }
 
-func TestShellIsTheSameBeforeEachHook(t *testing.T) {
+func TestShellIsResetBeforeEachHook(t *testing.T) {
 	s, _ := shell(t, `upset() { set +e; set -u; IFS=,; cd /tmp; shopt -s nullglob; trap - EXIT ERR; }
 look() { R="$-/$PWD/${#IFS}"; shopt -q nullglob && R=nullglob; return 0; }
 broken() { false; }`)
@@ -264,7 +264,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-func TestPackagesOfTheHostComeFromTheBundle(t *testing.T) {
+func TestHostPackagesAreInstalledFromBundle(t *testing.T) {
 	for name, row := range map[string]struct{ os, files, body, want string }{
 		"an add-on of Sealift's":      {"debian 12", "", "install_host_archives a lvm2", ""},
 		"archives of kURL for Ubuntu": {"ubuntu 22.04", "a/ubuntu-22.04/archives/x.deb", "install_host_archives a lvm2", "host-package-files a/ubuntu-22.04/archives lvm2"},
@@ -305,7 +305,7 @@ func TestPackagesOfTheHostComeFromTheBundle(t *testing.T) {
 	}
 }
 
-func TestRefusalOfGoIsTheHooksToHandle(t *testing.T) {
+func TestHookHandlesRefusal(t *testing.T) {
 	verbs := map[string]hook.Verb{"host-packages": func(context.Context, []string, io.Writer) error { return errors.New("no repository") }}
 	_, err := outcome(t, "ensure_host_package no-such-package no-such-package", verbs, hook.Variables{})
 	var failed *hook.Error

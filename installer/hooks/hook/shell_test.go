@@ -55,7 +55,7 @@ func TestGlobalsPassFromHookToHook(t *testing.T) {
 }
 
 // TestHookFindsNewlyInstalledProgram: the kubectl of a host package is installed before that of the cluster.
-func TestHookFindsTheProgramThatCameSince(t *testing.T) {
+func TestHookFindsNewlyInstalledProgram(t *testing.T) {
 	early, late := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", early+":"+late+":"+os.Getenv("PATH"))
 	s, _ := shell(t, "ask() { SEEN=$(kubectl; kubectl); kubectl >/dev/null; }")
@@ -104,7 +104,7 @@ func TestValuesAreDataNeverCode(t *testing.T) {
 	}
 }
 
-func TestFailingHookSaysWhereAndWhat(t *testing.T) {
+func TestHookFailureNamesLineAndCommand(t *testing.T) {
 	for name, row := range map[string]struct{ body, status, place, output string }{
 		"command fails":         {"echo before; ls /nowhere/at/all; echo after", "exit status 2", "install.sh:1: ls /nowhere/at/all", "before"},
 		"bail":                  {`bail "no disk"`, "exit status 1", "", "failed: no disk"},
@@ -132,7 +132,7 @@ func TestFailingHookSaysWhereAndWhat(t *testing.T) {
 	}
 }
 
-func TestErrorShowsTheEndOfALongOutput(t *testing.T) {
+func TestErrorShowsEndOfLongOutput(t *testing.T) {
 	s, _ := shell(t, `broken() { for i in $(seq 5000); do echo "line $i"; done; printf '%01000d\n' 0; echo last; false; }`)
 	err := s.Call(t.Context(), "broken")
 	var failed *hook.Error
@@ -145,7 +145,7 @@ func TestErrorShowsTheEndOfALongOutput(t *testing.T) {
 	}
 }
 
-func TestHookIsStoppedWithEverythingItStarted(t *testing.T) {
+func TestHookIsStoppedWithItsChildren(t *testing.T) {
 	s, _ := shell(t, "hang() { echo waiting; sleep 3600 & sleep 3600; }")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -167,7 +167,7 @@ func TestHookOutputIsLogged(t *testing.T) {
 	}
 }
 
-func TestHookCannotReadTheRequests(t *testing.T) {
+func TestHookCannotReadRequests(t *testing.T) {
 	s, _ := shell(t, `greedy() { cat >/dev/null; GOT=$(cat <&3 2>/dev/null || echo closed); }; next() { NEXT=1; }`)
 	for _, f := range []string{"greedy", "next"} {
 		if err := s.Call(t.Context(), f); err != nil {
@@ -179,7 +179,7 @@ func TestHookCannotReadTheRequests(t *testing.T) {
 	}
 }
 
-func TestSetRefusesWhatNoShellCanHold(t *testing.T) {
+func TestSetRefusesInvalidShellValues(t *testing.T) {
 	s, _ := shell(t, "")
 	for _, row := range [][2]string{{"a-b", "1"}, {"1A", "1"}, {"A;touch x", "1"}, {"", "1"}, {"A[0]", "1"}, {"OK", "nul\x00byte"}} {
 		if err := s.Set(t.Context(), row[0], row[1]); err == nil {

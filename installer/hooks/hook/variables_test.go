@@ -44,7 +44,7 @@ func changes(t *testing.T, state hook.Variables, body string) hook.Variables {
 	return after.Since(before)
 }
 
-func TestWhatAHookChangesIsData(t *testing.T) {
+func TestHookChangesAreData(t *testing.T) {
 	for name, row := range map[string]struct {
 		before hook.Variables
 		body   string
@@ -90,7 +90,7 @@ func TestWhatAHookChangesIsData(t *testing.T) {
 	}
 }
 
-func TestChangesOfStepsAddUp(t *testing.T) {
+func TestStepChangesAccumulate(t *testing.T) {
 	state := hook.Variables{"A": "1", "B[]": `{"0":"x"}`, "export A": ""}
 	state.Add(hook.Variables{"A[]": `{"0":"2"}`, "unset B": ""})
 	state.Add(hook.Variables{"B": "3", "unset A": ""})
@@ -102,7 +102,7 @@ func TestChangesOfStepsAddUp(t *testing.T) {
 	}
 }
 
-func TestRestoreRefusesWhatIsNoVariable(t *testing.T) {
+func TestRestoreRefusesInvalidVariables(t *testing.T) {
 	s := resume(t, nil)
 	for _, name := range []string{"A;x", "A[0]", "A[$(touch x)]", "unset A[0]", "export A=1", "A-b[]", "", "[]", "unset "} {
 		if err := s.Restore(t.Context(), hook.Variables{name: "{}"}); err == nil {

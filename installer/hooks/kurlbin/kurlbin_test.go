@@ -51,7 +51,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestInterfaceOfAnAddress(t *testing.T) {
+func TestInterfaceIsFoundByAddress(t *testing.T) {
 	loopback := ""
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -71,7 +71,7 @@ func TestInterfaceOfAnAddress(t *testing.T) {
 }
 
 // TestDefaultInterfaceNeedsRoute runs itself in a separate network with only two interfaces.
-func TestDefaultInterfaceOfAHostWithoutARoute(t *testing.T) {
+func TestDefaultInterfaceNeedsRoute(t *testing.T) {
 	const inside = "SEALIFT_TEST_NETWORK"
 	if os.Getenv(inside) == "" {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-ec", "ip link set lo up\nip link add first type veth peer name second\n"+
@@ -191,7 +191,7 @@ func TestYAMLIsEdited(t *testing.T) {
 	}
 }
 
-func TestWhatSealiftDoesNotDoIsRefused(t *testing.T) {
+func TestUnsupportedKurlCallsAreRefused(t *testing.T) {
 	for _, words := range []string{"kurl rook flexvolume-to-csi", "kurl object-store sync --x y", "pvmigrate --source-sc a", "kurl longhorn prepare-for-migration"} {
 		if _, err := run(t, "", strings.Fields(words)...); err == nil || !strings.Contains(err.Error(), "are not moved between storage systems") {
 			t.Errorf("%s: %v", words, err)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestHealthPassesOverWhatKurlNeverWaitsFor(t *testing.T) {
+func TestHealthIgnoresWhatKurlIgnores(t *testing.T) {
 	for checks, want := range map[string]string{
 		"POOL_NO_REDUNDANCY": "", "TOO_MANY_PGS RECENT_CRASH MON_DISK_LOW POOL_PG_NUM_NOT_POWER_OF_TWO AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED": "",
 		"POOL_NO_REDUNDANCY OSD_DOWN": "HEALTH_WARN OSD_DOWN", "AUTH_INSECURE_GLOBAL_ID_RECLAIM": "HEALTH_WARN AUTH_INSECURE_GLOBAL_ID_RECLAIM",
@@ -26,7 +26,7 @@ func TestHealthPassesOverWhatKurlNeverWaitsFor(t *testing.T) {
 	}
 }
 
-func TestADeploymentOfRookIsAtAVersion(t *testing.T) {
+func TestRookDeploymentVersionIsRead(t *testing.T) {
 	for name, row := range map[string]struct {
 		label, version string
 		updated, ready int32

@@ -148,7 +148,7 @@ func (h host) change() {
 	h.write("/opt/install/addons/file", "not watched")
 }
 
-func TestWhatAnInstallChangedIsTakenBack(t *testing.T) {
+func TestInstallChangesAreReverted(t *testing.T) {
 	h := newHost(t)
 	before := h.tree()
 	r := h.begin("")
@@ -164,7 +164,7 @@ func TestWhatAnInstallChangedIsTakenBack(t *testing.T) {
 	h.wantLeft() // again
 }
 
-func TestWhatAnAdministratorChangedIsKept(t *testing.T) {
+func TestAdministratorChangesAreKept(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(host)
@@ -193,7 +193,7 @@ func TestWhatAnAdministratorChangedIsKept(t *testing.T) {
 	}
 }
 
-func TestChangesBetweenRunsBelongToNobodyUnlessAStepWasKilled(t *testing.T) {
+func TestChangesBetweenRunsAreIgnoredUnlessStepWasKilled(t *testing.T) {
 	for open, want := range map[string]int{"": 0, "a/install": 1} {
 		h := newHost(t)
 		h.begin("")
@@ -205,7 +205,7 @@ func TestChangesBetweenRunsBelongToNobodyUnlessAStepWasKilled(t *testing.T) {
 	}
 }
 
-func TestStepThatIsUndoneByAnotherChangedNothing(t *testing.T) {
+func TestStepUndoneByAnotherChangedNothing(t *testing.T) {
 	h := newHost(t)
 	r := h.begin("")
 	h.write("/etc/new", "1")
@@ -218,7 +218,7 @@ func TestStepThatIsUndoneByAnotherChangedNothing(t *testing.T) {
 	}
 }
 
-func TestFileThatIsTooLargeToKeepIsExplained(t *testing.T) {
+func TestOversizedFileIsReported(t *testing.T) {
 	h := newHost(t)
 	h.write("/usr/local/bin/large", strings.Repeat("x", 2<<20))
 	r := h.begin("")
@@ -227,7 +227,7 @@ func TestFileThatIsTooLargeToKeepIsExplained(t *testing.T) {
 	h.wantLeft("/usr/local/bin/large: replaced by step a/install; it was too large")
 }
 
-func TestDamagedMemoryRestoresNothing(t *testing.T) {
+func TestDamagedBaselineRestoresNothing(t *testing.T) {
 	h := newHost(t)
 	r := h.begin("")
 	h.change()
@@ -248,7 +248,7 @@ func TestDamagedMemoryRestoresNothing(t *testing.T) {
 	}
 }
 
-func TestFoldersAreRememberedByWhatTheyHad(t *testing.T) {
+func TestFoldersAreRecordedWithTheirContent(t *testing.T) {
 	h := newHost(t)
 	h.write("/var/lib/data/volume", "1")
 	if err := os.Symlink("/srv/empty", filepath.Join(h.root, "/var/lib/empty")); err != nil {
@@ -263,7 +263,7 @@ func TestFoldersAreRememberedByWhatTheyHad(t *testing.T) {
 	}
 }
 
-func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
+func TestDifferencesNameTopmostNewFolder(t *testing.T) {
 	h := newHost(t)
 	r := h.begin("")
 	h.write("/etc/new/folder/file", "new")
@@ -284,7 +284,7 @@ func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
 }
 
 // TestStepOutputIsSyncedBeforeItIsRecorded cuts the power of a separate disk for one of the folders.
-func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
+func TestStepOutputIsSyncedBeforeItIsRecorded(t *testing.T) {
 	h := newHost(t)
 	d := isolation.NewDisk(t, 32<<20)
 	if err := os.MkdirAll(filepath.Join(h.root, "/var/lib"), 0o755); err != nil {
@@ -310,7 +310,7 @@ func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
 }
 
 // TestForgottenFilesAreRevertedToo has a foreign file that is to be removed with the install's, and another that stays.
-func TestWhatABaselineForgetsIsTakenBackWithTheRest(t *testing.T) {
+func TestForgottenFilesAreRevertedToo(t *testing.T) {
 	h := newHost(t)
 	h.write("/etc/cluster", "of others")
 	r := h.open()

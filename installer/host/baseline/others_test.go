@@ -163,7 +163,7 @@ func TestUndoFollowsNoLinkOfUser(t *testing.T) {
 	}
 }
 
-func TestUndoGoesOnWhenTheFolderIsBack(t *testing.T) {
+func TestUndoResumesWhenFolderReturns(t *testing.T) {
 	h := newShared(t, "/opt")
 	h.replace(h.app + "/sub")
 	h.link(h.path(h.victim), h.app+"/sub")
@@ -190,7 +190,7 @@ func TestUndoGoesOnWhenTheFolderIsBack(t *testing.T) {
 	h.checkVictim()
 }
 
-func TestUndoWritesNothingIntoFolderThatIsGone(t *testing.T) {
+func TestUndoWritesNothingIntoMissingFolder(t *testing.T) {
 	h := newShared(t, "/opt")
 	h.must(os.RemoveAll(h.path(h.app + "/sub")))
 	plan := h.plan()
@@ -204,16 +204,16 @@ func TestUndoWritesNothingIntoFolderThatIsGone(t *testing.T) {
 	}
 }
 
-// TestUndoGivesNoOtherFolderAway has a user swap a folder that the install took for another one of root with the same mode.
-func TestUndoGivesNoOtherFolderAway(t *testing.T) {
+// TestUndoChownsNoOtherFolder has a user swap a folder that the install took for another one of root with the same mode.
+func TestUndoChownsNoOtherFolder(t *testing.T) {
 	h := newShared(t, "/opt")
 	h.replace(h.app + "/sub/taken")
 	h.must(os.Mkdir(h.path(h.app+"/sub/taken"), 0o700))
 	h.wantLeft("/opt/app/sub/taken: changed by someone else")
 }
 
-// TestSwappedFolderLeadsUndoNowhere has the user swap his folder for a link to root's all the time.
-func TestSwappedFolderLeadsUndoNowhere(t *testing.T) {
+// TestUndoIgnoresSwappedFolder has the user swap his folder for a link to root's all the time.
+func TestUndoIgnoresSwappedFolder(t *testing.T) {
 	short.Root(t, "mounting")
 	h := newShared(t, "/opt")
 	h.link(h.path(h.victim), h.app+"/other")

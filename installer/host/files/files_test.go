@@ -165,7 +165,7 @@ func TestLinkInSharedFolderIsFollowedIfRootMadeIt(t *testing.T) {
 	}
 }
 
-func TestFolderOfOthersIsNotOurOwn(t *testing.T) {
+func TestForeignFolderIsNotTrusted(t *testing.T) {
 	h := newHost(t)
 	for path, own := range map[string]bool{"own": true, "own/not/there": true, "app": false, "app/not/there": false, "app/rooted": false} {
 		if path == "app/rooted" {
@@ -198,8 +198,8 @@ func TestPipeDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestSwappedFolderLeadsNoWriteElsewhere has the folder of a user become a link, and a pipe, and a folder again all the time.
-func TestSwappedFolderLeadsNoWriteElsewhere(t *testing.T) {
+// TestSwappedFolderRedirectsNoWrite has the folder of a user become a link, and a pipe, and a folder again all the time.
+func TestSwappedFolderRedirectsNoWrite(t *testing.T) {
 	h := newHost(t)
 	h.folder("app/real")
 	h.give("app/real")

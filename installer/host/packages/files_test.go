@@ -56,7 +56,7 @@ func TestAptInstallsFromFolderOfDebs(t *testing.T) {
 	}
 }
 
-func TestFileThatIsNotADebIsNamed(t *testing.T) {
+func TestNonDebFileIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "x.deb"), []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)

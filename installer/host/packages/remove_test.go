@@ -80,7 +80,7 @@ func killedDebs(t *testing.T) (root string) {
 	return root
 }
 
-func TestPackagesThatOthersNeedAreKept(t *testing.T) {
+func TestRequiredPackagesAreKept(t *testing.T) {
 	short.Root(t, "installing packages")
 	for name, row := range map[string]struct {
 		installed          func(*testing.T) string

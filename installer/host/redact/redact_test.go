@@ -61,8 +61,8 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// TestNothingOfASecretIsLeft has the secret PEARL in forms in which a part of it was once left.
-func TestNothingOfASecretIsLeft(t *testing.T) {
+// TestNoPartOfSecretRemains has the secret PEARL in forms in which a part of it was once left.
+func TestNoPartOfSecretRemains(t *testing.T) {
 	for _, text := range []string{
 		"password: my PEARL here", "  password: a,PEARL;PEARL", "PASSWORD=abc&PEARL", "PASSWORD=a PEARL", `password='it'\\''s PEARL'`,
 		`Environment="DB_PASSWORD=abc PEARL" "X=1"`, "DB_PASS=PEARL", "-o username=x,pass=PEARL,vers=3", "SHARED_PASSWORD_BCRYPT=PEARL", "password_hash: PEARL",
@@ -94,7 +94,7 @@ func TestNothingOfASecretIsLeft(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSecretStays(t *testing.T) {
+func TestOtherTextIsNotMasked(t *testing.T) {
 	for _, text := range []string{
 		"", "\n", "no end of line", "a\r\nb\n",
 		"image: registry.k8s.io/pause@sha256:" + strings.Repeat("0a", 32) + "\n",
@@ -117,8 +117,8 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// TestCrowdedLinesAreHiddenAsAWhole has lines for which looking for each form would take seconds.
-func TestCrowdedLinesAreHiddenAsAWhole(t *testing.T) {
+// TestLinesWithManySecretsAreMaskedWhole has lines for which looking for each form would take seconds.
+func TestLinesWithManySecretsAreMaskedWhole(t *testing.T) {
 	for _, text := range []string{strings.Repeat("password=PEARL ", 2000), strings.Repeat("x", 20<<10) + " token: PEARL"} {
 		got := masked(t, "before\n"+text+"\n  PEARL\nafter\n")
 		if strings.Contains(got, "PEARL") || !strings.HasPrefix(got, "before\n"+redact.Mask+" (a long line") || !strings.HasSuffix(got, "\nafter\n") {

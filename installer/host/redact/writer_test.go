@@ -10,7 +10,7 @@ import (
 )
 
 // TestWriterMasksSplitSecrets cuts a text at every place.
-func TestAWriterMasksWhatComesInPieces(t *testing.T) {
+func TestWriterMasksSplitSecrets(t *testing.T) {
 	t.Parallel()
 	const text = "kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef\nall is well\n-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----\npassword: hunter22\nthe end"
 	var want bytes.Buffer
@@ -36,7 +36,7 @@ func TestAWriterMasksWhatComesInPieces(t *testing.T) {
 	}
 }
 
-func TestKnownSecretsAreMaskedWhereverTheyStand(t *testing.T) {
+func TestKnownSecretsAreMaskedAnywhere(t *testing.T) {
 	t.Parallel()
 	d := redact.New()
 	d.Hide("Tr0ub4dor&3", "Tr0ub4dor&3-longer", "first line\nsecond line", "abc", "")

@@ -71,7 +71,7 @@ func look(t *testing.T, h cis.Host) map[string]cis.Result {
 // sections has the number of checks of each section of the benchmark.
 var sections = map[string]int{"1.1": 21, "1.2": 30, "1.3": 7, "1.4": 2, "2": 7, "3.1": 3, "3.2": 2, "4.1": 10, "4.2": 13, "5.1": 13, "5.2": 13, "5.3": 2, "5.4": 2, "5.5": 1, "5.7": 4}
 
-func TestEveryCheckOfTheBenchmarkIsReported(t *testing.T) {
+func TestEveryCheckOfBenchmarkIsReported(t *testing.T) {
 	counts := map[string]int{}
 	for id := range look(t, node(t)) {
 		if !regexp.MustCompile(`^[1-5](\.\d+){1,2}$`).MatchString(id) {
@@ -85,7 +85,7 @@ func TestEveryCheckOfTheBenchmarkIsReported(t *testing.T) {
 }
 
 // TestPlainKubeadmClusterIsChecked has a cluster that nobody has hardened.
-func TestAPlainClusterOfKubeadm(t *testing.T) {
+func TestPlainKubeadmClusterIsChecked(t *testing.T) {
 	all := look(t, node(t))
 	for status, ids := range map[cis.Status][]string{
 		cis.Met: {"1.1.1", "1.1.2", "1.1.13", "1.1.19", "1.1.21", "1.2.2", "1.2.4", "1.2.6", "1.2.7", "1.2.8", "1.2.10", "1.2.13", "1.2.15", "1.2.23", "1.2.24",
@@ -105,8 +105,8 @@ func TestAPlainClusterOfKubeadm(t *testing.T) {
 	}
 }
 
-// TestEachSettingIsSeen changes one thing after the other.
-func TestEachSettingIsSeen(t *testing.T) {
+// TestEachSettingIsChecked changes one thing after the other.
+func TestEachSettingIsChecked(t *testing.T) {
 	h := node(t)
 	pods := filepath.Join(h.Rootfs, "etc/kubernetes/manifests")
 	argument := func(component, line string) func() error {
@@ -179,7 +179,7 @@ func TestEachSettingIsSeen(t *testing.T) {
 // encrypted is the configuration of an API server that encrypts Secrets with the provider inserted for %.
 const encrypted = "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources: [{resources: [secrets], providers: [%, {identity: {}}]}]\n"
 
-func TestAnAuditPolicyAndAnEncryptionAreRead(t *testing.T) {
+func TestAuditPolicyAndEncryptionAreRead(t *testing.T) {
 	h := node(t)
 	name := filepath.Join(h.Rootfs, "etc/kubernetes/manifests/kube-apiserver.yaml")
 	text, err := os.ReadFile(name)
@@ -208,7 +208,7 @@ func TestAnAuditPolicyAndAnEncryptionAreRead(t *testing.T) {
 	}
 }
 
-func TestAWorkerHasNoControlPlaneToCompare(t *testing.T) {
+func TestWorkerSkipsControlPlaneChecks(t *testing.T) {
 	h := node(t)
 	if err := os.RemoveAll(filepath.Join(h.Rootfs, "etc/kubernetes/manifests")); err != nil {
 		t.Fatal(err)
@@ -223,8 +223,8 @@ func TestAWorkerHasNoControlPlaneToCompare(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreReadFromTheAPI asks a real API server.
-func TestPoliciesAreReadFromTheAPI(t *testing.T) {
+// TestPoliciesAreReadFromAPIServer asks a real API server.
+func TestPoliciesAreReadFromAPIServer(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(controlplane.ForTest(t))
 	h := node(t)
 	h.API = client

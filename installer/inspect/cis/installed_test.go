@@ -68,7 +68,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 
 // TestInstallPassesDefaultChecks names the failed checks of the control plane, etcd and the kubelet, without files that only a
 // host has.
-func TestAnInstallMeetsWhatCostsNothing(t *testing.T) {
+func TestInstallPassesDefaultChecks(t *testing.T) {
 	always := []string{"1.2.1", "1.2.9", "1.2.11", "3.1.1"}
 	for compliance, want := range map[string][]string{"": append([]string{"1.2.3", "1.2.5", "1.2.28", "4.2.13"}, always...), "1": always} {
 		var left []string
@@ -85,7 +85,7 @@ func TestAnInstallMeetsWhatCostsNothing(t *testing.T) {
 }
 
 // TestAPIServerStartsWithWrittenConfiguration starts a real one with the benchmark's arguments, and reads its log.
-func TestTheAPIServerWorksWithWhatAnInstallWrites(t *testing.T) {
+func TestAPIServerStartsWithWrittenConfiguration(t *testing.T) {
 	h := installed(t, "1")
 	manifest, err := os.ReadFile(filepath.Join(h.Rootfs, "etc/kubernetes/manifests/kube-apiserver.yaml"))
 	if err != nil {

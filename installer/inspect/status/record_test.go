@@ -37,7 +37,7 @@ spec:
   helm: {helmfileSpec: "password: hunter2"}
 `
 
-func TestRecordSaysWhatAClusterRuns(t *testing.T) {
+func TestRecordListsClusterVersions(t *testing.T) {
 	config := controlplane.ForTest(t)
 	nodes := clientset.NewForConfigOrDie(config).CoreV1().Nodes()
 	for name, version := range map[string]string{"host-1": "v1.35.4", "host-2": "v1.34.4"} {

@@ -6,9 +6,9 @@ import (
 	"testing/fstest"
 )
 
-// TestSettingsThatCutPodsOffAreWatched: libvirt and hardening profiles switch them off while a cluster runs (replicatedhq/kURL#2174,
+// TestSettingsBreakingPodNetworkAreReported: libvirt and hardening profiles switch them off while a cluster runs (replicatedhq/kURL#2174,
 // moby/moby#47966).
-func TestSettingsThatCutPodsOffAreWatched(t *testing.T) {
+func TestSettingsBreakingPodNetworkAreReported(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/sys/net/ipv4/ip_forward": {Data: []byte("0\n")}, "proc/sys/net/bridge/bridge-nf-call-iptables": {Data: []byte("1\n")},
 		"etc/sysctl.conf": {Data: []byte("\nnet.bridge.bridge-nf-call-iptables=0\n")},

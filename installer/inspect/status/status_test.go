@@ -75,7 +75,7 @@ func withNodes(t *testing.T, config *rest.Config) (own string) {
 	return own
 }
 
-func TestStatusTellsTheHealthOfTheAPI(t *testing.T) {
+func TestStatusReportsAPIHealth(t *testing.T) {
 	config := controlplane.ForTest(t)
 	withNodes(t, config)
 	s, text := seen(t, config, false)
@@ -87,8 +87,8 @@ func TestStatusTellsTheHealthOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestAWorkerSeesItselfAndIsWell gives a node what the API server's authorizer of nodes leaves it.
-func TestAWorkerSeesItselfAndIsWell(t *testing.T) {
+// TestWorkerReportsItselfHealthy gives a node what the API server's authorizer of nodes leaves it.
+func TestWorkerReportsItselfHealthy(t *testing.T) {
 	config := controlplane.ForTest(t)
 	own := withNodes(t, config)
 	rules := clientset.NewForConfigOrDie(config).RbacV1()
@@ -113,7 +113,7 @@ func TestAWorkerSeesItselfAndIsWell(t *testing.T) {
 	}
 }
 
-func TestStatusSaysWhatTheAPIFails(t *testing.T) {
+func TestStatusReportsFailedAPIChecks(t *testing.T) {
 	ill := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
@@ -125,8 +125,8 @@ func TestStatusSaysWhatTheAPIFails(t *testing.T) {
 	}
 }
 
-// TestStatusDoesNotWaitForADeadAPI asks one whose connections are taken, as a balancer does, and never answered.
-func TestStatusDoesNotWaitForADeadAPI(t *testing.T) {
+// TestStatusDoesNotWaitForDeadAPI asks one whose connections are taken, as a balancer does, and never answered.
+func TestStatusDoesNotWaitForDeadAPI(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestStatusDoesNotWaitForADeadAPI(t *testing.T) {
 	}
 }
 
-func TestCertificatesThatEndSoonAreToldAndEndedOnesAreIll(t *testing.T) {
+func TestExpiringCertificatesAreReported(t *testing.T) {
 	now := time.Now()
 	ends := func(days int) pki.Entry {
 		end := now.AddDate(0, 0, days)
@@ -163,7 +163,7 @@ func TestCertificatesThatEndSoonAreToldAndEndedOnesAreIll(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedRenewalOrRestoreIsToldWithTheCommandThatResumesIt(t *testing.T) {
+func TestInterruptedOperationsAreReportedWithResumeCommand(t *testing.T) {
 	record := func(step string, outcome lifecycle.Outcome) lifecycle.Record {
 		return lifecycle.Record{Operation: lifecycle.Renewing, Step: step, Outcome: outcome}
 	}
@@ -188,7 +188,7 @@ func TestAnInterruptedRenewalOrRestoreIsToldWithTheCommandThatResumesIt(t *testi
 	}
 }
 
-func TestARotationOfCAsIsToldWithTheCommandThatResumesIt(t *testing.T) {
+func TestUnfinishedCARotationIsReportedWithResumeCommand(t *testing.T) {
 	rootfs := t.TempDir()
 	if r, err := rotation(rootfs); r != nil || err != nil {
 		t.Errorf("none is under way: %+v, %v", r, err)
@@ -225,7 +225,7 @@ func TestARotationOfCAsIsToldWithTheCommandThatResumesIt(t *testing.T) {
 	}
 }
 
-func TestAnUndoWithOtherControlPlanesIsTold(t *testing.T) {
+func TestJointUndoIsReported(t *testing.T) {
 	t.Parallel()
 	store := undo.Store{Root: t.TempDir(), Rootfs: t.TempDir()}
 	if u, err := ordered(store.Root); u != nil || err != nil {

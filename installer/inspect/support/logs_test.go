@@ -34,8 +34,8 @@ func collected(t *testing.T, work func(*collection)) string {
 	return all.String()
 }
 
-// TestLogsFromOutsideAreNotTaken has links and pipes that a pod which may write to the folder of logs can make.
-func TestLogsFromOutsideAreNotTaken(t *testing.T) {
+// TestLogsOutsideRootAreOmitted has links and pipes that a pod which may write to the folder of logs can make.
+func TestLogsOutsideRootAreOmitted(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	link := func(target, name string) error { return os.Symlink(target, filepath.Join(dir, name)) }
 	if err := errors.Join(
@@ -52,8 +52,8 @@ func TestLogsFromOutsideAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestLogsThatAreSwappedAreNotTaken has a pod that makes a link of its log while logs are collected.
-func TestLogsThatAreSwappedAreNotTaken(t *testing.T) {
+// TestSwappedLogsAreOmitted has a pod that makes a link of its log while logs are collected.
+func TestSwappedLogsAreOmitted(t *testing.T) {
 	outside, dir := filepath.Join(t.TempDir(), "key"), t.TempDir()
 	log, link, file := filepath.Join(dir, "0.log"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
 	if err := errors.Join(os.WriteFile(outside, []byte("PEARL"), 0o600), os.WriteFile(log, []byte("well"), 0o600)); err != nil {

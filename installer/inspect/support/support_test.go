@@ -82,7 +82,7 @@ func halfInstalled(t *testing.T) support.Options {
 	return o
 }
 
-func TestBundleOfAHalfInstalledNode(t *testing.T) {
+func TestSupportBundleOfHalfInstalledNode(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "support.tar.gz")
 	summary, err := support.Write(t.Context(), out, halfInstalled(t))
 	if err != nil {
@@ -125,7 +125,7 @@ func TestBundleOfAHalfInstalledNode(t *testing.T) {
 	}
 }
 
-func TestBundleOfABareHost(t *testing.T) {
+func TestSupportBundleOfBareHost(t *testing.T) {
 	nothing := t.TempDir()
 	out := filepath.Join(t.TempDir(), "support.tar.gz")
 	summary, err := support.Write(t.Context(), out, support.Options{Root: nothing, StateDir: nothing, LogDir: filepath.Join(nothing, "none"), Host: fstest.MapFS{}})
@@ -138,7 +138,7 @@ func TestBundleOfABareHost(t *testing.T) {
 }
 
 // Explicitly requested data are collected, or the command fails.
-func TestBundleWithSpecs(t *testing.T) {
+func TestSupportBundleWithSpecs(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "sealift-preflight")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestBundleWithSpecs(t *testing.T) {
 	}
 }
 
-func TestBundleThatCannotBeWritten(t *testing.T) {
+func TestUnwritableBundleIsReported(t *testing.T) {
 	if _, err := support.Write(t.Context(), filepath.Join(t.TempDir(), "none", "support.tar.gz"), support.Options{}); err == nil || !strings.Contains(err.Error(), "make room beside") {
 		t.Errorf("error %v", err)
 	}

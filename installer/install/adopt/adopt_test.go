@@ -131,7 +131,7 @@ func kurlCluster(t *testing.T) *cluster.View {
 	return view
 }
 
-func TestWhatKurlLeftInAClusterIsRead(t *testing.T) {
+func TestKurlClusterIsRead(t *testing.T) {
 	t.Parallel()
 	view := kurlCluster(t)
 	got, err := readCluster(t.Context(), view, "host-1")
@@ -218,7 +218,7 @@ func worker() Found {
 	return f
 }
 
-func TestWhatCannotBeAdoptedIsToldWhatToDoFirst(t *testing.T) {
+func TestUnadoptableClusterIsReportedWithRemedy(t *testing.T) {
 	t.Parallel()
 	old := func(f *Found, version string) {
 		f.Cluster.Version = version
@@ -273,7 +273,7 @@ func TestWhatCannotBeAdoptedIsToldWhatToDoFirst(t *testing.T) {
 	}
 }
 
-func TestAHostIsRead(t *testing.T) {
+func TestHostIsRead(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, name := range []string{"etc/kubernetes/kubelet.conf", "etc/kubernetes/manifests/kube-apiserver.yaml", "etc/kubernetes/manifests/haproxy.yaml", "etc/containerd/config.toml", "etc/kurl/uuid", "var/lib/kurl/addons/x"} {
@@ -295,7 +295,7 @@ func TestAHostIsRead(t *testing.T) {
 	}
 }
 
-func TestTheBaselineHasNoCluster(t *testing.T) {
+func TestBaselineOmitsCluster(t *testing.T) {
 	t.Parallel()
 	s := baseline.State{
 		Files: baseline.Files{"/etc/kubernetes": {}, "/etc/kubernetes/pki/ca.key": {}, "/etc/kubernetes.old": {}, "/etc/containerd/config.toml": {},
@@ -320,7 +320,7 @@ func TestTheBaselineHasNoCluster(t *testing.T) {
 }
 
 // kURL applies its own Installer, then the one that it merged with installer-spec-file=, and then labels its own (apply_installer_crd).
-func TestMergedInstallerIsTheOneThatRuns(t *testing.T) {
+func TestMergedInstallerMatchesCluster(t *testing.T) {
 	at := func(seconds int) *metav1.Time { return &metav1.Time{Time: time.Unix(1_700_000_000+int64(seconds), 0)} }
 	installer := func(name string, applied, labelled int) (o unstructured.Unstructured) {
 		o.SetName(name)

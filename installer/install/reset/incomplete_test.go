@@ -79,7 +79,7 @@ func TestResetThatFailedKeepsItsRecord(t *testing.T) {
 	}
 }
 
-func TestStepThatFailedIsTold(t *testing.T) {
+func TestFailedStepIsReported(t *testing.T) {
 	r := &Reset{Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Resetting, nil)}}
 	run := r.tolerant("restore files", func(context.Context) error { return errors.New("read-only file system") })
 	if _, err := run(t.Context()); err != nil {

@@ -56,7 +56,7 @@ func needRoot(t *testing.T) {
 	short.Root(t, "a reset")
 }
 
-func TestResetTouchesNoFolderThatNoInstallMarked(t *testing.T) {
+func TestResetKeepsUnmarkedFolder(t *testing.T) {
 	needRoot(t)
 	for name, files := range map[string][]string{
 		"a state folder":                {"state/", "important/f"},
@@ -96,7 +96,7 @@ func TestResetTouchesNoFolderThatNoInstallMarked(t *testing.T) {
 	}
 }
 
-func TestResetRemovesOnlyWhatSealiftKeeps(t *testing.T) {
+func TestResetRemovesOnlySealiftFiles(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	plant(t, root, "bin/theirs")
@@ -114,7 +114,7 @@ func TestResetRemovesOnlyWhatSealiftKeeps(t *testing.T) {
 	}
 }
 
-func TestResetOfAMarkedFolderLeavesNothing(t *testing.T) {
+func TestResetOfMarkedFolderLeavesNothing(t *testing.T) {
 	needRoot(t)
 	root := filepath.Join(t.TempDir(), "sealift")
 	if err := node.MarkRoot(root); err != nil {

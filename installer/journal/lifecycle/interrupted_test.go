@@ -65,9 +65,9 @@ func appendTo(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// TestRunThatIsKilledAfterAnyRecordGoesOn kills a program as soon as it has begun a step, the next one as soon as it has finished
+// TestRunKilledAfterAnyRecordResumes kills a program as soon as it has begun a step, the next one as soon as it has finished
 // that step, and so on.
-func TestRunThatIsKilledAfterAnyRecordGoesOn(t *testing.T) {
+func TestRunKilledAfterAnyRecordResumes(t *testing.T) {
 	dir := t.TempDir()
 	for i, id := range steps {
 		killed(t, dir, id, lifecycle.Started, id)
@@ -131,7 +131,7 @@ func killed(t *testing.T, dir, step string, outcome lifecycle.Outcome, last stri
 	_ = cmd.Wait()
 }
 
-func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
+func TestRunResumesAfterFullDisk(t *testing.T) {
 	d := isolation.NewDisk(t, 32<<20)
 	j := journal(t, d.Path())
 	var ran []string
@@ -160,7 +160,7 @@ func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
 	}
 }
 
-func TestRecordsOutliveTheLossOfPower(t *testing.T) {
+func TestRecordsSurvivePowerLoss(t *testing.T) {
 	d := isolation.NewDisk(t, 32<<20)
 	dir := filepath.Join(d.Path(), "root", "state")
 	j := journal(t, dir)
@@ -188,8 +188,8 @@ func TestRecordsOutliveTheLossOfPower(t *testing.T) {
 	}
 }
 
-// TestInterruptionIsTold ends a step as a signal does.
-func TestInterruptionIsTold(t *testing.T) {
+// TestInterruptionIsReported ends a step as a signal does.
+func TestInterruptionIsReported(t *testing.T) {
 	dir := t.TempDir()
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	p := lifecycle.Plan{{ID: "slow", Timeout: time.Minute, Run: func(ctx context.Context) (lifecycle.State, error) {

@@ -51,7 +51,7 @@ func plan(ran *[]string, failing string) lifecycle.Plan {
 
 func quiet(lifecycle.Event) {}
 
-func TestRunGoesOnWhereItStopped(t *testing.T) {
+func TestRunResumesWhereItStopped(t *testing.T) {
 	dir := t.TempDir()
 	var ran []string
 	j := journal(t, dir)
@@ -74,7 +74,7 @@ func TestRunGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-func TestStepWithOtherInputsRunsAgain(t *testing.T) {
+func TestChangedInputsRerunStep(t *testing.T) {
 	j := journal(t, t.TempDir())
 	var ran []string
 	p := plan(&ran, "")
@@ -120,7 +120,7 @@ func TestRecordsNameTheirOperation(t *testing.T) {
 	}
 }
 
-func TestStepThatSomebodyUndidRunsAgain(t *testing.T) {
+func TestUndoneStepReruns(t *testing.T) {
 	j := journal(t, t.TempDir())
 	var ran []string
 	p := plan(&ran, "")
@@ -161,7 +161,7 @@ func open() chan struct{} {
 	return c
 }
 
-func TestStepsRunBesideAStepUnlessTheyComeAfterIt(t *testing.T) {
+func TestIndependentStepsRunConcurrently(t *testing.T) {
 	gates := map[string]chan struct{}{"a": open(), "b": make(chan struct{}), "c": make(chan struct{}), "d": open()}
 	var told []string
 	n, err := lifecycle.Run(t.Context(), lifecycle.Installing, graph(gates), journal(t, t.TempDir()), func(e lifecycle.Event) {
@@ -181,7 +181,7 @@ func TestStepsRunBesideAStepUnlessTheyComeAfterIt(t *testing.T) {
 	}
 }
 
-func TestFailureStopsWhatRunsBeside(t *testing.T) {
+func TestFailureStopsConcurrentSteps(t *testing.T) {
 	for _, failing := range []string{"b", "c"} {
 		t.Run(failing, func(t *testing.T) {
 			dir := t.TempDir()
@@ -223,7 +223,7 @@ func TestFailureStopsWhatRunsBeside(t *testing.T) {
 	}
 }
 
-func TestInterruptedRunSaysSo(t *testing.T) {
+func TestInterruptedRunIsRecorded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := graph(map[string]chan struct{}{"a": open(), "c": open(), "d": open()})
 	_, err := lifecycle.Run(ctx, lifecycle.Installing, p, journal(t, t.TempDir()), func(e lifecycle.Event) {
@@ -236,7 +236,7 @@ func TestInterruptedRunSaysSo(t *testing.T) {
 	}
 }
 
-func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
+func TestOpenStepsAreReportedOnce(t *testing.T) {
 	dir := t.TempDir()
 	lines := `{"step":"a","outcome":"finished"}` + "\n" + `{"step":"b","outcome":"started"}` + "\n" + `{"step":"c","outcome":"started"}` + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(lines), 0o600); err != nil {
@@ -254,7 +254,7 @@ func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestStepCannotWaitForALaterOne(t *testing.T) {
+func TestStepCannotWaitForLaterStep(t *testing.T) {
 	p := graph(nil)
 	p[0].After = []string{"d"}
 	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, journal(t, t.TempDir()), quiet); err == nil || !strings.Contains(err.Error(), "step a comes after d") {
@@ -262,7 +262,7 @@ func TestStepCannotWaitForALaterOne(t *testing.T) {
 	}
 }
 
-func TestEveryStepHasAnEnd(t *testing.T) {
+func TestEveryStepTimesOut(t *testing.T) {
 	step := lifecycle.Step{ID: "slow", Timeout: time.Millisecond, Run: func(ctx context.Context) (lifecycle.State, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -273,7 +273,7 @@ func TestEveryStepHasAnEnd(t *testing.T) {
 	}
 }
 
-func TestRecordCutByACrashIsDropped(t *testing.T) {
+func TestTruncatedRecordIsDropped(t *testing.T) {
 	dir := t.TempDir()
 	var ran []string
 	j := journal(t, dir)
@@ -302,7 +302,7 @@ func TestRecordCutByACrashIsDropped(t *testing.T) {
 	}
 }
 
-func TestDamagedJournalIsNotGuessedAt(t *testing.T) {
+func TestDamagedJournalIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte("{}\n{\"step\":\"a\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -344,7 +344,7 @@ func TestPlanMadeBeforeAnotherRunIsNotRun(t *testing.T) {
 	}
 }
 
-func TestLookingAtTheJournalLeavesNoTrace(t *testing.T) {
+func TestReadingJournalWritesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "root", "state")
 	var ran []string
 	if pending := plan(&ran, "").Pending(journal(t, dir)); len(pending) != 3 {
@@ -355,7 +355,7 @@ func TestLookingAtTheJournalLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestJournalIsForRootAlone(t *testing.T) {
+func TestOnlyRootReadsJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	if err := journal(t, dir).Begin(); err != nil {
 		t.Fatal(err)

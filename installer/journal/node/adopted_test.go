@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// TestANodeIsAdoptedUntilItIsUpgraded follows a node from its adoption to its first upgrade.
-func TestANodeIsAdoptedUntilItIsUpgraded(t *testing.T) {
+// TestNodeIsAdoptedUntilItIsUpgraded follows a node from its adoption to its first upgrade.
+func TestNodeIsAdoptedUntilItIsUpgraded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	record := func(operation lifecycle.Operation, id string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-func TestALogHasNoSecrets(t *testing.T) {
+func TestLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	var terminal bytes.Buffer
 	log := node.NewLog(t.TempDir(), lifecycle.Installing, &terminal)

@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestAResetLeavesNoStateFile has every file that any room keeps in the state folder.
-func TestAResetLeavesNoStateFile(t *testing.T) {
+// TestResetLeavesNoStateFile has every file that any room keeps in the state folder.
+func TestResetLeavesNoStateFile(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "sealift")
 	made := func() {

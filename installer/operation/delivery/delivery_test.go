@@ -114,8 +114,8 @@ func served(t *testing.T, shelf string) *share.Client {
 	return c
 }
 
-// TestNodesGetImagesFromTheShelf has bundles of both forms on a shelf. Nodes get their images, and nothing else.
-func TestNodesGetImagesFromTheShelf(t *testing.T) {
+// TestNodesGetImagesFromCache has bundles of both forms on a shelf. Nodes get their images, and nothing else.
+func TestNodesGetImagesFromCache(t *testing.T) {
 	t.Parallel()
 	file := packed(t)
 	for form, archive := range map[string]string{"a file": file, "a folder": unpacked(t, file)} {
@@ -172,8 +172,8 @@ func TestNodesGetImagesFromTheShelf(t *testing.T) {
 	}
 }
 
-// TestAnotherIndexIsNotTaken has the bundle of another index under the digest that a node was asked for.
-func TestAnotherIndexIsNotTaken(t *testing.T) {
+// TestOtherIndexIsRefused has the bundle of another index under the digest that a node was asked for.
+func TestOtherIndexIsRefused(t *testing.T) {
 	t.Parallel()
 	shelf, name := t.TempDir(), fmt.Sprintf("%x", sha256.Sum256([]byte("another")))
 	if err := os.Symlink(unpacked(t, packed(t)), filepath.Join(shelf, name)); err != nil {
@@ -184,7 +184,7 @@ func TestAnotherIndexIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestOnlyReadyNodesWithAnAgentAreAsked(t *testing.T) {
+func TestOnlyReadyNodesWithAgentAreAsked(t *testing.T) {
 	t.Parallel()
 	with, none := map[string]string{intent.AgentAnnotation: "{}"}, map[string]string{}
 	for name, row := range map[string]struct {

@@ -220,9 +220,9 @@ func (c *realCluster) sans() string {
 	return strings.Join(strings.Fields(sans), " ")
 }
 
-// TestARealClusterGetsAnotherLoadBalancer kills the change five times. A worker is off meanwhile, another one joins.
+// TestClusterLoadBalancerIsReplaced kills the change five times. A worker is off meanwhile, another one joins.
 // The old load balancer ends before the worker comes back.
-func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
+func TestClusterLoadBalancerIsReplaced(t *testing.T) {
 	c := newRealCluster(t)
 	state := t.TempDir()
 	c.off("late", true)
@@ -296,8 +296,8 @@ func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
 	}
 }
 
-// TestAChangeIsTakenBack after a worker did not work through the new load balancer, by the address of before.
-func TestAChangeIsTakenBack(t *testing.T) {
+// TestChangeIsRolledBack after a worker did not work through the new load balancer, by the address of before.
+func TestChangeIsRolledBack(t *testing.T) {
 	c := newRealCluster(t)
 	state := t.TempDir()
 	c.deaf = "a-worker"
@@ -332,8 +332,8 @@ func TestAChangeIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestChangesThatAreRefused leave no record.
-func TestChangesThatAreRefused(t *testing.T) {
+// TestInvalidChangesAreRefused leave no record.
+func TestInvalidChangesAreRefused(t *testing.T) {
 	c := newRealCluster(t)
 	refused := func(to, why string) {
 		t.Helper()

@@ -41,8 +41,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestOnlyTheOldLoadBalancerIsReplaced in what files and ConfigMaps have.
-func TestOnlyTheOldLoadBalancerIsReplaced(t *testing.T) {
+// TestOnlyOldLoadBalancerIsReplaced in what files and ConfigMaps have.
+func TestOnlyOldLoadBalancerIsReplaced(t *testing.T) {
 	t.Parallel()
 	const old, renewed = "10.0.0.1:6443", "api.example.com:443"
 	for _, row := range []struct {

@@ -229,8 +229,8 @@ func (r *rig) uses(n Node, host string) {
 	}
 }
 
-// TestANodeGetsAnotherLoadBalancer goes through the stages with a real API server, which gets its certificates while it runs.
-func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
+// TestNodeLoadBalancerIsReplaced goes through the stages with a real API server, which gets its certificates while it runs.
+func TestNodeLoadBalancerIsReplaced(t *testing.T) {
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
 	ctx := t.Context()
@@ -297,8 +297,8 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 	}
 }
 
-// TestTheWayBackNeedsTheOldLoadBalancer keeps the new settings of a node for which nothing answers at the old ones.
-func TestTheWayBackNeedsTheOldLoadBalancer(t *testing.T) {
+// TestRollbackNeedsOldLoadBalancer keeps the new settings of a node for which nothing answers at the old ones.
+func TestRollbackNeedsOldLoadBalancer(t *testing.T) {
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
 	r.made(plane.Bring(t.Context(), r.move(Both)))
@@ -312,8 +312,8 @@ func TestTheWayBackNeedsTheOldLoadBalancer(t *testing.T) {
 	r.uses(worker, newHost)
 }
 
-// TestANodeKnowsItsCluster by the CA: a load balancer that leads elsewhere, or nowhere, changes nothing.
-func TestANodeKnowsItsCluster(t *testing.T) {
+// TestNodeIdentifiesItsCluster by the CA: a load balancer that leads elsewhere, or nowhere, changes nothing.
+func TestNodeIdentifiesItsCluster(t *testing.T) {
 	r := newRig(t)
 	worker := r.worker("worker")
 	other := balance(t, newHost, strings.TrimPrefix(controlplane.ForTest(t).Host, "https://"))

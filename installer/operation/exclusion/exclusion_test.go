@@ -152,7 +152,7 @@ nothing                       -       -    -   -    -            -      -       
 `
 
 // TestUnfinishedOperationsExcludeConflictingOnes tries every ordered pair.
-func TestHalfDoneOperationsExcludeWhatWouldHarmThem(t *testing.T) {
+func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 	columns := map[string]exclusion.Operation{"Upgrade": exclusion.Upgrade, "Undo": exclusion.Undo, "CAs": exclusion.CAs, "Keys": exclusion.Keys, "LoadBalancer": exclusion.LoadBalancer, "Images": exclusion.Images, "Readdress": exclusion.Readdress,
 		"FollowAddress": exclusion.FollowAddress, "JoinControlPlane": exclusion.JoinControlPlane, "Restore": exclusion.Restore, "Renew": exclusion.Renew}
 	records := map[string]struct {

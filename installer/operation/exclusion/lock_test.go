@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestWorkDoesNotBeginWhileItWouldHarm begins operations on a cluster that gets a new key for Secrets.
-func TestWorkDoesNotBeginWhileItWouldHarm(t *testing.T) {
+// TestConflictingOperationIsRefused begins operations on a cluster that gets a new key for Secrets.
+func TestConflictingOperationIsRefused(t *testing.T) {
 	config := testcluster.ForTest(t)
 	c, err := kube.Connect(config, nil)
 	if err != nil {

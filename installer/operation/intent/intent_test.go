@@ -14,7 +14,7 @@ func valid() intent.Intent {
 	return intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Prepare, Attempt: 2, Index: strings.Repeat("a", 64), Sealift: strings.Repeat("b", 64), Server: "10.0.0.1:6445", From: "1.35.4"}
 }
 
-func TestIntentsAndReportsAreReadAsTheyWereWritten(t *testing.T) {
+func TestIntentsAndReportsRoundTrip(t *testing.T) {
 	in := valid()
 	got, err := intent.Parse(in.Encode())
 	if diff := cmp.Diff(in, got); err != nil || diff != "" {
@@ -37,7 +37,7 @@ func TestUndoNeedsNoBundle(t *testing.T) {
 	}
 }
 
-func TestAnOrderHasADigestAndAServer(t *testing.T) {
+func TestOrderNeedsDigestAndServer(t *testing.T) {
 	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Arm, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", UpgradeID: "0123456789abcdef"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
@@ -55,7 +55,7 @@ func TestAnOrderHasADigestAndAServer(t *testing.T) {
 	}
 }
 
-func TestARotationNeedsAServerAndNoBundle(t *testing.T) {
+func TestRotationNeedsServerAndNoBundle(t *testing.T) {
 	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Rotate, Attempt: 1, Server: "10.0.0.1:6445"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
@@ -66,7 +66,7 @@ func TestARotationNeedsAServerAndNoBundle(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheLoadBalancerNeedsNoServer(t *testing.T) {
+func TestChangeOfLoadBalancerNeedsNoServer(t *testing.T) {
 	for _, to := range []string{"10.0.0.9:6443", "api.example.com:443", "[fd00::9]:6443"} {
 		in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Balance, Attempt: 1, Move: &intent.Move{From: "10.0.0.1:6443", To: to, Stage: "switch"}}
 		if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
@@ -75,7 +75,7 @@ func TestAChangeOfTheLoadBalancerNeedsNoServer(t *testing.T) {
 	}
 }
 
-func TestImagesNeedABundleAndNoProgram(t *testing.T) {
+func TestImagesNeedBundleAndNoProgram(t *testing.T) {
 	in := intent.Intent{Upgrade: "images-a", Operation: intent.Images, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
@@ -86,9 +86,9 @@ func TestImagesNeedABundleAndNoProgram(t *testing.T) {
 	}
 }
 
-// TestStagesAreReadByAgentsOfAnEarlierSealift writes what such an agent understands besides the stage, and reads what such a control
+// TestStagesAreReadByAgentsOfEarlierSealift writes what such an agent understands besides the stage, and reads what such a control
 // plane writes.
-func TestStagesAreReadByAgentsOfAnEarlierSealift(t *testing.T) {
+func TestStagesAreReadByAgentsOfEarlierSealift(t *testing.T) {
 	images := intent.Intent{Upgrade: "u", Operation: intent.Images, Attempt: 1, Server: "10.0.0.1:6445", Stage: "images/load", Params: []byte(`{"index":"` + strings.Repeat("a", 64) + `"}`)}
 	move := intent.Intent{Upgrade: "u", Operation: intent.Balance, Attempt: 1, Server: "10.0.0.1:6445", Stage: "load-balancer/beside", Params: []byte(`{"from":"10.0.0.1:6443","to":"10.0.0.9:6443"}`)}
 	for _, in := range []intent.Intent{images, move} {
@@ -117,7 +117,7 @@ func TestStagesAreReadByAgentsOfAnEarlierSealift(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsToOneAttempt(t *testing.T) {
+func TestReportBelongsToOneAttempt(t *testing.T) {
 	in := valid()
 	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: 1, State: intent.Failed}
 	if report.Answers(in) {
@@ -131,7 +131,7 @@ func TestAnAnswerIsToOneAttempt(t *testing.T) {
 	}
 }
 
-func TestIntentsThatANodeDoesNotTake(t *testing.T) {
+func TestInvalidIntentsAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*intent.Intent){
 		"no upgrade":           func(in *intent.Intent) { in.Upgrade = "" },
 		"no attempt":           func(in *intent.Intent) { in.Attempt = 0 },
@@ -165,8 +165,8 @@ func TestIntentsThatANodeDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestALongErrorIsCut keeps the annotations of a Node small: Kubernetes takes 256 KiB of them.
-func TestALongErrorIsCut(t *testing.T) {
+// TestLongErrorIsCut keeps the annotations of a Node small: Kubernetes takes 256 KiB of them.
+func TestLongErrorIsCut(t *testing.T) {
 	if text := (intent.Report{Error: strings.Repeat("x", 1<<20)}).Encode(); len(text) > 4<<10 {
 		t.Errorf("%d bytes", len(text))
 	}

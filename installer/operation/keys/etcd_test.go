@@ -227,8 +227,8 @@ func (s *realServer) rotate(state string, kills int) {
 	}
 }
 
-// TestARealAPIServerTurnsEncryptionOnAndRotates under a reader that never stops. The rotations are killed ten times.
-func TestARealAPIServerTurnsEncryptionOnAndRotates(t *testing.T) {
+// TestAPIServerEnablesAndRotatesEncryption under a reader that never stops. The rotations are killed ten times.
+func TestAPIServerEnablesAndRotatesEncryption(t *testing.T) {
 	t.Parallel()
 	const count = 20
 	s := &realServer{plane: newPlane(t, encryption.Host{Host: files.Host{Rootfs: t.TempDir()}}, false), moments: &moments{check: func() {}}, t: t, reloads: true}

@@ -245,9 +245,9 @@ func (m *model) ended(t *testing.T, number int) {
 	}
 }
 
-// TestSecretsAreReadableWheneverARotationIsKilled kills it at every seventh moment: the same command goes on, on this control plane or
+// TestSecretsAreReadableWheneverRotationIsKilled kills it at every seventh moment: the same command goes on, on this control plane or
 // on another. In half of the runs a fourth control plane joins in the middle.
-func TestSecretsAreReadableWheneverARotationIsKilled(t *testing.T) {
+func TestSecretsAreReadableWheneverRotationIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, encrypts := range []bool{false, true} {
 		kills := 0
@@ -286,8 +286,8 @@ func TestSecretsAreReadableWheneverARotationIsKilled(t *testing.T) {
 	}
 }
 
-// TestKeysThatARestoreMergedAreRotatedAway: the journal has an earlier rotation to the same key.
-func TestKeysThatARestoreMergedAreRotatedAway(t *testing.T) {
+// TestMergedKeysAreRotatedAway: the journal has an earlier rotation to the same key.
+func TestMergedKeysAreRotatedAway(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, true, false)
 	state := t.TempDir()
@@ -310,8 +310,8 @@ func TestKeysThatARestoreMergedAreRotatedAway(t *testing.T) {
 	m.ended(t, 2)
 }
 
-// TestARotationThatAnotherControlPlaneFinishedIsNotResumed: the journal of the first one has its beginning alone.
-func TestARotationThatAnotherControlPlaneFinishedIsNotResumed(t *testing.T) {
+// TestRotationFinishedElsewhereIsNotResumed: the journal of the first one has its beginning alone.
+func TestRotationFinishedElsewhereIsNotResumed(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, true, false)
 	first, second := t.TempDir(), t.TempDir()

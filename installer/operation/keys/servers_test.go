@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestAnInterruptedRequestDoesNotBeginTheSecretsAgain: a cluster may have more Secrets than an API can write between two restarts.
-func TestAnInterruptedRequestDoesNotBeginTheSecretsAgain(t *testing.T) {
+// TestInterruptedRewriteContinues: a cluster may have more Secrets than an API can write between two restarts.
+func TestInterruptedRewriteContinues(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
 	var lists, updates []string

@@ -121,7 +121,7 @@ func TestLeaderWaitsForAnswersOfAgents(t *testing.T) {
 	}
 }
 
-func TestInsistEndsWithErrorsThatDoNotPass(t *testing.T) {
+func TestRetryDuringOutageReturnsPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, broken := time.Now(), errors.New("ConfigMap kube-system/sealift-upgrade: invalid character")
 		err := RetryDuringOutage(t.Context(), func(context.Context) error { return broken })

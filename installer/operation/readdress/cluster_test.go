@@ -42,8 +42,8 @@ kind: Config
 `
 )
 
-// TestTheClusterLearnsTheNewAddress uses a real API server.
-func TestTheClusterLearnsTheNewAddress(t *testing.T) {
+// TestClusterLearnsNewAddress uses a real API server.
+func TestClusterLearnsNewAddress(t *testing.T) {
 	t.Parallel()
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/isolation"
 )
 
-func TestAnAddressIsExpected(t *testing.T) {
+func TestScheduledAddressIsApplied(t *testing.T) {
 	t.Parallel()
 	r := &Readdress{Change: change, options: Options{Scope: node.Scope{Root: t.TempDir()}, Timeout: time.Minute}}
 	root := r.options.Root
@@ -51,7 +51,7 @@ func TestAnAddressIsExpected(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsExpectedIsNotHere(t *testing.T) {
+func TestScheduledAddressMustBeOnHost(t *testing.T) {
 	t.Parallel()
 	f := facts{own: map[netip.Addr]string{change.To: "eth0"}, virtual: func(string) bool { return false }, before: true}
 	if _, err := f.check(change.From, change.To); err == nil || !strings.Contains(err.Error(), "has 10.20.0.7 already") {
@@ -63,8 +63,8 @@ func TestAnAddressThatIsExpectedIsNotHere(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatAnswersIsRefused connects to an address in a network of the test's own.
-func TestAnAddressThatAnswersIsRefused(t *testing.T) {
+// TestAddressInUseIsRefused connects to an address in a network of the test's own.
+func TestAddressInUseIsRefused(t *testing.T) {
 	isolation.Network(t)
 	isolation.Run(t, "", "ip", "link", "set", "lo", "up")
 	l, err := net.Listen("tcp", "127.0.0.9:6443")

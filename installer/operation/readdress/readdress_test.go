@@ -24,7 +24,7 @@ import (
 
 var change = Change{From: netip.MustParseAddr(kubeadmtest.Address), To: netip.MustParseAddr("10.20.0.7"), Link: "eth1"}
 
-func TestAnAddressIsReplacedAsAWhole(t *testing.T) {
+func TestOnlyWholeAddressesAreReplaced(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"10.0.0.1": "10.0.0.22", "https://10.0.0.1:6443": "https://10.0.0.22:6443", "--node-ip=10.0.0.1,fd00::1": "--node-ip=10.0.0.22,fd00::1",
@@ -133,9 +133,9 @@ const (
 	peerCertificate = "/etc/kubernetes/pki/etcd/peer.crt"
 )
 
-// TestEveryFileOfAControlPlaneGetsTheNewAddress uses kubeadm's files. It changes them and puts them back. The first
+// TestControlPlaneFilesGetNewAddress uses kubeadm's files. It changes them and puts them back. The first
 // run is cut, and a second one ends the change.
-func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
+func TestControlPlaneFilesGetNewAddress(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	s, err := h.read()
@@ -246,7 +246,7 @@ func certificatesKeepAnAddress(t *testing.T, h host) {
 	}
 }
 
-func TestAWorkerTellsItsAddress(t *testing.T) {
+func TestWorkerReportsItsAddress(t *testing.T) {
 	t.Parallel()
 	h := host{files.Host{Rootfs: t.TempDir()}, "/var/lib/sealift"}
 	if _, err := h.read(); err == nil || !strings.Contains(err.Error(), "run the command on a node") {
@@ -272,7 +272,7 @@ func TestAWorkerTellsItsAddress(t *testing.T) {
 	}
 }
 
-func TestWrongAddressesAreRefused(t *testing.T) {
+func TestInvalidAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	at := netip.MustParseAddr
 	networks, err := networksOf("10.32.0.0/20,fd00:32::/64", "10.96.0.0/12")
@@ -318,7 +318,7 @@ func TestWrongAddressesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedChangeIsFound(t *testing.T) {
+func TestInterruptedChangeIsDetected(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC)
 	inputs := newInputs(change, now)

@@ -82,7 +82,7 @@ func (o ownHost) ask(as []string, address, path string, more ...string) (string,
 
 // TestControlPlaneWorksAtItsNewAddress runs the etcd and the API server of kubeadm's manifests in a separate network, removes the
 // address from the host, and checks that they work at the new one with their data.
-func TestAControlPlaneWorksAtItsNewAddress(t *testing.T) {
+func TestControlPlaneWorksAtItsNewAddress(t *testing.T) {
 	isolation.Network(t) // not parallel: only this thread has the network
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"}, {"link", "add", "eth0", "type", "veth", "peer", "name", "cable"}, {"link", "set", "eth0", "up"}, {"link", "set", "cable", "up"},

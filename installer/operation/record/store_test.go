@@ -21,7 +21,7 @@ func configMap(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem}, Data: data}
 }
 
-func TestStoreKeepsARecordOfEachKind(t *testing.T) {
+func TestStoreKeepsRecordOfEachKind(t *testing.T) {
 	client := fake.NewClientset()
 	s := record.Store{Client: client}
 	one := record.Record{ID: "1", Kind: "clock", Leader: "host-1", Attempt: 1, Params: json.RawMessage(`{"to":"10.0.0.1"}`), Stage: "use", About: "a", Next: "n"}
@@ -87,8 +87,8 @@ func TestChangeSeesWhatAnotherProcessWrote(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnEarlierSealiftAreTakenOver reads what each operation wrote before there was one ConfigMap.
-func TestRecordsOfAnEarlierSealiftAreTakenOver(t *testing.T) {
+// TestRecordsOfEarlierSealiftAreTakenOver reads what each operation wrote before there was one ConfigMap.
+func TestRecordsOfEarlierSealiftAreTakenOver(t *testing.T) {
 	client := fake.NewClientset(
 		configMap("sealift-rotation", map[string]string{"id": "20260101T000000Z", "leader": "host-3", "parts": "cluster etcd"}),
 		configMap("sealift-encryption", map[string]string{"key": "key-2-aa", "leader": "host-1"}),

@@ -49,8 +49,8 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// TestACertificateIsRenewedMonthsBeforeItsEnd lets five years go by in steps of thirty days.
-func TestACertificateIsRenewedMonthsBeforeItsEnd(t *testing.T) {
+// TestCertificateIsRenewedMonthsBeforeExpiry lets five years go by in steps of thirty days.
+func TestCertificateIsRenewedMonthsBeforeExpiry(t *testing.T) {
 	n := newNode(t)
 	for range 60 {
 		n.now = n.now.Add(30 * 24 * time.Hour)
@@ -67,7 +67,7 @@ func TestACertificateIsRenewedMonthsBeforeItsEnd(t *testing.T) {
 }
 
 // TestControlPlanesRenewSequentially has three of them check at the same time.
-func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
+func TestControlPlanesRenewSequentially(t *testing.T) {
 	config := controlplane.ForTest(t)
 	var working, together atomic.Int32
 	var all sync.WaitGroup
@@ -103,7 +103,7 @@ func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneWaitsForAClusterThatIsNotSettledButNotForEver(t *testing.T) {
+func TestControlPlaneWaitsForStableClusterWithTimeout(t *testing.T) {
 	config := controlplane.ForTest(t)
 	n := newNode(t)
 	n.Cluster = func() (*kube.Cluster, error) { return kube.Connect(config, nil) }
@@ -119,8 +119,8 @@ func TestAControlPlaneWaitsForAClusterThatIsNotSettledButNotForEver(t *testing.T
 	}
 }
 
-// TestCertificatesThatHaveEndedNeedNoAPI: with them, the node cannot ask it.
-func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
+// TestExpiredCertificatesNeedNoAPI: with them, the node cannot ask it.
+func TestExpiredCertificatesNeedNoAPI(t *testing.T) {
 	n := newNode(t)
 	n.Cluster = func() (*kube.Cluster, error) { return nil, errors.New("the API was asked") }
 	n.now = n.end.Add(time.Hour)
@@ -130,7 +130,7 @@ func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
 }
 
 // TestCommandWaitsForRenewalSlot: two people renew on two control planes while a third one renews automatically.
-func TestAPersonWaitsForTheTurn(t *testing.T) {
+func TestCommandWaitsForRenewalSlot(t *testing.T) {
 	config := controlplane.ForTest(t)
 	var working, together, done atomic.Int32
 	work := func(context.Context) error {
@@ -167,7 +167,7 @@ func TestAPersonWaitsForTheTurn(t *testing.T) {
 }
 
 // TestRenewalNeedsNoSlotWithoutAPI: a renewal may bring it back.
-func TestNobodyTakesTurnsWithoutAnAPI(t *testing.T) {
+func TestRenewalNeedsNoSlotWithoutAPI(t *testing.T) {
 	asked := func() (*kube.Cluster, error) { return nil, errors.New("the API was asked") }
 	for name, set := range map[string]func(*node){
 		"a worker":                func(*node) {},

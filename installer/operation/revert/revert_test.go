@@ -33,7 +33,7 @@ func rotatedCA(t *testing.T, folder string, now time.Time) (file string) {
 	return file
 }
 
-func TestNothingGoesBackBeyondARotationOfTheCA(t *testing.T) {
+func TestUndoStopsAtCARotation(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(fixture.CA(t), "ca.crt")
 	ca, err := identity.ReadCA(file)

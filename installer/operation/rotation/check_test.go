@@ -7,8 +7,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 )
 
-// TestNothingOldIsForgottenWhilePodsMayNeedIt: a person restarts them, or the command does.
-func TestNothingOldIsForgottenWhilePodsMayNeedIt(t *testing.T) {
+// TestOldCAStaysWhilePodsNeedIt: a person restarts them, or the command does.
+func TestOldCAStaysWhilePodsNeedIt(t *testing.T) {
 	t.Parallel()
 	proxy, job := Holder{daemonSet, "kube-system", "kube-proxy"}, Holder{"Pod", "default", "report"}
 	for _, row := range []struct {

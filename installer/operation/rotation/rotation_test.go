@@ -183,9 +183,9 @@ func (c *realCluster) roots(t *testing.T, want []byte) {
 	})
 }
 
-// TestARealClusterIsRotatedWhileAClientWrites kills both parts of the rotation again and again. A client that knows only the old CA
+// TestClusterIsRotatedDuringWrites kills both parts of the rotation again and again. A client that knows only the old CA
 // works until the end, and nothing that was written is lost.
-func TestARealClusterIsRotatedWhileAClientWrites(t *testing.T) {
+func TestClusterIsRotatedDuringWrites(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "two kube-apiservers")
 	c := newRealCluster(t)

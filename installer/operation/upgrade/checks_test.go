@@ -58,7 +58,7 @@ func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, t
 }
 
 // TestUnavailableNodeIsNamed has one fault each: no agent, a full disk for images or for files, no inodes, a wrong clock.
-func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
+func TestUnavailableNodeIsNamed(t *testing.T) {
 	brought := install.Brought{Files: 100 << 20, Images: 200 << 20, Count: 50}
 	roomy := intent.Host{Time: time.Now(), Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
 	}
 }
 
-func TestABudgetThatLetsNoPodLeaveIsNamed(t *testing.T) {
+func TestBlockingDisruptionBudgetIsNamed(t *testing.T) {
 	c, client := opened(t)
 	check := preflight.Check{Name: "disruption budgets", Probe: c.budgets}
 	wantResult(t, results(t, check), preflight.Pass, "0; all let pods leave")
@@ -119,7 +119,7 @@ func TestABudgetThatLetsNoPodLeaveIsNamed(t *testing.T) {
 	wantResult(t, results(t, check), preflight.Pass, "only node")
 }
 
-func TestAWebhookThatNobodyAnswersIsNamed(t *testing.T) {
+func TestUnreachableWebhookIsNamed(t *testing.T) {
 	c, client := opened(t)
 	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	for name, policy := range map[string]admissionv1.FailurePolicyType{"dead": admissionv1.Fail, "alive": admissionv1.Fail, "ignored": admissionv1.Ignore} {
@@ -145,7 +145,7 @@ func TestAWebhookThatNobodyAnswersIsNamed(t *testing.T) {
 	wantResult(t, got, preflight.Fail, "asked about: dead (Service default/dead)")
 }
 
-func TestAPIsThatAreGoneAreFoundInTheMetrics(t *testing.T) {
+func TestRemovedAPIsAreFoundInMetrics(t *testing.T) {
 	const metrics = `# HELP apiserver_requested_deprecated_apis
 apiserver_requested_deprecated_apis{group="batch",removed_release="1.36",resource="cronjobs",subresource="",version="v1beta1"} 1
 apiserver_requested_deprecated_apis{group="",removed_release="1.99",resource="endpoints",subresource="",version="v1"} 1
@@ -207,7 +207,7 @@ func joined(rounds [][]string) (lines []string) {
 }
 
 // TestStateRoundTrips keeps other fields of the ConfigMap, such as a pause of the upgrade.
-func TestTheStateIsReadAsItWasWritten(t *testing.T) {
+func TestStateRoundTrips(t *testing.T) {
 	_, client := opened(t)
 	needSystemNamespace(t, client)
 	if _, _, err := Read(t.Context(), client); err == nil {

@@ -28,8 +28,8 @@ func newPrograms(t *testing.T) func(context.Context, string, string) (string, er
 
 const newBase = "apiServer: {extraArgs: [{name: profiling, value: \"false\"}]}\n"
 
-// TestNewProgramsRefuseWhatTheyDoNotKnow runs the real programs of the new version.
-func TestNewProgramsRefuseWhatTheyDoNotKnow(t *testing.T) {
+// TestNewProgramsRefuseUnknownFlags runs the real programs of the new version.
+func TestNewProgramsRefuseUnknownFlags(t *testing.T) {
 	fetch := newPrograms(t)
 	const kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for name, row := range map[string]struct {
@@ -81,7 +81,7 @@ func TestNewProgramsRefuseWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-func TestProgramsThatCannotBeTriedAreReported(t *testing.T) {
+func TestUntestableProgramsAreReported(t *testing.T) {
 	all := []planned{{program: "etcd", owner: "etcd", flags: []string{"--experimental-x=1"}}, {program: "lost", owner: "lost"}}
 	fetch := func(_ context.Context, name, _ string) (string, error) {
 		if name == "lost" {
@@ -98,7 +98,7 @@ func TestProgramsThatCannotBeTriedAreReported(t *testing.T) {
 	}
 }
 
-func TestSettingsOfTheClusterAreRead(t *testing.T) {
+func TestSettingsOfClusterAreRead(t *testing.T) {
 	c, client := opened(t)
 	base := func(string) ([]byte, error) { return []byte(newBase), nil }
 	if all, err := c.planned(t.Context(), base); err != nil || len(all) > 0 {
@@ -127,7 +127,7 @@ func TestSettingsOfTheClusterAreRead(t *testing.T) {
 	}
 }
 
-func TestFlagsOfAHostsKubeletAreRead(t *testing.T) {
+func TestHostKubeletFlagsAreRead(t *testing.T) {
 	text := "# KUBELET_EXTRA_ARGS=--old\nKUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --pod-infra-container-image=pause:3.10 --feature-gates=A=true\"\nKUBELET_EXTRA_ARGS='--node-labels a=b --v 2'\n"
 	if got := strings.Join(flagsIn([]byte(text)), " "); got != "--feature-gates=A=true --v 2" {
 		t.Errorf("got %q", got)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAgentsOfEarlierSealiftAreReplaced: an upgrade has something to do for them, even with the running versions.
-func TestAgentsOfAnEarlierSealiftAreReplaced(t *testing.T) {
+func TestAgentsOfEarlierSealiftAreReplaced(t *testing.T) {
 	c := &Cluster{own: "host-1", nodes: []cluster.Node{{Name: "host-1"}, {Name: "host-2"}, {Name: "host-3"}, {Name: "host-4"}}, described: map[string]intent.Host{
 		"host-1": {Signed: true, Time: time.Now()}, "host-2": {Time: time.Now()}, "host-3": {Signed: true, Time: time.Now()}, "host-4": {}, // without an agent
 	}}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestUpgradeBeginsResumesOrIsRefused has the state that a run plans, and the recorded one.
-func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
+func TestUpgradeBeginsResumesOrIsRefused(t *testing.T) {
 	t.Parallel()
 	planned := State{Upgrade: "stop-2", Whole: "whole", Phase: Preparing}
 	for name, row := range map[string]struct {
@@ -38,8 +38,8 @@ func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatChangedNothingIsLeftForAnother has a bundle that was corrected after the preparation of nodes had failed.
-func TestAnUpgradeThatChangedNothingIsLeftForAnother(t *testing.T) {
+// TestUnstartedUpgradeIsAbandoned has a bundle that was corrected after the preparation of nodes had failed.
+func TestUnstartedUpgradeIsAbandoned(t *testing.T) {
 	t.Parallel()
 	nodes := []cluster.Node{{Name: "host-1", Version: "v1.35.4"}}
 	for name, row := range map[string]struct {
@@ -64,8 +64,8 @@ func TestAnUpgradeThatChangedNothingIsLeftForAnother(t *testing.T) {
 	}
 }
 
-// TestALaterStopSavesNoSnapshot begins with the nodes although the leader of the first stop, which has the snapshot, is another node.
-func TestALaterStopSavesNoSnapshot(t *testing.T) {
+// TestLaterStopSavesNoSnapshot begins with the nodes although the leader of the first stop, which has the snapshot, is another node.
+func TestLaterStopSavesNoSnapshot(t *testing.T) {
 	c, client := opened(t)
 	needSystemNamespace(t, client)
 	r := &run{Cluster: c, store: store{client}, state: State{Phase: Preparing, Snapshot: "/no/etcd", SnapshotOn: "host-2"}}
@@ -77,7 +77,7 @@ func TestALaterStopSavesNoSnapshot(t *testing.T) {
 	}
 }
 
-func TestAnUndoNamesTheNodeThatHasTheSnapshot(t *testing.T) {
+func TestUndoNamesNodeWithSnapshot(t *testing.T) {
 	t.Parallel()
 	u := &Undo{own: "host-1", cluster: &Cluster{nodes: []cluster.Node{{Name: "host-1", Ready: true}, {Name: "host-2", Ready: true}, {Name: "host-3", Why: "no power"}}}}
 	for on, want := range map[string]string{

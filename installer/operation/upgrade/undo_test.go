@@ -34,8 +34,8 @@ func upgraded(t *testing.T) (root string) {
 	return root
 }
 
-// TestOtherNodesAreNotLeftWithANewerKubelet refuses to go back without the API where other nodes may have been upgraded.
-func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
+// TestUndoRefusesNewerKubelets refuses to go back without the API where other nodes may have been upgraded.
+func TestUndoRefusesNewerKubelets(t *testing.T) {
 	t.Parallel()
 	root := upgraded(t)
 	for name, row := range map[string]struct {
@@ -60,7 +60,7 @@ func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
 
 // TestUndoIncludesUpgradedWorkers has workers besides a control plane, which is undone separately. The kubelet of one did not
 // start.
-func TestWorkersGoBackThatTheUpgradeChanged(t *testing.T) {
+func TestUndoIncludesUpgradedWorkers(t *testing.T) {
 	t.Parallel()
 	const whole, was, now = "0123456789abcdef", "v1.35.4", "v1.36.3"
 	set := undo.Set{Upgrade: whole, From: "1.35.4"}
@@ -101,7 +101,7 @@ func TestWorkersGoBackThatTheUpgradeChanged(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatJoinedSinceIsRefused(t *testing.T) {
+func TestUndoRefusesNewerWorker(t *testing.T) {
 	t.Parallel()
 	u := &Undo{Set: undo.Set{Upgrade: "whole"}, Nodes: []string{"host-2", "host-3"}}
 	refusal(t, "no API", u.checkKept(), "")
@@ -113,7 +113,7 @@ func TestAWorkerThatJoinedSinceIsRefused(t *testing.T) {
 	refusal(t, "both were upgraded", u.checkKept(), "")
 }
 
-func TestAnUndoEndsWhenNodesAreReadyWithTheVersionOfBefore(t *testing.T) {
+func TestUndoWaitsForReadyNodesOfOldVersion(t *testing.T) {
 	t.Parallel()
 	refusal(t, "ready", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Ready: true}, "1.35.4"), "")
 	refusal(t, "another version", isOf(cluster.Node{Name: "host-2", Version: "v1.36.3", Ready: true}, "1.35.4"), "still runs v1.36.3")
@@ -121,7 +121,7 @@ func TestAnUndoEndsWhenNodesAreReadyWithTheVersionOfBefore(t *testing.T) {
 }
 
 // TestOnlySnapshotMembersAreUndone refuses control planes that joined or left since, and those that could not take part.
-func TestOnlyTheMembersOfTheSnapshotGoBack(t *testing.T) {
+func TestOnlySnapshotMembersAreUndone(t *testing.T) {
 	t.Parallel()
 	member := func(name, address string) cluster.EtcdMember {
 		return cluster.EtcdMember{Name: name, Peers: []string{"https://" + address + ":2380"}}
@@ -158,7 +158,7 @@ func TestOnlyTheMembersOfTheSnapshotGoBack(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneIsBackWhenItTellsOfThisUndo(t *testing.T) {
+func TestControlPlaneIsRestoredWhenItReportsThisUndo(t *testing.T) {
 	t.Parallel()
 	const id = "0123456789abcdef"
 	for name, row := range map[string]struct {

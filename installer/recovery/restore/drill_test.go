@@ -143,8 +143,8 @@ func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to 
 	}
 }
 
-// TestADrillGivesBackEveryObject of a snapshot with encrypted Secrets, and leaves nothing.
-func TestADrillGivesBackEveryObject(t *testing.T) {
+// TestDrillRestoresEveryObject of a snapshot with encrypted Secrets, and leaves nothing.
+func TestDrillRestoresEveryObject(t *testing.T) {
 	t.Parallel()
 	const count = 50
 	h := newDrillHost(t, count)
@@ -171,8 +171,8 @@ func TestADrillGivesBackEveryObject(t *testing.T) {
 	}
 }
 
-// TestADrillComparesByDigest changes the restored etcd before it is compared.
-func TestADrillComparesByDigest(t *testing.T) {
+// TestDrillComparesByDigest changes the restored etcd before it is compared.
+func TestDrillComparesByDigest(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	for _, name := range []string{"same", "changed", "gone"} {
@@ -219,7 +219,7 @@ func TestADrillComparesByDigest(t *testing.T) {
 	}
 }
 
-func TestTheKernelEndsADrillFirst(t *testing.T) {
+func TestKernelKillsDrillFirst(t *testing.T) {
 	s := &sandbox{dir: t.TempDir(), output: io.Discard}
 	defer s.stop()
 	p, err := s.start("sleep", "600")

@@ -19,7 +19,7 @@ import (
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
+func TestNewHostGetsSnapshotKeysAndNetworks(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
@@ -54,8 +54,8 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestWorkersStayIfTheyReachANewHost has two control planes in the snapshot; the second one saved it.
-func TestWorkersStayIfTheyReachANewHost(t *testing.T) {
+// TestWorkersAreKeptIfTheyReachNewHost has two control planes in the snapshot; the second one saved it.
+func TestWorkersAreKeptIfTheyReachNewHost(t *testing.T) {
 	t.Parallel()
 	n := &NewHost{was: member{Name: "host-2", Peers: peerURL("10.0.0.2")}, others: []peer{{"host-1", []string{peerURL("10.0.0.1")}}, {"host-2", []string{peerURL("10.0.0.2")}}}}
 	for _, row := range []struct {
@@ -80,8 +80,8 @@ func TestWorkersStayIfTheyReachANewHost(t *testing.T) {
 	}
 }
 
-// TestKeysForSecretsComeBack with a snapshot: on the host that lost them, on one that has rotated them since, and on a new one.
-func TestKeysForSecretsComeBack(t *testing.T) {
+// TestSecretKeysAreRestored with a snapshot: on the host that lost them, on one that has rotated them since, and on a new one.
+func TestSecretKeysAreRestored(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	key := func(name string) encryption.Config {
@@ -158,9 +158,9 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 	}
 }
 
-// TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot: its API server gets the keys, or the restore is refused before it changes
+// TestUnencryptedHostReadsSnapshotSecrets: its API server gets the keys, or the restore is refused before it changes
 // anything.
-func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
+func TestUnencryptedHostReadsSnapshotSecrets(t *testing.T) {
 	c := newEtcdHost(t)
 	keys, err := encryption.Config{Keys: []encryption.Key{{Name: "key-1-a", Secret: "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}.Encode()
 	if err != nil {

@@ -73,8 +73,8 @@ func TestEtcdDataLiesInNoSystemFolder(t *testing.T) {
 	}
 }
 
-// TestRestoredFileIsWritableForRootAlone restores a file that others could write to where it was saved.
-func TestRestoredFileIsWritableForRootAlone(t *testing.T) {
+// TestOnlyRootMayWriteRestoredFiles restores a file that others could write to where it was saved.
+func TestOnlyRootMayWriteRestoredFiles(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	name := "/etc/kubernetes/policy.yaml"

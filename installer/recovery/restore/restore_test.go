@@ -104,8 +104,8 @@ func contentData(t *testing.T, c *snapshot.Content) data {
 	return d
 }
 
-// TestRestoredDataServesWhatWasSaved exchanges the data of an etcd that has others, and starts one with it.
-func TestRestoredDataServesWhatWasSaved(t *testing.T) {
+// TestRestoredDataMatchesSnapshot exchanges the data of an etcd that has others, and starts one with it.
+func TestRestoredDataMatchesSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	for n := range 200 {
@@ -154,8 +154,8 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	}
 }
 
-// TestLastMemberGoesOnWithItsOwnData makes data of the file of an etcd that has ended, which has no digest.
-func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
+// TestLastMemberKeepsItsData makes data of the file of an etcd that has ended, which has no digest.
+func TestLastMemberKeepsItsData(t *testing.T) {
 	t.Parallel()
 	folder := kubeadmtest.Folder(t)
 	d := dataFolder{path: filepath.Join(t.TempDir(), "etcd"), generation: "now"}
@@ -190,7 +190,7 @@ func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
 	}
 }
 
-func TestNoDataIsMadeOfADamagedSnapshot(t *testing.T) {
+func TestDamagedSnapshotCreatesNoData(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
@@ -215,8 +215,8 @@ func plant(t *testing.T, name string) {
 	}
 }
 
-// TestExchangeGoesOnWhereItWasStopped begins in every state that a loss of power can leave.
-func TestExchangeGoesOnWhereItWasStopped(t *testing.T) {
+// TestExchangeResumesWhereItStopped begins in every state that a loss of power can leave.
+func TestExchangeResumesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		state func(*testing.T, dataFolder)
@@ -263,7 +263,7 @@ func TestExchangeGoesOnWhereItWasStopped(t *testing.T) {
 	}
 }
 
-func TestWhatWasWrittenAfterTheSnapshotIsNamed(t *testing.T) {
+func TestObjectsNewerThanSnapshotAreNamed(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	for _, name := range []string{"same", "changed", "deleted"} {
@@ -299,15 +299,15 @@ func TestWhatWasWrittenAfterTheSnapshotIsNamed(t *testing.T) {
 }
 
 // TestDamagedDatabaseIsAnError cuts a database and changes bytes of it: that must not end the process.
-func TestNodesAreThoseOfTheData(t *testing.T) {
+func TestNodesAreReadFromData(t *testing.T) {
 	d := data{keys: map[string]int64{"/registry/minions/host-2": 3, "/registry/minions/host-1": 2, "/registry/pods/default/host-3": 1}}
 	if got := d.nodes(); !slices.Equal(got, []string{"host-1", "host-2"}) {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestALivingMemberIsFoundWithoutTheDataOfThisHost has a snapshot from before that member joined.
-func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
+// TestLiveMemberIsFoundWithoutLocalData has a snapshot from before that member joined.
+func TestLiveMemberIsFoundWithoutLocalData(t *testing.T) {
 	const living = "127.0.0.94"
 	l, err := net.Listen("tcp", living+":2380")
 	if err != nil {
@@ -328,8 +328,8 @@ func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
 	}
 }
 
-// TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts restores a year too late.
-func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
+// TestExpiredCertificatesAreRenewedBeforeStart restores a year too late.
+func TestExpiredCertificatesAreRenewedBeforeStart(t *testing.T) {
 	folder := kubeadmtest.Copy(t)
 	r := &Restore{host: host{files.Host{Rootfs: strings.TrimSuffix(folder, kubeadm.Folder)}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}}
 	defer r.Log.Close()
@@ -351,7 +351,7 @@ func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
 	}
 }
 
-func TestDataIsNotMadeWhereItHasNoRoom(t *testing.T) {
+func TestRestoreNeedsDiskSpace(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestDamagedDatabaseIsAnError(t *testing.T) {
 	}
 }
 
-func TestSnapshotMustFitTheHost(t *testing.T) {
+func TestSnapshotMustFitHost(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)
 	from := c.save(t)
@@ -485,7 +485,7 @@ func TestInterruptedRestoreIsResumed(t *testing.T) {
 	}
 }
 
-func TestManifestThatIsNotKubeadmsIsRefused(t *testing.T) {
+func TestForeignManifestIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "{", "kind: Pod", "spec: {containers: [{image: x, command: [etcd, --name=a]}]}",
 		"spec: {containers: [{image: x, command: [etcd, --name=a, '--initial-advertise-peer-urls=https://a:1', --data-dir=here]}]}"} {

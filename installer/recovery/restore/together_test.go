@@ -248,7 +248,7 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 }
 
 // TestNonMemberHostRestoresNothing refuses an order without this host, or with another address of it.
-func TestAHostThatIsNoMemberRestoresNothing(t *testing.T) {
+func TestNonMemberHostRestoresNothing(t *testing.T) {
 	t.Parallel()
 	one, two := cluster.EtcdMember{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, cluster.EtcdMember{Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}
 	for name, row := range map[string]struct {

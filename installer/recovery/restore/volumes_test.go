@@ -61,7 +61,7 @@ func (k *kept) read(ctx context.Context, create func(string) (*volume.Writer, er
 	return nil
 }
 
-func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
+func TestOnlyMissingVolumesAreWritten(t *testing.T) {
 	h := host{files.Host{Rootfs: t.TempDir()}}
 	for name, file := range map[string]string{"/srv/used": "now", "/srv/empty": "", "/srv/disk/lost+found": ""} {
 		if err := os.MkdirAll(h.Path(name), 0o755); err != nil {
@@ -100,7 +100,7 @@ func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
 	}
 }
 
-func TestVolumesAloneAreWritten(t *testing.T) {
+func TestRestoreWritesVolumesOnly(t *testing.T) {
 	h := host{files.Host{Rootfs: t.TempDir()}}
 	k := keep(t, "/srv/volume")
 	path := h.Path("/srv/volume")

@@ -42,7 +42,7 @@ func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 	return at
 }
 
-func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
+func TestEtcdutlRestoresSnapshot(t *testing.T) {
 	at := filledEtcd(t, kubeadmtest.Folder(t))
 	name := filepath.Join(t.TempDir(), "etcd.db")
 	saved, err := saveEtcd(t.Context(), at, name)
@@ -65,8 +65,8 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 	}
 }
 
-// TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, except for the restart of a host's pods.
-func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
+// TestRestoredEtcdMatchesSnapshot follows docs/snapshots.md, except for the restart of a host's pods.
+func TestRestoredEtcdMatchesSnapshot(t *testing.T) {
 	s := controlPlane(t)
 	saved := kubeadmtest.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
 	was, err := saved.Get(t.Context(), "/registry/", clientv3.WithPrefix())
@@ -136,7 +136,7 @@ func TestDamagedSnapshotOfEtcdIsRefused(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfEtcdThatFailsLeavesNoFile(t *testing.T) {
+func TestFailedEtcdSnapshotLeavesNoFile(t *testing.T) {
 	at := filledEtcd(t, kubeadmtest.Folder(t))
 	full := isolation.NewDisk(t, 32<<20)
 	defer full.Fill()()

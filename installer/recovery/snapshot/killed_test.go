@@ -92,8 +92,8 @@ func stopAfter(t *testing.T, address string, bytes int64) (endpoint string, stop
 	return "https://" + l.Addr().String(), told
 }
 
-// TestSaveThatIsKilledLeavesNoSnapshot kills a program at ten moments of the transfer from etcd.
-func TestSaveThatIsKilledLeavesNoSnapshot(t *testing.T) {
+// TestKilledSaveLeavesNoSnapshot kills a program at ten moments of the transfer from etcd.
+func TestKilledSaveLeavesNoSnapshot(t *testing.T) {
 	s := controlPlane(t)
 	private, public, err := GenerateKey()
 	if err != nil {

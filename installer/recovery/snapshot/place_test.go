@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {
+func TestStoreKeepsNewestOfEachControlPlane(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
 	for _, location := range []string{filepath.Join(t.TempDir(), "store"), objects.Start(t).URL("prefix")} {
@@ -90,8 +90,8 @@ func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {
 	}
 }
 
-// TestSnapshotsOfAWrongClockPushOutNoOthers saves while the host's clock is 14 months ahead, and prunes when it is right again.
-func TestSnapshotsOfAWrongClockPushOutNoOthers(t *testing.T) {
+// TestSnapshotsWithWrongClockPruneNoOthers saves while the host's clock is 14 months ahead, and prunes when it is right again.
+func TestSnapshotsWithWrongClockPruneNoOthers(t *testing.T) {
 	location := t.TempDir()
 	values, err := store.Opener{Write: true}.Open(location)
 	if err != nil {
@@ -133,8 +133,8 @@ func TestSnapshotsOfAWrongClockPushOutNoOthers(t *testing.T) {
 	_ = r.Close()
 }
 
-// TestAnEtcdWithoutItsDataPushesOutNoSnapshot loses the namespaces of a cluster, as if etcd had begun without data.
-func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
+// TestEmptyEtcdPrunesNoSnapshot loses the namespaces of a cluster, as if etcd had begun without data.
+func TestEmptyEtcdPrunesNoSnapshot(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)
 	etcd := kubeadm.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
@@ -188,7 +188,7 @@ func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
 	lost("the record is that of the cluster that was kept")
 }
 
-func TestAMemberWithoutALeaderIsRefused(t *testing.T) {
+func TestMemberWithoutLeaderIsRefused(t *testing.T) {
 	for _, led := range []bool{true, false} {
 		err := (&opened{etcd: &cluster.EtcdSnapshot{Led: led}}).led()
 		if (err == nil) != led {

@@ -119,7 +119,7 @@ func TestContentIsSignedToItsEnd(t *testing.T) {
 	}
 }
 
-func TestSnapshotIsWhatItsNameSays(t *testing.T) {
+func TestSnapshotMustMatchItsName(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
 	h := handmadeBy(t, ca)
@@ -145,8 +145,8 @@ func TestSnapshotIsWhatItsNameSays(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsTrustedByTheHashOfItsCA has a cluster that rotates its CA.
-func TestSnapshotIsTrustedByTheHashOfItsCA(t *testing.T) {
+// TestSnapshotIsTrustedByHashOfItsCA has a cluster that rotates its CA.
+func TestSnapshotIsTrustedByHashOfItsCA(t *testing.T) {
 	old, renewed := fixture.CA(t), fixture.CA(t)
 	to, keys := pair(t)
 	was, is := authority(t, old).hash(), authority(t, renewed).hash()
@@ -169,7 +169,7 @@ func TestSnapshotIsTrustedByTheHashOfItsCA(t *testing.T) {
 	}
 }
 
-func TestSnapshotsBeforeSignaturesNeedLeave(t *testing.T) {
+func TestUnsignedSnapshotsNeedPermission(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
 	for _, format := range []int{firstFormat, volumeFormat} {
@@ -202,7 +202,7 @@ func TestSnapshotsBeforeSignaturesNeedLeave(t *testing.T) {
 }
 
 // TestNewestVerifiedSnapshotIsChosen has a store with other writers.
-func TestNewestSnapshotIsOneThatVerifies(t *testing.T) {
+func TestNewestVerifiedSnapshotIsChosen(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
 	location := t.TempDir()
@@ -243,8 +243,8 @@ func TestNewestSnapshotIsOneThatVerifies(t *testing.T) {
 	}
 }
 
-// TestContentIsNotHeldInMemory loads 48 MiB of files, and as much of a volume.
-func TestContentIsNotHeldInMemory(t *testing.T) {
+// TestContentIsStreamed loads 48 MiB of files, and as much of a volume.
+func TestContentIsStreamed(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
 	h := handmadeBy(t, ca)

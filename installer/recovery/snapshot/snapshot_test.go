@@ -91,7 +91,7 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
-func TestSnapshotHasAllThatAControlPlaneIs(t *testing.T) {
+func TestSnapshotHasAllControlPlaneFiles(t *testing.T) {
 	s := controlPlane(t)
 	write := func(path, text string) {
 		name := s.path(path)
@@ -176,7 +176,7 @@ func TestSnapshotIsReadWithoutSealift(t *testing.T) {
 	}
 }
 
-func TestUnpackedSnapshotIsWholeOrNotThere(t *testing.T) {
+func TestUnpackIsAtomic(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
 	name := filepath.Join(t.TempDir(), "snapshot")
@@ -257,7 +257,7 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-func TestSnapshotOpensWithItsKeyAlone(t *testing.T) {
+func TestSnapshotNeedsItsKey(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
 	_, stranger := pair(t)
@@ -303,7 +303,7 @@ func TestSnapshotOpensWithItsKeyAlone(t *testing.T) {
 	}
 }
 
-func TestASaveThatFailsLeavesNoFile(t *testing.T) {
+func TestFailedSaveLeavesNoFile(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)
 	full := isolation.NewDisk(t, 32<<20)
@@ -328,8 +328,8 @@ func TestASaveThatFailsLeavesNoFile(t *testing.T) {
 	}
 }
 
-// TestASaveSparesTheDiskOfEtcd has a small disk, with etcd's data and without.
-func TestASaveSparesTheDiskOfEtcd(t *testing.T) {
+// TestSaveThrottlesDiskUse has a small disk, with etcd's data and without.
+func TestSaveThrottlesDiskUse(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)
 	small := isolation.NewDisk(t, 64<<20)

@@ -87,7 +87,7 @@ func restored(t *testing.T, r Reader, snapshot []byte, of Index, dir string) err
 	})
 }
 
-func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
+func TestSnapshotHasQuiescedVolumes(t *testing.T) {
 	s := controlPlane(t)
 	withVolumes(t, &s)
 	var ran []string
@@ -149,7 +149,7 @@ func TestSnapshotHasVolumesThatWereQuiesced(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCannotBeReadStopsTheSave(t *testing.T) {
+func TestUnreadableVolumeStopsSave(t *testing.T) {
 	s := controlPlane(t)
 	withVolumes(t, &s)
 	refused := errors.New("refused")
@@ -174,7 +174,7 @@ func TestAVolumeThatCannotBeReadStopsTheSave(t *testing.T) {
 	}
 }
 
-func TestTheNextSaveWakesPods(t *testing.T) {
+func TestNextSaveResumesQuiescedPods(t *testing.T) {
 	s := controlPlane(t)
 	record := s.path(node.QuiescedFile(node.DefaultRoot))
 	if err := os.WriteFile(record, []byte(`[{"pod":"shop/db","container":"main","id":"0123","command":["thaw"],"timeout":30000000000}]`), 0o600); err != nil {

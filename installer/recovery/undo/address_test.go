@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestANodeWithAnotherAddressDoesNotGoBack changes the files of a node as 'sealift node readdress' does.
-func TestANodeWithAnotherAddressDoesNotGoBack(t *testing.T) {
+// TestUndoRefusesReaddressedNode changes the files of a node as 'sealift node readdress' does.
+func TestUndoRefusesReaddressedNode(t *testing.T) {
 	const manifest, etcd, flags = "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/kubernetes/manifests/etcd.yaml", "/var/lib/kubelet/kubeadm-flags.env"
 	h := newHost(t)
 	h.write(manifest, "spec:\n  containers:\n  - command:\n    - kube-apiserver\n    - --advertise-address=10.0.0.1\n    - --secure-port=6443\n", 0o600)

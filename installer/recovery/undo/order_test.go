@@ -24,7 +24,7 @@ func order() undo.JointUndo {
 	}
 }
 
-func TestAnOrderIsTheSameInEveryStage(t *testing.T) {
+func TestOrderIsEqualInEveryStage(t *testing.T) {
 	t.Parallel()
 	o := order()
 	for _, stage := range []undo.Stage{undo.Prepared, undo.Committed, undo.Restored} {
@@ -40,7 +40,7 @@ func TestAnOrderIsTheSameInEveryStage(t *testing.T) {
 	}
 }
 
-func TestOrdersThatNobodyFollows(t *testing.T) {
+func TestInvalidOrdersAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*undo.JointUndo){
 		"no ID":                  func(o *undo.JointUndo) { o.ID = "" },
@@ -66,7 +66,7 @@ func TestOrdersThatNobodyFollows(t *testing.T) {
 }
 
 // TestOtherWorkWaitsForCommittedUndo keeps an order beside a set, until the set is removed.
-func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
+func TestOtherWorkWaitsForCommittedUndo(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	if err := os.Remove(lifecycle.JournalFile(node.StateDir(h.Root))); err != nil { // it is none
@@ -117,7 +117,7 @@ func TestOtherWorkWaitsForAnUndoThatGoes(t *testing.T) {
 }
 
 // TestProgramIsRestoredLast keeps the program that began an undo until Sealift's own state is restored.
-func TestTheProgramGoesBackAtTheEnd(t *testing.T) {
+func TestProgramIsRestoredLast(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.write(node.Binary, "sealift 1", 0o755)

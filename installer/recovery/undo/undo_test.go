@@ -101,7 +101,7 @@ func (h host) upgraded() {
 	}
 }
 
-func TestWhatAnUpgradeReplacedIsPutBack(t *testing.T) {
+func TestReplacedFilesAreRestored(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.files()
@@ -130,7 +130,7 @@ func TestWhatAnUpgradeReplacedIsPutBack(t *testing.T) {
 	}
 }
 
-func TestASecondRunOfAnUpgradeKeepsWhatTheFirstKept(t *testing.T) {
+func TestSecondUpgradeRunKeepsFirstCopies(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.files()
@@ -147,7 +147,7 @@ func TestASecondRunOfAnUpgradeKeepsWhatTheFirstKept(t *testing.T) {
 	}
 }
 
-func TestOneSetOfAnEarlierUpgradeStays(t *testing.T) {
+func TestOneEarlierUndoSetIsKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	if _, err := h.Newest(); !errors.Is(err, undo.ErrNone) {
@@ -174,7 +174,7 @@ func TestOneSetOfAnEarlierUpgradeStays(t *testing.T) {
 	}
 }
 
-func TestADamagedCopyIsNotPutBack(t *testing.T) {
+func TestDamagedCopyIsNotRestored(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	set := h.keep(first)
@@ -201,8 +201,8 @@ func TestADamagedCopyIsNotPutBack(t *testing.T) {
 }
 
 // TestPackagedKubernetesIsRestored has a host whose kubelet came with a package, over which the upgrade installs another.
-// TestPutBackFollowsNoLinkOfUser has a user who owns a folder of the host lead the files in it elsewhere.
-func TestPutBackFollowsNoLinkOfUser(t *testing.T) {
+// TestRestoreFollowsNoUserLink has a user who owns a folder of the host lead the files in it elsewhere.
+func TestRestoreFollowsNoUserLink(t *testing.T) {
 	short.AsRoot(t, "a folder of another user")
 	h := newHost(t)
 	set := h.keep(first)
@@ -220,7 +220,7 @@ func TestPutBackFollowsNoLinkOfUser(t *testing.T) {
 	}
 }
 
-func TestKubernetesOfAPackageRunsAgain(t *testing.T) {
+func TestPackagedKubernetesIsRestored(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for _, name := range []string{"/usr/local/bin/kubelet", "/var/lib/kubelet/config.yaml"} {
@@ -247,9 +247,9 @@ func TestKubernetesOfAPackageRunsAgain(t *testing.T) {
 	}
 }
 
-// TestSymbolicLinksStay has a kubelet and a manifest behind links. An upgrade replaces one link by a file, removes another, and writes
+// TestSymlinksAreKept has a kubelet and a manifest behind links. An upgrade replaces one link by a file, removes another, and writes
 // to the file behind the third.
-func TestSymbolicLinksStay(t *testing.T) {
+func TestSymlinksAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	links := map[string]string{
@@ -302,8 +302,8 @@ func TestSymbolicLinksStay(t *testing.T) {
 	}
 }
 
-// TestLinksStayThatAnOlderSealiftLeftOut has a set without links, and a host with a linked kubelet.
-func TestLinksStayThatAnOlderSealiftLeftOut(t *testing.T) {
+// TestLinksOmittedByOlderSealiftAreKept has a set without links, and a host with a linked kubelet.
+func TestLinksOmittedByOlderSealiftAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	kubelet := filepath.Join(h.Rootfs, "/usr/local/bin/kubelet")
@@ -325,9 +325,9 @@ func TestLinksStayThatAnOlderSealiftLeftOut(t *testing.T) {
 	}
 }
 
-// TestKubeletRunsAgainAfterAFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet record
+// TestKubeletIsRestartedAfterFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet record
 // their calls: a real one would run the kubelet of this machine.
-func TestKubeletRunsAgainAfterAFailure(t *testing.T) {
+func TestKubeletIsRestartedAfterFailure(t *testing.T) {
 	h := newHost(t)
 	set := h.keep(first)
 	h.upgraded()

@@ -72,7 +72,7 @@ func packed(t *testing.T, dir string) []byte {
 	return b.Bytes()
 }
 
-func TestAFolderComesBackAsItWas(t *testing.T) {
+func TestFolderIsRestoredExactly(t *testing.T) {
 	short.AsRoot(t, "files of other users")
 	from := t.TempDir()
 	fill(t, from)
@@ -131,7 +131,7 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func TestContentIsNotReplaced(t *testing.T) {
+func TestExistingContentIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestContentIsNotReplaced(t *testing.T) {
 	}
 }
 
-func TestAnArchiveThatEndsEarlyStaysUnfinished(t *testing.T) {
+func TestTruncatedArchiveStaysUnfinished(t *testing.T) {
 	short.AsRoot(t, "files of other users")
 	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "to")
 	fill(t, from)
@@ -162,7 +162,7 @@ func TestAnArchiveThatEndsEarlyStaysUnfinished(t *testing.T) {
 	}
 }
 
-func TestAnArchiveCannotEscape(t *testing.T) {
+func TestArchiveCannotEscape(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "volume")
 	var b bytes.Buffer
@@ -203,7 +203,7 @@ func (s slow) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestFilesThatChangeAreTold(t *testing.T) {
+func TestFilesChangedDuringReadAreReported(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "log")
 	if err := os.WriteFile(name, bytes.Repeat([]byte("x"), 16<<20), 0o600); err != nil {

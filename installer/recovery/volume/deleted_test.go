@@ -16,8 +16,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestVolumeThatIsNeverDeletedIsTheReason has an API that deletes nothing.
-func TestVolumeThatIsNeverDeletedIsTheReason(t *testing.T) {
+// TestUndeletedVolumeIsReported has an API that deletes nothing.
+func TestUndeletedVolumeIsReported(t *testing.T) {
 	memory := filepath.Join(t.TempDir(), "volumes")
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: on("old")}}
 	client := fake.NewClientset(pv)

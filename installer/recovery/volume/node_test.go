@@ -66,7 +66,7 @@ func awaitBound(t *testing.T, client kubernetes.Interface, name, node string) *c
 	return nil
 }
 
-func TestVolumesGoToANodeWithAnotherName(t *testing.T) {
+func TestVolumesMoveToRenamedNode(t *testing.T) {
 	config := controlplane.ForTest(t, "persistentvolume-binder-controller", "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller")
 	client := newClient(t, config)
 	was := bound(t, client, "data", "old")

@@ -17,7 +17,7 @@ import (
 const user = 4242
 
 // TestOwnerCannotAccessVolumeDuringWrite has the folder of a volume that its owner could fill with links in the meantime.
-func TestOwnerCannotEnterVolumeThatIsWritten(t *testing.T) {
+func TestOwnerCannotAccessVolumeDuringWrite(t *testing.T) {
 	short.AsRoot(t, "files of other users")
 	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "volume")
 	fill(t, from)

@@ -130,7 +130,7 @@ func TestPodsAreQuiescedWhileTheirVolumesAreRead(t *testing.T) {
 	}
 }
 
-func TestPodThatStaysQuiescedIsWokenByTheNextSave(t *testing.T) {
+func TestNextSaveResumesQuiescedPod(t *testing.T) {
 	r := &recorder{fails: map[string]error{"main-of-db thaw": errors.New("no")}}
 	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
 	if err := q.During(t.Context(), quieted(t), func() error { return nil }); err == nil || !strings.Contains(err.Error(), "pods stay quiesced") {
@@ -147,7 +147,7 @@ func TestPodThatStaysQuiescedIsWokenByTheNextSave(t *testing.T) {
 	}
 }
 
-func TestPodsThatAKilledSaveQuiescedAreWoken(t *testing.T) {
+func TestPodsQuiescedByKilledSaveAreResumed(t *testing.T) {
 	r := &recorder{}
 	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
 	before := []byte{}
@@ -179,7 +179,7 @@ func TestPodsThatAKilledSaveQuiescedAreWoken(t *testing.T) {
 	}
 }
 
-func TestPodsAreWokenThoughTheSaveIsInterrupted(t *testing.T) {
+func TestInterruptedSaveResumesPods(t *testing.T) {
 	r := &recorder{}
 	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,7 +191,7 @@ func TestPodsAreWokenThoughTheSaveIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestVolumesOfTheSamePodsAreReadTogether(t *testing.T) {
+func TestVolumesOfSamePodsAreReadTogether(t *testing.T) {
 	one, two := running("one", nil), running("two", nil)
 	groups, err := group([]Volume{{Name: "d", Claim: "shop/d"}, {Name: "c"}, {Name: "b", Claim: "shop/b"}, {Name: "a", Claim: "shop/a"}},
 		map[string][]corev1.Pod{"shop/a": {one}, "shop/b": {two}, "shop/d": {one, two}})

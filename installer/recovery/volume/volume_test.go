@@ -23,7 +23,7 @@ func on(node string) *corev1.VolumeNodeAffinity {
 	}}}}}
 }
 
-func TestLocalVolumesOfANodeAreFound(t *testing.T) {
+func TestLocalVolumesOfNodeAreFound(t *testing.T) {
 	client := newClient(t, controlplane.ForTest(t))
 	rootfs := t.TempDir()
 	for _, folder := range []string{"mnt/disk", "opt/path", "opt/apart", "mnt/raw"} {
@@ -119,7 +119,7 @@ func TestLocalVolumesOfANodeAreFound(t *testing.T) {
 	}
 }
 
-func TestVolumesLieInNoFolderOfTheSystem(t *testing.T) {
+func TestVolumesInSystemFoldersAreRefused(t *testing.T) {
 	for _, path := range []string{"/srv/data", "/opt/local-path-provisioner/pvc-1_default_data", "/var/openebs/local/x", "/data", "/home/data", "/etcd", "/mnt/.volumes/a"} {
 		if err := CheckPath(path); err != nil {
 			t.Error(err)
