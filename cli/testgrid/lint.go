@@ -50,7 +50,7 @@ read, and nodes that a test does not have. Files of kURL's test grid are read as
 	return cmd
 }
 
-// linted is what lint says of one file.
+// linted is the output of lint for one file.
 type linted struct {
 	File     string         `json:"file"`
 	Tests    int            `json:"tests"`

@@ -171,7 +171,7 @@ func addServerFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "server", "", "URL of a 'sealift serve' with the packages of the store: tests without airgap install from it")
 }
 
-// checkServer refuses what is no server's URL.
+// checkServer refuses URLs that are not a server's.
 func checkServer(text string) error {
 	if text == "" {
 		return nil
@@ -186,7 +186,7 @@ func checkServer(text string) error {
 	return nil
 }
 
-// machineOptions are what machines need from this program.
+// machineOptions are this program's inputs of machines.
 func machineOptions(progress func(string)) machine.Options {
 	connect := func(file string) (*rest.Config, error) { return kubeconfig.InPodOr(file, "", "") }
 	return machine.Options{Progress: progress, Connect: connect}

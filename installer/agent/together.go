@@ -24,8 +24,7 @@ import (
 	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
-// How often an armed control plane asks the one that leads, how long that may take to answer, and how long the agent waits before it
-// tries again to go back.
+// How often a prepared control plane polls the leader, the timeout of one poll, and the pause before the agent retries the undo.
 const (
 	askPause   = time.Second
 	askTime    = 5 * time.Second
@@ -134,7 +133,7 @@ func fetchEtcd(ctx context.Context, client *share.Client, set undo.Set, digest s
 	})
 }
 
-// watchOrders follows orders, until this control plane has gone back or ctx ends. It needs no API: when it is time, etcd is away.
+// watchOrders follows orders, until this control plane has gone back or ctx ends. It needs no API: at that time, etcd is down.
 func (a *Agent) watchOrders(ctx context.Context) error {
 	said := ""
 	var leads connection
@@ -171,7 +170,7 @@ func (a *Agent) watchOrders(ctx context.Context) error {
 	return nil
 }
 
-// connection is the one to the control plane that leads. It is kept, since that one bounds the connections of a host.
+// connection is the one to the leading control plane. It is kept, since that one bounds the connections of a host.
 type connection struct {
 	server string
 	client *share.Client
@@ -187,7 +186,7 @@ func (c *connection) to(server string, connect func(string) (*share.Client, erro
 	return c.client, nil
 }
 
-// isTime asks the control plane that leads. It returns the order in its stage, and drops an order that there is not any more.
+// isTime asks the control plane that leads. It returns the order in its stage, and drops an order that no longer exists.
 func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o undo.JointUndo) (undo.JointUndo, error) {
 	bounded, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -207,7 +206,7 @@ func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o u
 	a.orders.Lock()
 	defer a.orders.Unlock()
 	if is, ok, err := set.Order(); err != nil || !ok || is.ID != o.ID {
-		return o, err // there is another one meanwhile
+		return o, err // there is another one by now
 	}
 	if dropped {
 		a.Log.Info("the undo was given up before it began", "leader", o.Leader)
@@ -217,13 +216,13 @@ func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o u
 	return o, set.WriteOrder(o)
 }
 
-// goBack takes this control plane back, and tells of it when the API answers again. It may be repeated.
+// goBack undoes the upgrade of this control plane, and reports it when the API answers again. It may be repeated.
 func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) error {
 	report := intent.Report{Upgrade: o.ID, Operation: intent.Undo, Attempt: 1, State: intent.Working, Began: time.Now().UTC()}
 	a.Log.Info("goes back", "upgrade", o.Upgrade, "undo", o.ID)
 	err := a.Revert(ctx, set, o)
 	report.Seconds = time.Since(report.Began).Seconds()
-	// the Node has the intent of before again, and that is answered
+	// the Node has the previous intent again, and that is answered
 	answer := func() map[string]string {
 		return map[string]string{intent.Annotation: "", intent.ReportAnnotation: report.Encode()}
 	}
@@ -234,7 +233,7 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) erro
 		}
 		return err
 	}
-	// The others wait for the answer. It comes before Sealift's state goes back: the program of before may not know of it.
+	// The others wait for the answer. It is done before Sealift's state is restored: the earlier program may not know it.
 	report.State = intent.Done
 	if err := a.insist(ctx, answer()); err != nil {
 		return err
@@ -255,7 +254,7 @@ func (a *Agent) putBackState(set undo.Set) error {
 	return errors.Join(err, journal.Close())
 }
 
-// revertNode takes the control plane of this host back, but for Sealift's own state.
+// revertNode undoes the upgrade of this host's control plane, except for Sealift's own state.
 func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.JointUndo) (err error) {
 	r, err := revert.Open(ctx, revert.Options{Root: a.Root, Node: a.Node, Set: set, Order: &o})
 	if err != nil {

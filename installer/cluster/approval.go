@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// automaticApproval are kubeadm's bindings by which the cluster itself approves the certificates of kubelets: of any name for whoever
-// has a join token.
+// automaticApproval are kubeadm's bindings by which the cluster itself approves the certificates of kubelets: of any name for every
+// holder of a join token.
 var automaticApproval = []string{"kubeadm:node-autoapprove-bootstrap", "kubeadm:node-autoapprove-certificate-rotation"}
 
 // ApproverConfig is the ConfigMap in kube-system by which approvers know of each other. It has no secrets.
 const ApproverConfig = "sealift-approver"
 
-// The key of ApproverConfig that reports whether the cluster approves by itself, and its value if it does not.
+// The key of ApproverConfig that reports whether the cluster approves on its own, and its value if it does not.
 const (
 	approvalKey = "automatic-approval"
 	approvalOff = "off"
@@ -61,7 +61,7 @@ func KeepAutomaticApprovalOff(ctx context.Context, client kubernetes.Interface, 
 func removeAutomaticApproval(ctx context.Context, client kubernetes.Interface) (removed []string, err error) {
 	bindings := client.RbacV1().ClusterRoleBindings()
 	for _, name := range automaticApproval {
-		_, err := bindings.Get(ctx, name, metav1.GetOptions{}) // a delete of nothing would be in the audit log every few seconds
+		_, err := bindings.Get(ctx, name, metav1.GetOptions{}) // a delete of a missing object would be in the audit log every few seconds
 		if err == nil {
 			err = bindings.Delete(ctx, name, metav1.DeleteOptions{})
 		}
@@ -101,7 +101,7 @@ func patchConfig(ctx context.Context, client kubernetes.Interface, name string, 
 	return nil
 }
 
-// LetAgentsApprove is TakeAutomaticApproval on a control plane whose API is ready. It prints what it changes.
+// LetAgentsApprove is TakeAutomaticApproval on a control plane whose API is ready. It prints its changes.
 func LetAgentsApprove(ctx context.Context, output io.Writer) error {
 	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {

@@ -98,7 +98,7 @@ func (m etcdMember) String() string {
 	return strings.Join(m.peers, ",")
 }
 
-// address is that of the member's host.
+// address is the address of the member's host.
 func (m etcdMember) address() string {
 	if len(m.peers) == 0 {
 		return ""
@@ -111,7 +111,7 @@ func (m etcdMember) address() string {
 }
 
 // members lists the members that the majority knows, and asks each whether it answers. The list of a single member may be old:
-// that member may have been removed itself. It is used only to tell who is silent, in a MajorityError.
+// that member may have been removed itself. It is used only to name the silent one, in a MajorityError.
 func (e *etcd) members(ctx context.Context) ([]etcdMember, error) {
 	members, err := e.list(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (e *etcd) answers(ctx context.Context, endpoints []string) bool {
 	})
 }
 
-// memberOf finds the member of a node, by the address if it never came to have a name.
+// memberOf finds the member of a node, by address if it never got a name.
 func memberOf(members []etcdMember, node, address string) (etcdMember, bool) {
 	i := slices.IndexFunc(members, func(m etcdMember) bool {
 		return m.name == node || m.name == "" && address != "" && m.address() == address
@@ -166,7 +166,7 @@ func without(members []etcdMember, gone etcdMember) []etcdMember {
 	return slices.DeleteFunc(slices.Clone(members), func(m etcdMember) bool { return m.id == gone.id })
 }
 
-// MajorityError says that the members of etcd that answer are no majority, without which it decides nothing.
+// MajorityError reports that the answering members of etcd are no majority, without which it decides nothing.
 type MajorityError struct {
 	Members int
 	Silent  []string // who do not answer
@@ -194,8 +194,8 @@ func checkMajority(members []etcdMember) error {
 	return &MajorityError{voters, silent}
 }
 
-// leave takes the member of a node out, if there is one, and tries until ctx ends: members that came lately count as ill for some
-// seconds, and a leader that goes leaves the others without one for a moment. The last member stays.
+// leave removes the member of a node, if any, and retries until ctx ends: new members count as unhealthy for some seconds, and a
+// leaving leader leaves the others without one for a moment. The last member stays.
 func (e *etcd) leave(ctx context.Context, node, address string) error {
 	return poll.Until(ctx, retryPause, nil, poll.Success(func(ctx context.Context) error { return e.tryLeave(ctx, node, address) }))
 }
@@ -214,7 +214,7 @@ func (e *etcd) tryLeave(ctx context.Context, node, address string) error {
 		return fmt.Errorf("without %s: %w", gone, err)
 	}
 	var endpoints []string
-	for _, m := range others { // one that leaves may not live to tell
+	for _, m := range others { // a leaving one may not live to report it
 		if m.answers {
 			endpoints = append(endpoints, m.clients...)
 		}
@@ -228,9 +228,9 @@ func (e *etcd) tryLeave(ctx context.Context, node, address string) error {
 	return nil
 }
 
-// leaveEtcd takes the member of a host in the middle of a join out of the cluster's etcd, if it has one: a member that has voted
-// and lost its disk would count for the majority and never vote again. kubeadm does so for nodes that it finds in the cluster,
-// which such a node is not.
+// leaveEtcd removes the member of a half-joined host from the cluster's etcd, if it has one: a member that has voted and lost
+// its disk would count for the majority and never vote again. kubeadm does so for nodes that it finds in the cluster, which such
+// a node is not.
 func (k Kubeadm) leaveEtcd(ctx context.Context, node string) error {
 	var endpoints []string
 	for _, server := range k.APIServers {
@@ -247,7 +247,7 @@ func (k Kubeadm) leaveEtcd(ctx context.Context, node string) error {
 
 func etcdEndpoint(host string) string { return "https://" + net.JoinHostPort(host, "2379") }
 
-// leaveEtcd takes the member of a node out, through members at the endpoints. Without credentials there is none.
+// leaveEtcd removes the member of a node, through members at the endpoints. Without credentials there is none.
 func leaveEtcd(ctx context.Context, node, address string, endpoints ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTime)
 	defer cancel()

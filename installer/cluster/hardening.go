@@ -10,22 +10,22 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// compliance is the variable by which the Installer asks for all settings of the CIS benchmark that it can have
-// (kubernetes.cisCompliance). What costs nothing is in the configuration of the add-on, with or without it.
+// compliance is the variable with which the Installer requests all settings of the CIS benchmark (kubernetes.cisCompliance).
+// What costs nothing is in the configuration of the add-on, with or without it.
 const compliance = "KUBERNETES_CIS_COMPLIANCE"
 
 // EncryptionFile has the keys with which the API server encrypts Secrets in etcd. Its folder is mounted into the API server: a
-// file that is mounted by itself would stay the old one when it is replaced.
+// mounted file would keep its old content when it is replaced.
 const EncryptionFile = "/etc/kubernetes/encryption/config.yaml"
 
-// EncryptSecrets is the variable by which the Installer asks for that (kubernetes.encryptSecrets).
+// EncryptSecrets is the variable with which the Installer requests that (kubernetes.encryptSecrets).
 const EncryptSecrets = "KUBERNETES_ENCRYPT_SECRETS"
 
-// KeepEncrypted is the variable by which a restored cluster goes on encrypting Secrets, whatever the Installer says: its Secrets are
-// encrypted already, also where their keys could not be rotated.
+// KeepEncrypted is the variable with which a restored cluster keeps encrypting Secrets, regardless of the Installer: its Secrets are
+// already encrypted, even where their keys could not be rotated.
 const KeepEncrypted = "KUBERNETES_KEEP_ENCRYPTED"
 
-// encryptionVersion is the oldest Kubernetes whose API server tells which keys it uses.
+// encryptionVersion is the oldest Kubernetes whose API server reports which keys it uses.
 const encryptionVersion = "1.34.0"
 
 // Encrypts reports whether a new cluster encrypts Secrets.
@@ -46,7 +46,7 @@ func checkEncryption(variables map[string]string) error {
 	return nil
 }
 
-// EncryptionArguments are those of an API server that encrypts Secrets: names and values.
+// EncryptionArguments are the flags of an API server that encrypts Secrets: names and values.
 func EncryptionArguments() [][2]string {
 	return [][2]string{{"encryption-provider-config", EncryptionFile}, {"encryption-provider-config-automatic-reload", "true"}}
 }
@@ -70,7 +70,7 @@ func compliantServer() []map[string]string {
 	}
 }
 
-// secureFiles leaves to root alone what kubeadm lets everybody read, and only root needs.
+// secureFiles restricts files to root that kubeadm makes readable for everybody.
 func secureFiles() error {
 	for _, pattern := range []string{kubeadm.PKI + "/*.crt", kubeadm.PKI + "/etcd/*.crt", kubeadm.KubeletConfig} {
 		names, err := filepath.Glob(pattern)

@@ -23,7 +23,7 @@ type Node struct {
 	Name    string   `json:"name"`
 	Roles   []string `json:"roles"`
 	Ready   bool     `json:"ready"`
-	Why     string   `json:"why,omitempty"` // when it is not ready, or takes no pods
+	Why     string   `json:"why,omitempty"` // when it is not ready, or accepts no pods
 	Version string   `json:"version"`       // of its kubelet
 	Address string   `json:"address"`
 	// What the node runs on, as its kubelet reports.
@@ -33,7 +33,7 @@ type Node struct {
 	Architecture string `json:"architecture,omitempty"` // such as amd64
 }
 
-// ControlPlaneLabel is on the Node of a control plane. A kubelet cannot give it to itself (the NodeRestriction admission).
+// ControlPlaneLabel is on the Node of a control plane. A kubelet cannot set it on itself (the NodeRestriction admission).
 const ControlPlaneLabel = roleLabel + controlPlaneRole
 
 const (
@@ -44,12 +44,12 @@ const (
 // ControlPlane reports whether the node is one.
 func (n Node) ControlPlane() bool { return slices.Contains(n.Roles, controlPlaneRole) }
 
-// healthTime bounds the wait for the API's health: a balancer takes connections for an API that is gone, too.
+// healthTime bounds the wait for the API's health: a balancer also accepts connections for an unreachable API.
 const healthTime = 4 * time.Second
 
-// View is what this node's credentials let it see of its cluster.
+// View is the part of the cluster that this node's credentials may see.
 type View struct {
-	// Own says that they are the node's own, with which it sees itself, and neither other nodes nor what add-ons run.
+	// Own means that they are the node's own, with which it sees itself, but neither other nodes nor the objects of add-ons.
 	Own      bool
 	endpoint string
 	cluster  *kube.Cluster
@@ -123,7 +123,7 @@ func (v *View) API(ctx context.Context) API {
 	return api
 }
 
-// OwnNode gives the node of that name, which is all that a node's own credentials show.
+// OwnNode returns the node of that name, which is all that a node's own credentials show.
 func (v *View) OwnNode(ctx context.Context, name string) (Node, error) {
 	object, err := v.nodeObject(ctx, name)
 	if err != nil {
@@ -184,7 +184,7 @@ func node(o unstructured.Unstructured) Node {
 	return n
 }
 
-// ready reports whether a node or a pod says that it is ready, and if not, why.
+// ready reports whether a node or a pod is ready, and if not, why.
 func ready(o unstructured.Unstructured) (bool, string) {
 	for _, c := range health.Conditions(&o) {
 		if c.Type == "Ready" {
@@ -197,7 +197,7 @@ func ready(o unstructured.Unstructured) (bool, string) {
 	return false, "its kubelet has not reported"
 }
 
-// NodeReady reports whether a node says that it is ready.
+// NodeReady reports whether a node is ready.
 func NodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -214,14 +214,14 @@ func mapsAt(object map[string]any, path ...string) (found []map[string]any) {
 	return found
 }
 
-// AddOnHealth says how the workloads of an add-on are.
+// AddOnHealth is the health of an add-on's workloads.
 type AddOnHealth struct {
 	Ready   int
 	Total   int
-	Trouble string // of the first that is not ready
+	Trouble string // of the first unready one
 }
 
-// Health looks at the workloads of the named add-ons. A node may not see them with its own credentials.
+// Health checks the workloads of the named add-ons. A node may not see them with its own credentials.
 func (v *View) Health(ctx context.Context, addOns []string) (map[string]AddOnHealth, error) {
 	records, err := v.Owners(ctx)
 	if err != nil {

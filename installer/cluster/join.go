@@ -22,11 +22,11 @@ import (
 // clusterCA is the CA of the cluster, which every node has.
 const clusterCA = kubeadm.PKI + "/ca.crt"
 
-// patchesVariable is what the configuration names the folder of kubeadm's own patches by.
+// patchesVariable is the configuration's name for the folder of kubeadm's own patches.
 const patchesVariable = "KUBEADM_PATCHES"
 
 // Join makes the host the node of that name in a cluster, a control plane if its configuration says so. A node that an
-// interrupted run completed is left alone; one that it left in the middle is taken back first.
+// interrupted run completed is left alone; an incomplete one is removed first.
 func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error {
 	switch done, err := k.joined(ctx, node, controlPlane); {
 	case err != nil:
@@ -51,8 +51,8 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 
 func (k Kubeadm) joinConfig() string { return filepath.Join(k.Work, "kubeadm-join.yaml") }
 
-// writeJoinConfig writes what kubeadm reads. The kubelet's configuration comes from the cluster; what differs on this host
-// becomes a patch.
+// writeJoinConfig writes what kubeadm reads. The kubelet's configuration comes from the cluster; differences of this host
+// become a patch.
 func (k Kubeadm) writeJoinConfig(name string) error {
 	patches := filepath.Join(k.Work, "patches")
 	if err := files.MkdirAll(patches, 0o700); err != nil {
@@ -98,7 +98,7 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 	return strings.Contains(labels, "node-role.kubernetes.io/control-plane"), err
 }
 
-// finishJoin does the work that follows kubeadm, and the part of kubeadm's work that was not reached.
+// finishJoin does the work after kubeadm, and the part of kubeadm's work that was not reached.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
 	for _, secret := range []string{kubeadm.BootstrapKubeconfig, k.joinConfig()} {
 		if err := files.Remove(secret); err != nil {
@@ -111,8 +111,8 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 	return run(ctx, k.Output, "systemctl", "start", "kubelet")
 }
 
-// takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
-// node of the same name that is Ready.
+// takeBack undoes an interrupted join, in the cluster and here: kubeadm refuses a host with leftovers, and a node of the same
+// name that is Ready.
 func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 	traces, err := anyThere(kubeadm.BootstrapKubeconfig, kubeadm.KubeletConfig, clusterCA, kubeadm.APIServerManifest)
 	if err != nil || !traces {
@@ -121,7 +121,7 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 	if admin, err := exists(kubeadm.AdminKubeconfig); err != nil {
 		return err
 	} else if admin {
-		// the cluster forgets the node if it can be reached; if not, kubeadm says so soon
+		// the cluster forgets the node if it is reachable; if not, kubeadm soon reports that
 		if _, err := kubectl(ctx, kubeadm.AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+hostLimits().of(callTime).String()); err != nil {
 			fmt.Fprintln(k.Output, err)
 		}

@@ -44,7 +44,7 @@ type Member struct {
 	Node string
 	// Others are the cluster's other nodes, as far as this node may know of them.
 	Others  []string
-	known   bool // by the cluster: someone may have taken it off the list already
+	known   bool // by the cluster: another process may have removed it from the list already
 	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
 	address string
 	cluster *kube.Cluster
@@ -83,7 +83,7 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 // Alone reports whether this is the cluster's only node, as far as it may know.
 func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
 
-// look asks for the other nodes, and for where else the API is served. A worker may not know the former.
+// look reads the other nodes, and where else the API is served. A worker may not know the former.
 func (m *Member) look(ctx context.Context) error {
 	nodes, err := m.cluster.Objects(ctx, nodeKind)
 	if err != nil {
@@ -202,8 +202,8 @@ func (m *Member) evict(ctx context.Context, pod unstructured.Unstructured) error
 	return err
 }
 
-// Forget removes the node from the cluster's list, when nothing runs on it any more: from an API server that is not on it. A control
-// plane also records that it is removed, so that its certificate is not good any more.
+// Forget removes the node from the cluster's list, when nothing runs on it any longer: from an API server that is not on it. A
+// control plane also records its removal, so that its certificate is no longer valid.
 func (m *Member) Forget(ctx context.Context) error {
 	if !m.known {
 		return nil
@@ -253,8 +253,8 @@ func (m *Member) AwaitUnlisted(ctx context.Context) error {
 	return awaitUnlisted(ctx, m.typed, m.address)
 }
 
-// CheckLeave reports whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
-// is none of its members any more, nothing is lost.
+// CheckLeave reports whether the rest of the cluster's etcd can decide anything without this node. If it cannot now, or this node is
+// not a member any longer, nothing is lost.
 func CheckLeave(ctx context.Context, node string) error {
 	e, err := openEtcd(ctx, ownEtcd())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -277,7 +277,7 @@ func CheckLeave(ctx context.Context, node string) error {
 }
 
 // LeaveEtcd removes this node's member from the cluster's etcd, if it has one and there are others. Call it before the programs
-// of this node stop: of two members, the other one alone could not decide it.
+// of this node stop: of two members, the other one could not decide it alone.
 func (m *Member) LeaveEtcd(ctx context.Context) error {
 	endpoints := []string{ownEtcd()}
 	for _, server := range m.servers {
@@ -291,7 +291,7 @@ func (m *Member) LeaveEtcd(ctx context.Context) error {
 }
 
 // Reset undoes kubeadm's work on this node. Without kubeadm, or if kubeadm did nothing, Reset does nothing. It skips kubeadm's
-// own reset of etcd, which would go on if a member could not leave, and would wait for a member that has left.
+// own reset of etcd, which would continue if a member could not leave, and would wait for a member that has left.
 func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := exec.LookPath("kubeadm"); err != nil {
 		return nil //nolint:nilerr // then it has done nothing

@@ -57,7 +57,7 @@ func (m *applier) alone(ctx context.Context, output io.Writer, work func(context
 	}, Lost: func(err error) { fmt.Fprintf(output, "starting over: %v\n", err) }}, work)
 }
 
-// KeptBy says that an add-on stays with its owner, and how the installer gets it back.
+// KeptBy reports that an add-on stays with its owner, and how the installer gets it back.
 func KeptBy(r addon.Record) string {
 	line := fmt.Sprintf("add-on %s is kept by %s at version %s: its objects are left alone", r.Name, r.Owner, r.Version)
 	if r.Owner.Kind == addon.ChannelKind {

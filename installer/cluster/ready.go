@@ -15,26 +15,26 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// explainTime is what a wait without success takes to find out the reasons.
+// explainTime is how long a failed wait may take to find the reasons.
 const explainTime = 15 * time.Second
 
-// How long an API is waited for that has been away, how often it is asked, and how long it has to come back by itself. The kubelet
-// starts what ended again and again only every five minutes: first etcd, and after it the API server. On a slow host it takes as long as
-// kubeadm may wait for a control plane there.
+// How long an unreachable API is awaited, how often it is probed, and how long it may take to recover on its own. The kubelet starts
+// what ended again and again only every five minutes: first etcd, and after it the API server. On a slow host that is as long as kubeadm
+// may wait for a control plane there.
 const (
 	apiTime     = 6 * time.Minute
 	apiPause    = time.Second
 	apiPatience = time.Minute
 )
 
-// WaitAPI waits until the API of the cluster that this node is part of is ready: after the loss of power, or when the disk of etcd
-// was full, it answers at first, and knows of nobody's rights. Of no cluster there is nothing to wait for.
+// WaitAPI waits until the API of this node's cluster is ready: after a power loss, or when etcd's disk was full, it first answers
+// without knowing anybody's rights. Of no cluster there is nothing to wait for.
 func WaitAPI(ctx context.Context, output io.Writer) error {
 	return waitAPI(ctx, output, revival{})
 }
 
-// BringAPI waits as WaitAPI does. On a control plane whose API does not come back by itself, it restarts the kubelet once, which then
-// starts etcd and the API server at once.
+// BringAPI waits as WaitAPI does. On a control plane whose API does not recover, it restarts the kubelet once, which then starts etcd
+// and the API server at once.
 func BringAPI(ctx context.Context, output io.Writer) error {
 	serves, err := exists(kubeadm.APIServerManifest)
 	if err != nil {
@@ -48,7 +48,7 @@ func BringAPI(ctx context.Context, output io.Writer) error {
 	return waitAPI(ctx, output, revival{late.C, func() error { return run(ctx, output, "systemctl", "restart", "kubelet") }})
 }
 
-// revival is what brings an API back that is still away when late is due.
+// revival restarts an API that is still unreachable when late is due.
 type revival struct {
 	late <-chan time.Time
 	act  func() error
@@ -90,8 +90,8 @@ func (v *View) waitAPI(ctx context.Context, output io.Writer, then revival) erro
 	return err
 }
 
-// WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and the objects of the named add-ons
-// are well. The add-ons may belong to another owner by now.
+// WaitReady waits until every node is Ready, kubeadm's own deployments are rolled out, and the objects of the named add-ons are
+// healthy. The add-ons may belong to another owner by now.
 func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 	here, err := administrator()
 	if err != nil {
@@ -167,7 +167,7 @@ func untilDeadline(ctx context.Context) (time.Duration, error) {
 	return time.Until(deadline), nil
 }
 
-// WaitReport waits until the kubelet of this host reports, and its node is Ready. What the API says of a node may be old.
+// WaitReport waits until the kubelet of this host reports, and its node is Ready. The API's state of a node may be old.
 func WaitReport(ctx context.Context, node string, output io.Writer) error {
 	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {

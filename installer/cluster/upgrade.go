@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 )
 
-// kubeadmPath is where the kubeadm of this node lies.
+// kubeadmPath is the path of this node's kubeadm.
 const kubeadmPath = "/usr/local/bin/kubeadm"
 
 // Upgrade brings this node of a cluster to a version, with the kubeadm of that version: the static pods of a control plane,
@@ -65,7 +65,7 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) (err erro
 	if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
 		return err
 	}
-	return secureFiles() // what kubeadm gives the cluster again, the agent takes away: see KeepAutomaticApprovalOff
+	return secureFiles() // the agent removes what kubeadm grants the cluster again: see KeepAutomaticApprovalOff
 }
 
 // upgradeIgnores names the checks of kubeadm that do not stop an upgrade.
@@ -75,7 +75,7 @@ func (k Kubeadm) upgradeIgnores() string {
 		ignored = append(ignored, named)
 	}
 	if k.Variables["SEALIFT_CGROUP_VERSION"] == "1" {
-		ignored = append(ignored, "SystemVerification") // the kubelet is told that cgroup v1 is known
+		ignored = append(ignored, "SystemVerification") // tells the kubelet that cgroup v1 is known
 	}
 	return strings.Join(ignored, ",")
 }
@@ -93,8 +93,7 @@ func configuredVersion(ctx context.Context) (string, error) {
 	return strings.TrimPrefix(config.KubernetesVersion, "v"), nil
 }
 
-// RestartKubelet starts the kubelet that lies on this host in the place of the one that runs, and waits until the node is Ready
-// with this version.
+// RestartKubelet starts this host's kubelet in place of the running one, and waits until the node is Ready with this version.
 func RestartKubelet(ctx context.Context, node, version string, output io.Writer) error {
 	for _, args := range [][]string{{"daemon-reload"}, {"restart", "kubelet"}} {
 		if err := run(ctx, output, "systemctl", args...); err != nil {
@@ -132,13 +131,13 @@ func (v *View) waitVersion(ctx context.Context, node, version string, output io.
 	return nil
 }
 
-// configSource is the annotation of a pod in a kubelet's own list with where the pod comes from.
+// configSource is the annotation of a pod in a kubelet's own list with the pod's origin.
 const (
 	configSource = "kubernetes.io/config.source"
 	fromFile     = "file"
 )
 
-// WaitStaticPods waits until the kubelet of a node itself says that all its static pods are Ready. A kubelet of another minor
+// WaitStaticPods waits until the kubelet of a node itself reports all its static pods as Ready. A kubelet of another minor
 // version gives them other UIDs and starts them again, but at first the API still shows the pods of the kubelet before.
 func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
 	client, err := Client(kubeadm.AdminKubeconfig)

@@ -27,11 +27,11 @@ type hooks struct {
 	variables map[string]string // from the spec and the host
 	state     hook.Variables    // from earlier steps
 	verbs     map[string]hook.Verb
-	yes       bool // to questions; no variable, since a step is the same whatever the answer
-	// upgrade are the variables of an upgrade. They are no inputs of steps: an add-on is the same however it came to be there.
+	yes       bool // to questions; not a variable, since a step is the same whatever the answer
+	// upgrade are the variables of an upgrade. They are not inputs of steps: an add-on is the same however it was fetched.
 	upgrade map[string]string
 	output  io.Writer
-	secret  func(values ...string) // is told the secrets that hooks make up
+	secret  func(values ...string) // gets the secrets that hooks generate
 	shell   *hook.Shell
 }
 
@@ -39,7 +39,7 @@ func newHooks(root string, addOns []addOn, variables map[string]string, output i
 	return &hooks{root: root, addOns: addOns, variables: variables, state: hook.Variables{}, output: output, secret: func(...string) {}}
 }
 
-// restore puts back what an earlier step left in the shell.
+// restore restores an earlier step's variables in the shell.
 func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
 	h.secret(madeSecrets(state)...)
 	h.state.Add(hook.Variables(state))
@@ -56,7 +56,7 @@ func (h *hooks) values() map[string]string {
 	return all
 }
 
-// call calls one function and returns what it changed in the shell.
+// call calls one function and returns its changes in the shell.
 func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
@@ -99,8 +99,8 @@ func (h *hooks) silence(function string) time.Duration {
 	return hookSilence
 }
 
-// command is what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the same
-// preparations. What no other add-on needs is waited for later, all at once.
+// command is the call of a hook: an add-on is applied as one add-on calls another, so that both make the same preparations.
+// Objects that no other add-on needs are awaited later, all at once.
 func (h *hooks) command(function string) []string {
 	for _, a := range h.addOns {
 		if function == a.name() || function == a.name()+"_install" && !a.hasHook(a.name()) {
@@ -160,7 +160,7 @@ func words(text string) string {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// optionsVariable tells the shell what an add-on is applied with: addon_install does not apply the same twice.
+// optionsVariable passes the options of an add-on to the shell: addon_install does not apply the same twice.
 func optionsVariable(addOn string) string {
 	return "SEALIFT_OPTIONS_" + notInNames.ReplaceAllString(addOn, "_")
 }

@@ -39,7 +39,7 @@ const (
 	maxTextOfSpec = 1 << 20
 )
 
-// kurlSet is what the engine knows these objects by.
+// kurlSet is the engine's name for these objects.
 var kurlSet = kube.Set{Name: "kurl-state", Namespace: kube.DefaultNamespace}
 
 // kurlInstallers is the kind of kURL's Installers.
@@ -71,7 +71,7 @@ func (p *planner) kurlApplied() {
 	}
 }
 
-// kurlState is what is left in the cluster.
+// kurlState is the state left in the cluster.
 type kurlState struct {
 	engine  *kube.Engine
 	nodes   clientset.Interface
@@ -140,7 +140,7 @@ func (s kurlState) begin(ctx context.Context) error {
 	return labelNode(ctx, s.nodes, s.node, map[string]string{masterLabel: ""})
 }
 
-// finish notes what the hooks made, and the add-ons with their options.
+// finish records the hooks' results, and the add-ons with their options.
 func (s kurlState) finish(ctx context.Context) error {
 	data := map[string]any{"kurl-version": s.values["KURL_VERSION"]}
 	for _, a := range s.spec.AddOns {
@@ -157,7 +157,7 @@ func (s kurlState) finish(ctx context.Context) error {
 	return s.apply(ctx, configMap(kurlNamespace, currentConfig, data), s.config())
 }
 
-// config is kurl-config. It gives away no token and no key of certificates: 'sealift token create' makes those, and who goes by
+// config is kurl-config. It reveals no token and no key of certificates: 'sealift token create' makes those, and who goes by
 // the times finds that they are over.
 func (s kurlState) config() *unstructured.Unstructured {
 	endpoint := s.values["KUBERNETES_API_ENDPOINT"]
@@ -178,7 +178,7 @@ func (s kurlState) config() *unstructured.Unstructured {
 	return configMap(metav1.NamespaceSystem, "kurl-config", data)
 }
 
-// current is what an earlier install noted of its add-ons.
+// current is an earlier install's record of its add-ons.
 func (s kurlState) current(ctx context.Context) (data map[string]any, err error) {
 	noted, err := s.engine.Objects(ctx, kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: kurlNamespace, Name: currentConfig})
 	var found *unstructured.Unstructured

@@ -23,7 +23,7 @@ const labelsStep = "node/labels"
 // labels adds the step that labels this node as the Installer says. Labels that it no longer names stay.
 func (p *planner) labels(phase lifecycle.Phase) {
 	labels, err := p.nodeLabels()
-	if err != nil || len(labels) == 0 { // checkLabels told of the error
+	if err != nil || len(labels) == 0 { // checkLabels reported the error
 		return
 	}
 	p.add(lifecycle.Step{ID: labelsStep, Phase: phase, Title: "label this node", Timeout: shortTime, Inputs: lifecycle.Digest(labels)},
@@ -70,7 +70,7 @@ func (j *job) checkLabels() error {
 }
 
 // workerMaySet reports whether the API server lets a kubelet set a label of its own node: those of Kubernetes are reserved, except
-// for a few (the admission plug-in NodeRestriction).
+// a few (the admission plug-in NodeRestriction).
 func workerMaySet(label string) bool {
 	prefix, _, hasPrefix := strings.Cut(label, "/")
 	within := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }

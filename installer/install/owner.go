@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// applied is what the record of its owner says of an add-on that a hook applies. A hook may apply under a name that is no
-// add-on's of the bundle: that has no version.
+// applied is the owner's record of an add-on that a hook applies. A hook may apply under a name that is not an add-on's of the
+// bundle: that has no version.
 func (j *job) applied(name string) cluster.AddOn {
 	for _, a := range j.addOns {
 		if a.name() == name {
@@ -26,9 +26,9 @@ func (j *job) applied(name string) cluster.AddOn {
 	return cluster.AddOn{Name: name, Memory: node.MemoryDir(j.options.Root)}
 }
 
-// lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is
-// applied again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is looked
-// at again before it is applied.
+// lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is applied
+// again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is checked again
+// before it is applied.
 func (i *Install) lookAtOwners() {
 	if _, err := os.Stat(kubeadm.AdminKubeconfig); err != nil || i.Joins() {
 		return
@@ -54,13 +54,13 @@ func (i *Install) respect(records []addon.Record) {
 			i.kept = append(i.kept, cluster.KeptBy(r))
 		case r.Released != nil && r.Applied != wanted:
 			i.again(r, fmt.Sprintf(" again, since %s gave it back", r.Released))
-		case r.Applied != addon.Applied{} && r.Applied != wanted: // an upgrade went back to what was before
+		case r.Applied != addon.Applied{} && r.Applied != wanted: // an upgrade was rolled back
 			i.again(r, "")
 		}
 	}
 }
 
-// again makes the step that applies an add-on run once more, and the one that waits for it.
+// again repeats the step that applies an add-on, and the one that waits for it.
 func (i *Install) again(r addon.Record, why string) {
 	for n := range i.plan {
 		switch step := &i.plan[n]; step.ID {

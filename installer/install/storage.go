@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// provisioners tell whose volumes those of a StorageClass are: a part of the provisioner's name.
+// provisioners identify the owner of a StorageClass's volumes: a part of the provisioner's name.
 func provisioners() map[string][]string {
 	return map[string][]string{
 		"aws": {"aws-ebs", "ebs.csi.aws.com"}, "local-path-provisioner": {"rancher.io/local-path"}, "longhorn": {"longhorn.io"},
@@ -111,8 +111,8 @@ func andMore(n int) string {
 	return fmt.Sprintf(" and %d more", n)
 }
 
-// mayProvision reports whether volumes of a provisioner may be an add-on's. Where nobody knows an add-on's provisioner, all volumes
-// may be its own that are not known to be another's.
+// mayProvision reports whether volumes of a provisioner may be an add-on's. If an add-on's provisioner is unknown, all volumes that
+// are not known to be another's may be its own.
 func mayProvision(addOn, provisioner string) bool {
 	var owner string
 	for name, parts := range provisioners() {

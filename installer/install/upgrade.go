@@ -20,24 +20,24 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// Upgrade says how a node is brought to the versions of a bundle.
+// Upgrade configures how a node is brought to the versions of a bundle.
 type Upgrade struct {
 	// From is the version of Kubernetes that the cluster runs, such as 1.35.4.
 	From string
-	// Address is the one by which the cluster knows this node.
+	// Address is the cluster's address of this node.
 	Address netip.Addr
 	// Endpoint is where nodes reach the API, host:port.
 	Endpoint string
-	// Stop is the version of Kubernetes at which an upgrade over several minor versions stops on its way: the add-ons come when
-	// the last version runs. "" for that of the Installer.
+	// Stop is the Kubernetes version at which an upgrade over several minor versions stops: the add-ons are upgraded with the last
+	// one. "" for that of the Installer.
 	Stop string
-	// Leads says that this node also applies the add-ons, when all nodes have the new versions. It has to be a control plane.
+	// Leads means that this node also applies the add-ons, when all nodes have the new versions. It has to be a control plane.
 	Leads bool
-	// Alone says that this node is the only control plane.
+	// Alone means that this node is the only control plane.
 	Alone bool
 }
 
-// operation says what a run with these options does.
+// operation returns what a run with these options does.
 func (o Options) operation() lifecycle.Operation {
 	switch {
 	case o.Upgrade != nil:
@@ -48,12 +48,12 @@ func (o Options) operation() lifecycle.Operation {
 	return lifecycle.Installing
 }
 
-// follows says that this node is upgraded by a run that another node leads.
+// follows reports that this node is upgraded by a run that another node leads.
 func (j *job) follows() bool { return j.options.Upgrade != nil && !j.options.Upgrade.Leads }
 
 func (j *job) leads() bool { return j.options.Upgrade != nil && j.options.Upgrade.Leads }
 
-// stopOnTheWay replaces the Installer's version of Kubernetes by that of a stop.
+// stopOnTheWay replaces the Installer's version of Kubernetes by a stop's.
 func (j *job) stopOnTheWay() {
 	if j.options.Upgrade == nil || j.options.Upgrade.Stop == "" {
 		return
@@ -68,7 +68,7 @@ func (j *job) stopOnTheWay() {
 // KubernetesVersions are all versions of Kubernetes in the bundle.
 func (c *contents) KubernetesVersions() []string { return c.archive.Versions(kubernetesCapability) }
 
-// RunPhases runs what is pending of some phases of an upgrade.
+// RunPhases runs the pending steps of some phases of an upgrade.
 func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), phases ...lifecycle.Phase) (ran int, err error) {
 	return i.run(ctx, lifecycle.Upgrading, i.plan.In(phases...), observe)
 }
@@ -77,7 +77,7 @@ func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), 
 //
 //   - Prepare brings files, host packages and images. Nothing that runs notices.
 //   - Upgrade lets kubeadm change the control plane of the node, and the configuration of its kubelet.
-//   - Kubelet replaces the kubelet and the container runtime. The pods that can run elsewhere have left the node before.
+//   - Kubelet replaces the kubelet and the container runtime. Pods that can run elsewhere have left the node before.
 //   - Install, PostInit and Outro are those of an install, on the node that leads.
 func (p *planner) upgrade() {
 	k, hasCluster := kubernetes(p.addOns)
@@ -90,7 +90,7 @@ func (p *planner) upgrade() {
 		p.share()
 	}
 	p.agent()
-	for n := range p.steps { // one after the other: nothing of this phase is waited for by the next one
+	for n := range p.steps { // in sequence: nothing of this phase is needed by the next one
 		p.steps[n].Phase, p.steps[n].Beside, p.steps[n].After = lifecycle.Prepare, false, nil
 	}
 	p.made = true
@@ -152,7 +152,7 @@ func (p *planner) agent() {
 	unit := service.Agent(p.options.Root)
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
 		Inputs: lifecycle.Digest(unit.Text)}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
-		if i.follows() { // this is the agent, which a restart would kill at this step each time; it ends by itself afterwards
+		if i.follows() { // this is the agent, which a restart would kill at this step each time; it ends on its own afterwards
 			return nil, unit.Install(ctx, i.Log)
 		}
 		return nil, unit.Start(ctx, i.Log)
@@ -199,7 +199,7 @@ func (i *Install) restartKubelet(ctx context.Context, version string) error {
 	return cluster.WaitStaticPods(ctx, i.facts.Hostname, i.Log)
 }
 
-// upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.
+// upgradeVariables are the variables of an upgrade for hooks (kURL §3.1, step 12), whatever an Installer says.
 func (j *job) upgradeVariables() map[string]string {
 	if j.options.Upgrade == nil {
 		return nil
@@ -227,7 +227,7 @@ func (c *contents) Version() string {
 // Digest identifies the bundle.
 func (c *contents) Digest() string { return c.archive.Digest }
 
-// From is the version of Kubernetes that the cluster comes from; "" of an install.
+// From is the cluster's version of Kubernetes before; "" of an install.
 func (j *job) From() string {
 	if j.options.Upgrade == nil {
 		return ""
@@ -247,14 +247,14 @@ func (c *contents) WholeUpgrade() string { return c.upgrade }
 // Binary is the sealift that nodes get.
 func (j *job) Binary() string { return j.options.Binary }
 
-// Change is what becomes of one add-on.
+// Change is an upgrade's change of one add-on.
 type Change struct {
 	AddOn string `json:"addOn"`
 	From  string `json:"from,omitempty"` // the version that runs; "" for an add-on that is new
 	To    string `json:"to,omitempty"`   // "" for an add-on that the Installer no longer has
-	// Options says that the Installer says something else of it than before.
+	// Options means that the Installer's options of it differ from before.
 	Options bool `json:"options,omitempty"`
-	// Adopted says that another installer brought it, and that this upgrade replaces what that one put there.
+	// Adopted means that another installer installed it, and that this upgrade replaces its files.
 	Adopted bool `json:"adopted,omitempty"`
 }
 

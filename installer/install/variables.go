@@ -15,12 +15,11 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// internalBalancer is always empty: ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the
-// same there.
+// internalBalancer is always empty: ekco's haproxy would use the port of Sealift's balancer on each node, and do the same there.
 const internalBalancer = "EKCO_ENABLE_INTERNAL_LOAD_BALANCER"
 
-// variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
-// those of the host are the host's.
+// variables are the hooks' initial variables: the spec's options, then the host's facts. The host's own win over the
+// Installer's.
 func (j *job) variables() map[string]string {
 	vars := make(map[string]string)
 	for _, v := range j.spec.Variables() {
@@ -83,8 +82,8 @@ func (c *contents) needUtilityImage() (names []string) {
 	return names
 }
 
-// kurlVariables are what add-ons of kURL read besides (kURL §4.4), where no option of the Installer says otherwise. Those of
-// servers that nobody reaches behind an air gap are empty.
+// kurlVariables are further variables of kURL add-ons (kURL §4.4), where no option of the Installer sets them. Those of servers
+// that are unreachable behind an air gap are empty.
 func kurlVariables(root, installer string, vars map[string]string) map[string]string {
 	all := map[string]string{
 		"INSTALLER_ID": installer, "INSTALLATION_ID": "", "KURL_URL": "", "KURL_VERSION": "", "REPLICATED_APP_URL": "",

@@ -26,10 +26,10 @@ import (
 // ownPause is the time between two looks for the request of this host.
 const ownPause = time.Second
 
-// ApproveOwn approves what the kubelet of this host asks for while the host joins as a control plane with a token, until ctx ends. The
+// ApproveOwn approves the requests of this host's kubelet while the host joins as a control plane with a token, until ctx ends. The
 // other approvers do not: the host is a member of etcd by then, and a token does not get the certificate of a control plane. This host
 // has the key of the CA. It knows its kubelet's request by the node's name and the token, which was made for a control plane. The
-// kubelet's key says nothing before: the kubelet has it in memory alone. output receives what was approved, and why not.
+// kubelet's key proves nothing before: it is only in the kubelet's memory. output receives what was approved, and why not.
 func ApproveOwn(ctx context.Context, node, whole string, output io.Writer) {
 	id, _, _ := strings.Cut(whole, ".")
 	said := ""
@@ -71,7 +71,7 @@ func approveWithToken(ctx context.Context, client kubernetes.Interface, node, id
 			continue
 		}
 		if name, err := clientRequest(r.Spec); err != nil || name != node {
-			continue // of somebody else
+			continue // foreign
 		}
 		if err := cluster.NoteJoined(ctx, client, node); err != nil {
 			return approved, err

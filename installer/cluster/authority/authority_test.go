@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// ca is a host that has a CA of the cluster alone.
+// ca is a host with only a CA of the cluster.
 func ca(t testing.TB, change func(*x509.Certificate)) (rootfs string) {
 	t.Helper()
 	rootfs = t.TempDir()

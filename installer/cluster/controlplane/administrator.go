@@ -1,5 +1,4 @@
-// Package controlplane is this host as a control plane of its cluster: what it knows of the cluster, and the commands that it makes for
-// hosts that join.
+// Package controlplane is this host as a control plane: its view of the cluster, and its commands for joining hosts.
 package controlplane
 
 import (
@@ -41,7 +40,7 @@ type Administrator struct {
 	Address string // of the host
 }
 
-// AsAdministrator takes the rights that a control plane has. It fails on other hosts.
+// AsAdministrator acquires the rights of a control plane. It fails on other hosts.
 func AsAdministrator() (Administrator, error) {
 	manifest, err := regularfile.ReadFile(kubeadm.APIServerManifest)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +75,7 @@ func Advertised(manifest []byte) (address string, err error) {
 	return address, nil
 }
 
-// Script is what a host that joins begins with.
+// Script is the first script of a joining host.
 func (a Administrator) Script() (*share.Script, error) {
 	ca, err := identity.ReadCA(filepath.Join(kubeadm.PKI, "ca.crt"))
 	if err != nil {
@@ -85,7 +84,7 @@ func (a Administrator) Script() (*share.Script, error) {
 	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: node.Binary}, nil
 }
 
-// Invitation says who may join: for how long, and as what.
+// Invitation describes who may join: for how long, and as what.
 type Invitation struct {
 	For          time.Duration
 	Description  string
@@ -94,7 +93,7 @@ type Invitation struct {
 	From string
 }
 
-// JoinCommand makes a token and gives the command by which a host becomes a node. For a control plane it also puts the
+// JoinCommand creates a token and returns the command by which a host becomes a node. For a control plane it also puts the
 // cluster's certificates, encrypted, where that one finds them; they stay for two hours. exclusion.JoinCommand also asks whether a
 // control plane may join now.
 func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, error) {
@@ -143,7 +142,7 @@ func (a Administrator) Endpoint(ctx context.Context) (string, error) {
 	return config.ControlPlaneEndpoint, err
 }
 
-// Cluster tells of the cluster what a node has to know of it.
+// Cluster returns what a node has to know about the cluster.
 func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	config, err := kubeadm.ReadConfig(ctx, a.Client)
 	if err != nil {
@@ -176,7 +175,7 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	return c, nil
 }
 
-// Remains are what the cluster has of another node.
+// Remains are the cluster's leftovers of another node.
 func (a Administrator) Remains(ctx context.Context, node string) (*cluster.NodeLeftovers, error) {
 	if own, err := host.Name(); err != nil || own == node {
 		return nil, errors.Join(fmt.Errorf("node %s is this host; it leaves the cluster with 'sealift reset'", node), err)

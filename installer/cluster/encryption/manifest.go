@@ -36,7 +36,7 @@ func (h Host) manifest() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// CheckKeys refuses a host whose API server still has keys that its file lost. A new file would take them from its memory, too.
+// CheckKeys refuses a host whose API server still has keys that its file lost. A new file would be filled from its memory, too.
 func (h Host) CheckKeys() error {
 	pod, err := h.manifest()
 	if err != nil {

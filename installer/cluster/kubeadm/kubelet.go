@@ -2,13 +2,14 @@ package kubeadm
 
 import "strings"
 
-// KubeletArgsFiles are the files from which a kubelet's unit takes flags: kubeadm's, and those of the host's administrator.
+// KubeletArgsFiles are the files from which a kubelet's unit reads flags: kubeadm's, and those of the host's administrator.
 func KubeletArgsFiles() []string {
 	return []string{KubeletFlags, "/etc/default/kubelet", "/etc/sysconfig/kubelet"}
 }
 
 // KubeletArgs reads the flags of a kubelet from a file with assignments, such as KUBELET_EXTRA_ARGS="--v=2", as systemd reads it
-// (systemd.exec(5), EnvironmentFile) and makes words of it (systemd.service(5), $FOO). All variables count, and what no flag has is left out.
+// (systemd.exec(5), EnvironmentFile) and makes words of it (systemd.service(5), $FOO). All variables count, and text outside flags is left
+// out.
 func KubeletArgs(text []byte) (all Args) {
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
 		line = strings.TrimSpace(line)
@@ -21,7 +22,7 @@ func KubeletArgs(text []byte) (all Args) {
 	return all
 }
 
-// unquote takes off quotes around a whole value.
+// unquote removes quotes around a whole value.
 func unquote(value string) string {
 	value = strings.TrimSpace(value)
 	if end := len(value) - 1; end > 0 && (value[0] == '"' || value[0] == '\'') && value[end] == value[0] {

@@ -32,7 +32,7 @@ func Exchange(rootfs string, s authority.State, now time.Time) (pods []string, e
 }
 
 // exchange brings the keys and certificates of a control plane to the stage of a rotation. It may be interrupted and run again.
-// It returns the files that pods have to read again: the same ones each time, whatever was left to do.
+// It returns the files that pods have to reread: the same ones each time, whatever was left to do.
 func (h host) exchange(s authority.State, now time.Time) (files []string, err error) {
 	entries, err := h.list(now)
 	if err != nil {
@@ -127,7 +127,7 @@ func (h host) exchangeLeaves(p authority.Part, stage authority.Stage, entries []
 	return files, nil
 }
 
-// writeChain writes a certificate, and what follows it, in place of all certificates of a file.
+// writeChain writes a certificate, and its chain, in place of all certificates of a file.
 func (h host) writeChain(e Entry, der, chain []byte) error {
 	whole := append(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}), chain...)
 	return h.write(e, func(text []byte) []byte { return replaceAll(text, whole) })
@@ -167,7 +167,8 @@ func (h host) exchangeKubeconfigs(bundle []byte) error {
 // signerFlag names the CA of the controller manager.
 const signerFlag = "cluster-signing-cert-file"
 
-// setSigner lets the controller manager sign with another certificate. It takes no file with several, as ca.crt is during a rotation.
+// setSigner lets the controller manager sign with another certificate. It accepts no file with several, such as ca.crt during a
+// rotation.
 func setSigner(file string) func(map[string]any) error {
 	return func(manifest map[string]any) error {
 		if !kubeadm.Pod(manifest).Replace(signerFlag, file) {
@@ -177,7 +178,7 @@ func setSigner(file string) func(map[string]any) error {
 	}
 }
 
-// dropServing removes the kubelet's serving certificate if the old CA signed it: the kubelet asks for another one when it starts.
+// dropServing removes the kubelet's serving certificate if the old CA signed it: the kubelet requests another one when it starts.
 func (h host) dropServing(old *x509.Certificate) error {
 	e := h.certificate(kubeletRotated)
 	if e.cert == nil || e.cert.CheckSignatureFrom(old) != nil {

@@ -24,7 +24,7 @@ import (
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// stages are those of a rotation, in their order.
+// stages are those of a rotation, in order.
 func stages() []authority.Stage {
 	return []authority.Stage{authority.Trust, authority.Sign, authority.Forget}
 }
@@ -58,7 +58,7 @@ func (h host) reach(t *testing.T, s authority.State) {
 	}
 }
 
-// shown are the certificates of a host with what they are shown with, by file.
+// shown are the certificates of a host with the chains that they are presented with, by file.
 func (h host) shown(t *testing.T) map[string][]*x509.Certificate {
 	t.Helper()
 	all := map[string][]*x509.Certificate{}
@@ -107,7 +107,7 @@ func trustFile(name string) string {
 	return "/etc/kubernetes/pki/ca.crt"
 }
 
-// accepts wants a host to accept every certificate that another one shows.
+// accepts checks that a host accepts every certificate that another one presents.
 func (h host) accepts(t *testing.T, other host, when string) {
 	t.Helper()
 	verify := func(name, by string, roots, chain []*x509.Certificate) {

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Kind is what a file has.
+// Kind is the type of a file.
 type Kind string
 
 // The kinds of files.
@@ -53,12 +53,12 @@ type Entry struct {
 	Subject string     `json:"subject,omitempty"`
 	Issuer  string     `json:"issuer,omitempty"`
 	End     *time.Time `json:"end,omitempty"`
-	Days    *int       `json:"daysLeft,omitempty"` // whole days; negative when the certificate has ended
+	Days    *int       `json:"daysLeft,omitempty"` // in days; negative when the certificate has expired
 	UsedBy  []string   `json:"usedBy"`
-	// RenewedBy says who renews the certificate by itself: Sealift or Kubelet, or "" for nobody.
+	// RenewedBy names who renews the certificate automatically: Sealift or Kubelet, or "" for nobody.
 	RenewedBy string     `json:"renewedBy,omitempty"`
 	Renewal   *time.Time `json:"renewal,omitempty"` // when Sealift renews it
-	Problem   string     `json:"problem,omitempty"` // what is wrong with the file
+	Problem   string     `json:"problem,omitempty"` // the file's fault
 
 	cert *x509.Certificate
 	file string // has the certificate: File, or the file that a kubeconfig names
@@ -71,7 +71,7 @@ const (
 	warnKubeletBefore = 30 * 24 * time.Hour
 )
 
-// Due reports whether the certificate has ended, or ends soon and nobody renews it.
+// Due reports whether the certificate has expired, or expires soon and nobody renews it.
 func (e Entry) Due(now time.Time) bool {
 	if e.End == nil {
 		return false
@@ -83,7 +83,7 @@ func (e Entry) Due(now time.Time) bool {
 	return e.End.Sub(now) < before
 }
 
-// Ended reports whether the certificate is not valid any more.
+// Ended reports whether the certificate has expired.
 func (e Entry) Ended(now time.Time) bool { return e.End != nil && !now.Before(*e.End) }
 
 // Why says in words why the file needs attention.
@@ -173,7 +173,7 @@ func (h host) certificate(name string) Entry {
 	key := text
 	if beside, isPair := strings.CutSuffix(name, ".crt"); isPair {
 		key, err = regularfile.ReadFile(h.Path(beside + ".key"))
-		if errors.Is(err, fs.ErrNotExist) { // a worker has the CA's certificate alone
+		if errors.Is(err, fs.ErrNotExist) { // a worker has only the CA's certificate
 			return e
 		}
 	}

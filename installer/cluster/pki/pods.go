@@ -98,7 +98,7 @@ func (h host) manifest(pod string) (*unstructured.Unstructured, error) {
 	return manifest, nil
 }
 
-// pollPause is the time between two looks at a pod.
+// pollPause is the time between two checks of a pod.
 const pollPause = time.Second
 
 // waitPod waits until the API shows a static pod of this node that was started for a renewal and is ready.

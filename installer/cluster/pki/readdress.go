@@ -12,14 +12,14 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// Readdressing gives the certificates of this host that name an address another one. The keys stay.
+// Readdressing changes an address in the certificates of this host that have it. The keys stay.
 type Readdressing struct {
 	host host
 	all  []renewal
 }
 
 // NewReaddressing finds the certificates that name from, and the CAs that sign new ones. It changes nothing. With both, the new
-// certificates name from, too. The kubelet's own certificates are left out: the kubelet asks for new ones. rootfs is the folder with
+// certificates also name from. The kubelet's own certificates are left out: the kubelet requests new ones. rootfs is the folder with
 // the host's files; empty means /.
 func NewReaddressing(rootfs string, from, to netip.Addr, both bool, now time.Time) (*Readdressing, error) {
 	return newReaddressing(rootfs, now, func(file string, c *x509.Certificate) (changed bool) {
@@ -80,7 +80,7 @@ func readdress(addresses []net.IP, from, to netip.Addr, both bool) (list []net.I
 // findCA finds the CA that signed a certificate.
 func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
 	for _, ca := range authorities {
-		// the signature is that of the certificate on the disk, which the copy with other addresses keeps in its raw bytes
+		// the signature is that of the certificate on disk, which the copy with other addresses keeps in its raw bytes
 		if r.cert.CheckSignatureFrom(ca.cert) != nil {
 			continue
 		}

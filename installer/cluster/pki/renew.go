@@ -27,7 +27,7 @@ const (
 	LastStep      = "certs/ready"
 )
 
-// How long a step may take. The kubelet looks at its manifests every 20 seconds at the latest, and a pod may take its time to
+// How long a step may take. The kubelet checks its manifests every 20 seconds at the latest, and a pod may take its time to
 // end.
 const (
 	shortTime = time.Minute
@@ -112,7 +112,7 @@ func (r *Renewal) look(now time.Time) error {
 	return nil
 }
 
-// generation is when a renewal began: the last one, if it was interrupted, or the one that begins now.
+// generation is when a renewal began: an interrupted last one, or the one that begins now.
 func generation(records []lifecycle.Record, now time.Time) string {
 	const layout = "20060102T150405.000Z"
 	begun := ""
@@ -203,7 +203,7 @@ func (r *Renewal) restartShare(ctx context.Context) error {
 	return command.TryRestart(ctx, r.Log, service.Sharer(r.options.Root).Name)
 }
 
-// waitReady waits for all pods, also those that were not waited for because the API did not answer.
+// waitReady waits for all pods, including those skipped while the API was down.
 func (r *Renewal) waitReady(ctx context.Context) error {
 	for _, pod := range r.pods {
 		if err := r.host.waitPod(ctx, pod, r.node, r.generation); err != nil {

@@ -143,7 +143,7 @@ func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	}
 }
 
-// rotatedClient gives the kubelet its certificate in files, as a kubelet that rotates has it.
+// rotatedClient stores the kubelet's certificate in files, like a rotating kubelet.
 func (h host) rotatedClient(t *testing.T) (dated, current string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(h.Path("/etc/kubernetes/kubelet.conf"))

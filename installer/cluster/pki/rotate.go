@@ -31,7 +31,7 @@ import (
 type Rotator struct {
 	Root   string
 	Output io.Writer
-	Step   func(string) // is told what begins; nil for nobody
+	Step   func(string) // called with what begins; nil for nobody
 
 	host host
 }
@@ -115,7 +115,7 @@ func (r Rotator) restartPod(ctx context.Context, pod, node, generation string, s
 	return r.host.waitPod(ctx, pod, node, generation)
 }
 
-// restartKubelet lets the kubelet read its CA again, ask for a serving certificate, and get new tokens for its pods.
+// restartKubelet lets the kubelet reread its CA, request a serving certificate, and get new tokens for its pods.
 func (r Rotator) restartKubelet(ctx context.Context, s authority.State) error {
 	r.step("restart the kubelet")
 	if p, ok := s.Part(authority.Cluster); ok && s.Stage != authority.Trust {
@@ -166,7 +166,7 @@ func ExchangeWorker(ctx context.Context, rootfs string, s authority.State) error
 	return h.exchangeKubeconfigs(p.Bundle(s.Stage))
 }
 
-// usages are those for which the cluster approves a kubelet's own request by itself.
+// usages are those for which the cluster automatically approves a kubelet's own request.
 var usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 
 // requestClient asks the cluster for a certificate of the new CA for this host's kubelet and its key, if the kubelet has one of the

@@ -16,23 +16,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Who renews certificates by itself.
+// Who renews certificates automatically.
 const (
 	Sealift = "sealift" // the agent of the node, see package renewal
 	Kubelet = "kubelet"
 )
 
-// renewBefore is the time before the end when Sealift renews a certificate by itself. It is a month more than warnBefore: a
-// warning then says that renewals fail.
+// renewBefore is how long before expiry Sealift renews a certificate automatically. It is a month more than warnBefore: a
+// warning then means that renewals fail.
 const renewBefore = 120 * 24 * time.Hour
 
 // worthwhile is how much longer than the old certificate a new one must live. The end of its CA bounds both.
 const worthwhile = 30 * 24 * time.Hour
 
-// Schedule says what Sealift renews on this node, and when.
+// Schedule describes what Sealift renews on this node, and when.
 type Schedule struct {
 	Next  time.Time // of the first renewal; zero if Sealift renews nothing here
-	Due   []string  // the files whose time has come
+	Due   []string  // the files that are due
 	Late  bool      // one of those is in the time of warnings, or has ended
 	Ended bool      // one of those has ended
 }
@@ -55,7 +55,7 @@ func ScheduleOf(entries []Entry, now time.Time) (s Schedule) {
 	return s
 }
 
-// schedule notes who renews each certificate by itself, and when Sealift does.
+// schedule records who renews each certificate automatically, and when Sealift does.
 func (h host) schedule(entries []Entry) error {
 	rotates, err := h.kubeletRotates()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// serverCertificate is the one that an API server shows.
+// serverCertificate is the one that an API server presents.
 const serverCertificate = kubeadm.PKI + "/apiserver.crt"
 
 // ServerNames lists the names and addresses in the certificates with which this host serves the API and etcd. A host that serves
@@ -42,9 +42,9 @@ func ServerNames(rootfs string) (names []string, err error) {
 	return names, nil
 }
 
-// NewServerNames gives the certificate of this host's API server another name or address, and takes one from it. Either may be empty.
-// It changes nothing, and finds nothing to do if the certificate is right. An API server reads a changed certificate by itself, within
-// a minute. rootfs is the folder with the host's files; empty means /.
+// NewServerNames adds a name or address to the certificate of this host's API server, and removes one. Either may be empty. It changes
+// nothing, and finds nothing to do if the certificate is right. An API server rereads a changed certificate on its own, within a
+// minute. rootfs is the folder with the host's files; empty means /.
 func NewServerNames(rootfs, add, drop string, now time.Time) (*Readdressing, error) {
 	return newReaddressing(rootfs, now, func(file string, c *x509.Certificate) bool {
 		return file == serverCertificate && rename(c, add, drop)
@@ -65,7 +65,7 @@ func rename(c *x509.Certificate, add, drop string) (changed bool) {
 	return changed || len(c.IPAddresses)+len(c.DNSNames) != had
 }
 
-// RestartUsers restarts the static pods of this host whose manifests name one of the changed files, one after the other, and waits for each. The
+// RestartUsers restarts the static pods of this host whose manifests name one of the changed files, in sequence, and waits for each. The
 // same generation again restarts nothing.
 func RestartUsers(ctx context.Context, rootfs string, changed []string, generation string) error {
 	h := host{files.Host{Rootfs: rootfs}}

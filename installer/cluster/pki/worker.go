@@ -37,8 +37,8 @@ func nodeName(entries []Entry) string {
 	return ""
 }
 
-// lookAtWorker finds what a host without the keys of the CAs can renew: the certificate with which the kubelet serves, if it signs
-// that itself, and, with a token, the one with which it asks the API.
+// lookAtWorker finds what a host without the keys of the CAs can renew: a self-signed kubelet serving certificate, and, with a
+// token, the kubelet's client certificate.
 func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	r.worker = true
 	var client *Entry
@@ -67,7 +67,7 @@ func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	return nil
 }
 
-// workerPlan lets the kubelet make or ask for its certificates.
+// workerPlan lets the kubelet create or request its certificates.
 func (r *Renewal) workerPlan(step func(id, title string, timeout time.Duration, run func(context.Context) error) lifecycle.Step) lifecycle.Plan {
 	var plan lifecycle.Plan
 	if r.options.Token != "" {
@@ -98,8 +98,8 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 	return r.waitServing(ctx)
 }
 
-// waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, but for logs and
-// metrics of its pods.
+// waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, except for logs
+// and metrics of its pods.
 func (r *Renewal) waitServing(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, servingTime)
 	defer cancel()
@@ -111,7 +111,7 @@ func (r *Renewal) waitServing(ctx context.Context) error {
 	return err
 }
 
-// servingEnded reports whether the kubelet serves with a certificate of the cluster that is not valid any more.
+// servingEnded reports whether the kubelet serves with an expired certificate of the cluster.
 func (h host) servingEnded(now time.Time) bool {
 	e := h.certificate(kubeletRotated)
 	return e.cert != nil && !now.Before(e.cert.NotAfter)
@@ -123,7 +123,7 @@ func (h host) clientValid(now time.Time) bool {
 	return e.Problem == "" && e.cert != nil && now.Before(e.cert.NotAfter)
 }
 
-// bootstrap is the kubelet's kubeconfig with a token in place of its certificate.
+// bootstrap is the kubelet's kubeconfig with a token instead of its certificate.
 func (h host) bootstrap(token string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.LoadFromFile(h.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {
@@ -149,7 +149,7 @@ func (h host) writeBootstrap(token string) error {
 	return files.WriteMode(h.Path(kubeadm.BootstrapKubeconfig), 0o600, text)
 }
 
-// checkToken asks the API, before anything is changed, whether the token may ask for a certificate.
+// checkToken asks the API, before anything is changed, whether the token may request a certificate.
 func (h host) checkToken(ctx context.Context, token string) error {
 	config, err := h.bootstrap(token)
 	if err != nil {

@@ -91,7 +91,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	return share.Serve(ctx, share.Mixed(l, ca.Server(own, admin.Address, own)), s.Handler())
 }
 
-// rotation returns what a client may know of the rotation of CAs that is under way; "" if there is none.
+// rotation returns what a client may know of an unfinished rotation of CAs; "" if there is none.
 func rotation(may func(identity.Right) bool) (string, error) {
 	text, err := regularfile.ReadFile(authority.File)
 	if errors.Is(err, fs.ErrNotExist) {

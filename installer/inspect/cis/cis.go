@@ -1,7 +1,7 @@
 // Package cis compares a running node with the CIS Kubernetes Benchmark 1.8: control plane, etcd, node and policies.
 //
-// It reads files, modes and owners on the node, and asks the API of the cluster. It changes nothing, and needs no network but
-// that of the cluster. The numbers are the benchmark's; the words are ours.
+// It reads files, modes and owners on the node, and asks the API of the cluster. It changes nothing, and needs only the
+// cluster's network. The numbers are the benchmark's; the words are ours.
 package cis
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Benchmark names what a node is compared with.
+// Benchmark names the benchmark of a node.
 const Benchmark = "CIS Kubernetes Benchmark 1.8"
 
 // Status is how a check ended.
@@ -31,7 +31,7 @@ const (
 // Result is one check on this node.
 type Result struct {
 	ID     string `json:"id"`
-	Title  string `json:"title"` // what the benchmark wants
+	Title  string `json:"title"` // the benchmark's requirement
 	Status Status `json:"status"`
 	Found  string `json:"found,omitempty"`  // the value on this node
 	Reason string `json:"reason,omitempty"` // why it is not met, or not applicable
@@ -54,14 +54,14 @@ func (r Report) Count(s Status) (n int) {
 	return n
 }
 
-// Host is what a report is about.
+// Host is the subject of a report.
 type Host struct {
 	Name   string
 	Rootfs string               // folder with the files of the host; "" for this host
 	API    kubernetes.Interface // with the rights of a control plane; nil on a worker
 }
 
-// finding is what a check found.
+// finding is the result of a check.
 type finding struct {
 	status Status
 	found  string

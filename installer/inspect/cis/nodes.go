@@ -48,12 +48,12 @@ func kubelet() []check {
 	}
 }
 
-// neverIdle wants streams to end. kubeadm writes 0s for the default of four hours.
+// neverIdle requires streams to time out. kubeadm writes 0s for the default of four hours.
 func neverIdle() test {
 	return test{"it must not be 0", func(value string, set bool) bool { return value != "0" }}
 }
 
-// enough is a number of events a second; 0 is no limit.
+// enough is a number of events a second; 0 means no limit.
 func enough() test {
 	return test{"it must be 0 or more", func(value string, set bool) bool { return !set || value == "0" || atLeast(1).ok(value, set) }}
 }

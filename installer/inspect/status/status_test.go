@@ -38,7 +38,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// seen is the status of an installed node that looks at a cluster, as programs read it.
+// seen is the status of an installed node that reads a cluster, as programs see it.
 func seen(t *testing.T, config *rest.Config, own bool) (s Status, text string) {
 	t.Helper()
 	view, err := cluster.ViewOf(config, own)
@@ -54,7 +54,7 @@ func seen(t *testing.T, config *rest.Config, own bool) (s Status, text string) {
 	return s, string(data)
 }
 
-// withNodes gives the cluster this host as a node that is Ready, and another that is not.
+// withNodes adds this host to the cluster as a Ready node, and another unready one.
 func withNodes(t *testing.T, config *rest.Config) (own string) {
 	t.Helper()
 	own, err := host.Name()

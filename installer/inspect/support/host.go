@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	maxFile     = 8 << 20 // bytes of a file that are taken, from its end
+	maxFile     = 8 << 20 // collected bytes of a file, from its end
 	maxOutput   = 8 << 20 // bytes of a command's output
 	commandTime = time.Minute
 )
 
-// plainFiles are files of the host that say how it is set up. None holds keys.
+// plainFiles are files with the configuration of the host. None holds keys.
 func plainFiles() []string {
 	return []string{
 		"etc/os-release", "etc/hosts", "etc/resolv.conf", "etc/fstab", "etc/containerd/config.toml", "var/lib/kubelet/config.yaml",
@@ -65,7 +65,7 @@ func (r *fromNextLine) Read(p []byte) (int, error) {
 	}
 }
 
-// command is one that tells something about the host.
+// command is an inspection command of the host.
 type command struct {
 	name string // of the file
 	args []string
@@ -99,11 +99,11 @@ func clusterCommands() []command {
 	}
 }
 
-// answerTime is how long the cluster's API may take to say how it is. One that does not answer is not asked for more: each
-// question would take its whole time.
+// answerTime is the timeout for the state of the cluster's API. One that does not answer is not queried further: each request
+// would time out.
 const answerTime = 15 * time.Second
 
-// answers collects what the cluster's API says of itself, and reports whether it answers at all.
+// answers collects the state of the cluster's API, and reports whether it answers at all.
 func (c *collection) answers(ctx context.Context) bool {
 	program, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -133,12 +133,12 @@ func (c *collection) commands(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		said, _ := c.run(ctx, program, one.args) // the output says how it ended
+		said, _ := c.run(ctx, program, one.args) // the output includes the exit status
 		c.put(one.name+".txt", bytes.NewReader(said))
 	}
 }
 
-// run gives what a command prints. How it ends is part of it: a status that is not 0 is often the answer.
+// run returns the output of a command. Its exit status is part of it: a nonzero status is often the answer.
 func (c *collection) run(ctx context.Context, program string, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()

@@ -1,8 +1,8 @@
-// Package support puts what tells why a node does not work into one archive, to be sent to somebody who knows: the journal
-// and logs of installs, the state of the host, what the add-ons' troubleshoot.yaml name, all with its secrets masked.
+// Package support collects diagnostics of a node into one archive for an expert: the journal and logs of installs, the state of
+// the host, the data named in the add-ons' troubleshoot.yaml, all with secrets masked.
 //
-// It works on whatever is left of a node: what cannot be collected leaves a line in errors.txt. It changes nothing, sends
-// nothing anywhere, and never reads the keys of a cluster into the archive.
+// It works on a broken node: every failure leaves a line in errors.txt. It changes nothing, sends nothing anywhere, and never
+// reads the keys of a cluster into the archive.
 package support
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Options says what is collected from where.
+// Options select what is collected from where.
 type Options struct {
 	Root     string // the install root
 	StateDir string // of the journal
 	LogDir   string // of the installs' logs
 	Host     fs.FS  // the host's file system; nil for the real one
 	Program  string // sealift-preflight; "" leaves out what add-ons and Specs name
-	Specs    []Spec // name more to collect, beside the add-ons
+	Specs    []Spec // more specifications, in addition to the add-ons'
 	Version  string // of sealift
 	Log      *slog.Logger
 }
@@ -45,16 +45,16 @@ type Spec struct {
 	Text []byte
 }
 
-// Summary is what came of it.
+// Summary is the result.
 type Summary struct {
 	File    string             `json:"file"`
 	Size    int64              `json:"size"`    // bytes
 	Files   int                `json:"files"`   // in the archive
 	Errors  []string           `json:"errors"`  // what could not be collected
-	Results []preflight.Result `json:"results"` // what the analyzers of add-ons and Specs say
+	Results []preflight.Result `json:"results"` // results of the analyzers of add-ons and Specs
 }
 
-// Write collects and writes the archive, readable by its owner alone. Meanwhile what is collected lies beside it.
+// Write collects and writes the archive, readable only by its owner. Collected files are stored beside it in the meantime.
 func Write(ctx context.Context, name string, o Options) (summary Summary, err error) {
 	if o.Host == nil {
 		o.Host = os.DirFS("/")
@@ -123,7 +123,7 @@ type collection struct {
 	api      bool // whether the cluster's API answers
 }
 
-// failed notes what could not be collected. That a host lacks something is no error.
+// failed notes what could not be collected. A missing part of a host is not an error.
 func (c *collection) failed(what string, err error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return
@@ -182,7 +182,7 @@ func (c *collection) sealift() {
 const programTime = 20 * time.Minute
 
 // troubleshoot collects what these specifications and the add-ons on this node name. Its files are redacted by Troubleshoot, as are
-// those that are there already, and then once more here.
+// existing ones, and then again here.
 func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
 	names, err := filepath.Glob(filepath.Join(c.Root, "addons", "*", "*", "troubleshoot.yaml"))
 	c.failed("add-ons", err)

@@ -20,19 +20,19 @@ import (
 // haproxyManifest is the static pod with which ekco balances the API on port 6444 of each node.
 const haproxyManifest = kubeadm.Manifests + "/haproxy.yaml"
 
-// Host is what lies on the disk of this host.
+// Host is the state of this host's disk.
 type Host struct {
 	Name         string `json:"name"`
 	Member       bool   `json:"member"`       // of a cluster: its kubelet has credentials
 	ControlPlane bool   `json:"controlPlane"` // has the manifest of an API server
 	Containerd   bool   `json:"containerd"`   // has a configuration of containerd
 	Haproxy      bool   `json:"haproxy"`      // kURL's balancer of the API runs here
-	// Kurl are kURL's files and folders on this host, Packages those of its host packages that are installed, with versions.
+	// Kurl are kURL's files and folders on this host, Packages its installed host packages, with versions.
 	Kurl     []string          `json:"kurl"`
 	Packages map[string]string `json:"packages"`
 }
 
-// readHost looks at a host whose file system is below root.
+// readHost reads a host whose file system is below root.
 func readHost(ctx context.Context, root, name string) (h Host, err error) {
 	h = Host{Name: name, Kurl: []string{}, Packages: map[string]string{}}
 	for path, found := range map[string]*bool{
@@ -78,8 +78,8 @@ func exists(root, path string) (bool, error) {
 	return err == nil, err
 }
 
-// clusterFolders are those of the folders of a node that belong to its cluster. A reset removes them. The folders of the container
-// runtime and the programs of the pod network are kURL's, and stay.
+// clusterFolders are the folders of a node that belong to its cluster. A reset removes them. The folders of the container runtime
+// and the programs of the pod network are kURL's, and stay.
 func clusterFolders() []string {
 	return []string{
 		"/etc/kubernetes", "/etc/cni", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", "/var/lib/calico", "/var/lib/weave", "/var/log/containers",
@@ -115,12 +115,12 @@ func forgetCluster(s *baseline.State) {
 	})
 }
 
-// below reports whether a path is one of the folders, or lies in one.
+// below reports whether a path is one of the folders, or in one.
 func below(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
-// stays lists what a reset leaves on the host, since it was there before: what kURL put there.
+// stays lists what a reset leaves on the host, since kURL installed it before.
 func (f Found) stays() (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(f.Host.Packages)) {
 		lines = append(lines, "package "+name+" "+f.Host.Packages[name])

@@ -35,7 +35,7 @@ const (
 	Both = "beside"
 	// Switch: each node uses the new one.
 	Switch = "switch"
-	// NewOnly: the certificates have the new one alone.
+	// NewOnly: the certificates have only the new one.
 	NewOnly = "alone"
 )
 
@@ -63,8 +63,8 @@ type Node struct {
 	Root   string
 	Name   string // of the node
 	Output io.Writer
-	Step   func(string) // is told what begins; nil for nobody
-	// Agent says that the agent of this host asks: it starts again by itself.
+	Step   func(string) // called with what begins; nil for nobody
+	// Agent means that the agent of this host asks: it restarts on its own.
 	Agent bool
 
 	// finish is done when the node works through the new load balancer, before its change counts as done; nil is nothing.
@@ -109,8 +109,8 @@ func (n Node) Bring(ctx context.Context, m intent.Move) error {
 	return fmt.Errorf("this sealift does not know the stage %q of a change of the load balancer", m.Stage)
 }
 
-// certify gives the API server of this host a certificate with one name more and one less, and waits until it shows that. The server
-// goes on running: it reads the file by itself.
+// certify gives the API server of this host a certificate with one name added and one removed, and waits until it is presented. The
+// server keeps running: it rereads the file on its own.
 func (n Node) certify(ctx context.Context, add, drop string) error {
 	server, err := n.host().server()
 	if err != nil || server == "" {
@@ -208,7 +208,7 @@ func (n Node) use(ctx context.Context, edits map[string]string, m intent.Move) e
 	if err := restart(ctx, slices.Sorted(maps.Keys(written)), generation); err != nil {
 		return err
 	}
-	restarted := time.Now() // until then, the kubelet of before may have reported once more
+	restarted := time.Now() // until then, the previous kubelet may have reported once more
 	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
 	return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error {
@@ -252,8 +252,8 @@ func (n Node) config(endpoint, serverName string) (*rest.Config, error) {
 	return config, nil
 }
 
-// reach wants an API server of this cluster to answer at an endpoint: it shows a certificate of the cluster's CA for the name, and knows
-// this node. With an empty name, that is the host of the endpoint.
+// reach checks that an API server of this cluster answers at an endpoint: it presents a certificate of the cluster's CA for the name,
+// and knows this node. With an empty name, that is the host of the endpoint.
 func (n Node) reach(ctx context.Context, endpoint, name string) error {
 	if name == "" {
 		name = cluster.HostOf(endpoint)
@@ -277,7 +277,7 @@ func (n Node) reach(ctx context.Context, endpoint, name string) error {
 	return nil
 }
 
-// handshake makes a connection of its own, and returns the certificate that it was shown.
+// handshake makes a new connection, and returns the presented certificate.
 func (n Node) handshake(ctx context.Context, endpoint, name string) (*x509.Certificate, error) {
 	config, err := n.config(endpoint, name)
 	if err != nil {
@@ -301,7 +301,7 @@ func (n Node) handshake(ctx context.Context, endpoint, name string) (*x509.Certi
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
-// reports wants the kubelet of this node to have told since a time that it lives.
+// reports checks that the kubelet of this node has renewed its lease since a time.
 func (n Node) reports(ctx context.Context, endpoint string, since time.Time) error {
 	config, err := n.config(endpoint, cluster.HostOf(endpoint))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/installer/operation/intent"
 )
 
-// Follow lets this node alone use another load balancer: one that was off while the others changed, or that does not reach the old one
-// any more. It is ErrSame if the node does so already. It may be interrupted and repeated.
+// Follow lets only this node use another load balancer: one that was off while the others changed, or that no longer reaches the old
+// one. It is ErrSame if the node does so already. It may be interrupted and repeated.
 func Follow(ctx context.Context, o Options, address string, observe func(step string)) (err error) {
 	to, err := Parse(address)
 	if err != nil {
@@ -71,7 +71,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		}
 		bounded, cancel := context.WithTimeout(ctx, shortTime)
 		defer cancel()
-		return restartDaemons(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
+		return restartDaemons(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see only its own pods
 	}
 	for _, stage := range []string{Both, Switch} {
 		m.Stage = stage

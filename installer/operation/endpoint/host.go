@@ -31,8 +31,8 @@ type host struct {
 	root string // install root, as the host names it
 }
 
-// endpoint is where this node reaches the API of the cluster. kubeadm lets the kubelet of a control plane ask the API server of its own
-// host; there the administrator's kubeconfig has it.
+// endpoint is where this node reaches the API of the cluster. kubeadm connects the kubelet of a control plane to its own host's API
+// server; there the administrator's kubeconfig has it.
 func (h host) endpoint() (string, error) {
 	for _, name := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		config, err := clientcmd.LoadFromFile(h.Path(name))
@@ -64,7 +64,7 @@ func (h host) server() (string, error) {
 	return net.JoinHostPort(address, cluster.APIPort), err
 }
 
-// edits are the files that name the old load balancer, with what they have to contain.
+// edits are the files that name the old load balancer, with their new content.
 func (h host) edits(m intent.Move) (map[string]string, error) {
 	names, err := filepath.Glob(h.Path("/etc/kubernetes/*.conf"))
 	if err != nil {
@@ -136,7 +136,7 @@ func (h host) unmark() error {
 	return files.SyncDir(filepath.Dir(file))
 }
 
-// refuseOwn says what to do in a cluster without a load balancer.
+// refuseOwn names the alternative in a cluster without a load balancer.
 func refuseOwn(endpoint string) error {
 	if balancer.Serves(endpoint) {
 		return fmt.Errorf("this cluster has no load balancer in front of its API: every node has a balancer of its own, at %s, which finds the control planes by itself; "+

@@ -35,7 +35,7 @@ const (
 	newHost = "127.0.0.3"
 )
 
-// errKilled is what ends a run as a loss of power does.
+// errKilled ends a run like a power loss.
 var errKilled = errors.New("killed")
 
 // passer passes connections on to the API server.
@@ -97,7 +97,7 @@ type rig struct {
 	restarts []string
 	killAt   string // the restart of this node is the moment of a loss of power
 	deaf     string // the kubelet of this node does not work through the new load balancer
-	silent   string // only the kubelet of before reports, while it ends
+	silent   string // only the previous kubelet reports, while it ends
 }
 
 func newRig(t *testing.T) *rig {
@@ -199,7 +199,7 @@ func (r *rig) nodeIn(name, rootfs string) Node {
 		}
 		reported := metav1.NewMicroTime(time.Now()) // by the kubelet that ends
 		if r.silent != name {
-			reported.Time = reported.Add(time.Second) // by the one that begins
+			reported.Time = reported.Add(time.Second) // by the starting one
 		}
 		beat.Spec.RenewTime = &reported
 		_, err = client.CoordinationV1().Leases("kube-node-lease").Update(ctx, beat, metav1.UpdateOptions{})
@@ -214,7 +214,7 @@ func (r *rig) move(stage string) intent.Move {
 	return intent.Move{From: r.old.address, To: r.new.address, Stage: stage}
 }
 
-// uses wants all files of a node to name one load balancer.
+// uses checks that all files of a node name one load balancer.
 func (r *rig) uses(n Node, host string) {
 	r.Helper()
 	for _, name := range []string{kubeadm.KubeletKubeconfig, node.InstallerFile(n.Root), "/var/lib/sealift/proxy.env"} {

@@ -18,14 +18,14 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// How long an agent may take to begin with what it is asked for, and for all of it.
+// How long an agent may take to start a request, and to finish it.
 const (
 	beginBound   = 3 * time.Minute
 	prepareBound = 2 * time.Hour
 	changeBound  = 40 * time.Minute
 )
 
-// lookPause is the time between two looks at an answer.
+// lookPause is the time between two checks of a report.
 const lookPause = 2 * time.Second
 
 // nodes reads and writes the annotations of nodes: a *cluster.View.
@@ -35,7 +35,7 @@ type nodes interface {
 	AnnotationsOf(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Leader is a control plane as the one that asks.
+// Leader is the requesting control plane.
 type Leader struct {
 	nodes nodes
 	sign  func(intent.Intent) (string, error)
@@ -56,8 +56,8 @@ func Of(view *cluster.View) Leader {
 	}}
 }
 
-// Ask writes an intent for the agent of another node, and waits for its answer. While the API is away, the wait goes on. It ends at
-// once when the node was removed, or the API refuses what is asked.
+// Ask writes an intent for the agent of another node, and waits for its answer. While the API is unreachable, the wait continues.
+// It ends at once when the node was removed, or the API refuses the request.
 func (l Leader) Ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
 	bound := changeBound
 	if in.Operation == intent.Prepare || in.Operation == intent.Images {
@@ -82,7 +82,7 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 	return err
 }
 
-// wait is what was seen of an answer so far.
+// wait is the observed part of a report so far.
 type wait struct {
 	in    intent.Intent
 	name  string
@@ -115,7 +115,7 @@ func (w *wait) look(report intent.Report) error {
 	return kube.NotYet(fmt.Errorf("it is at %q", w.step))
 }
 
-// failure says what a node could not do.
+// failure describes a node's failure.
 func failure(name string, r intent.Report) error {
 	text := fmt.Sprintf("node %s: %s failed", name, r.Operation)
 	if r.Step != "" {
@@ -169,7 +169,7 @@ func (l Leader) proves(ctx context.Context, n cluster.Node, o intent.Operation) 
 	return err
 }
 
-// Report is what a node last answered.
+// Report is a node's last report.
 func (l Leader) Report(ctx context.Context, name string) (intent.Report, error) {
 	annotations, err := l.nodes.AnnotationsOf(ctx, name)
 	if err != nil {
@@ -184,8 +184,8 @@ const (
 	outagePause = time.Second
 )
 
-// RetryDuringOutage repeats a request until it succeeds, or the API has been away for six minutes. An error that does not pass by itself ends it
-// at once: see kube.Poll.
+// RetryDuringOutage repeats a request until it succeeds, or the API has been unreachable for six minutes. A permanent error ends it at
+// once: see kube.Poll.
 func RetryDuringOutage(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, outage)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// ReachAPI tells this node at which address an API server of its cluster is now. Only a node needs it whose API servers all moved
+// ReachAPI updates the address of an API server in this node's configuration. Only a node needs it whose API servers all moved
 // while it could not ask them: the others read the list of the cluster. The API server proves with its certificate that it is of
 // this cluster. It may be repeated.
 func ReachAPI(ctx context.Context, o Options, address string) error {

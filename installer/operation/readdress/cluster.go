@@ -21,14 +21,14 @@ import (
 
 func joined(address string) string { return net.JoinHostPort(address, cluster.APIPort) }
 
-// settings are the ConfigMaps of a cluster that may name the address of a control plane: kubeadm's, that of hosts that join, that of
+// settings are the ConfigMaps of a cluster that may name the address of a control plane: kubeadm's, that of joining hosts, that of
 // kube-proxy, and kURL's.
 var settings = []struct{ namespace, name string }{
 	{metav1.NamespaceSystem, kubeadm.ConfigMap}, {metav1.NamespacePublic, "cluster-info"},
 	{metav1.NamespaceSystem, "kube-proxy"}, {metav1.NamespaceSystem, "kurl-config"},
 }
 
-// configure gives the cluster's configuration the new address, and tells which ConfigMaps have changed.
+// configure writes the new address into the cluster's configuration, and returns the changed ConfigMaps.
 func configure(ctx context.Context, client kubernetes.Interface, c Change, tell func(string)) error {
 	for _, s := range settings {
 		changed := false
@@ -49,7 +49,7 @@ func configure(ctx context.Context, client kubernetes.Interface, c Change, tell 
 	return nil
 }
 
-// rewriteConfig gives the data of a ConfigMap the new address, and reports whether it named the old one.
+// rewriteConfig writes the new address into the data of a ConfigMap, and reports whether it named the old one.
 func (c Change) rewriteConfig(data map[string]string) (changed bool) {
 	for key, text := range data {
 		out, places := replace(text, c.From, c.To)
@@ -84,7 +84,7 @@ func (r *Readdress) waitWorks(ctx context.Context) error {
 	return r.until(ctx, "another control plane to reach this node", r.reachedByOthers)
 }
 
-// nodeHas wants a node to be Ready with an address.
+// nodeHas requires a node to be Ready with an address.
 func nodeHas(ctx context.Context, client kubernetes.Interface, name string, address netip.Addr) error {
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -98,7 +98,7 @@ func nodeHas(ctx context.Context, client kubernetes.Interface, name string, addr
 	return nil
 }
 
-// reachedByOthers wants one of the other API servers to reach the kubelet of this node.
+// reachedByOthers requires one of the other API servers to reach the kubelet of this node.
 func (r *Readdress) reachedByOthers(ctx context.Context) error {
 	var errs []error
 	for _, other := range r.Others {
@@ -152,7 +152,7 @@ func restartPods(ctx context.Context, client kubernetes.Interface, node string, 
 	return nil
 }
 
-// finish waits until the cluster's list of API servers has the new address alone: the balancers of all nodes read it.
+// finish waits until the cluster's list of API servers has only the new address: the balancers of all nodes read it.
 func (r *Readdress) finish(ctx context.Context) error {
 	if !r.ControlPlane {
 		return nil

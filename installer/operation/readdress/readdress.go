@@ -1,8 +1,8 @@
-// Package readdress gives a node of a cluster another address: its certificates, its member of etcd, its static pods, its kubelet,
-// and what the cluster knows of it.
+// Package readdress changes the address of a cluster's node: its certificates, its member of etcd, its static pods, its kubelet,
+// and its objects in the cluster.
 //
 // It changes no interface: an administrator, or the new network, gives the host its address. It works without an API, because that
-// is away when the old address is gone. An address at which the control plane does not work is taken back.
+// is unreachable when the old address is gone. If the control plane does not work at an address, the change is rolled back.
 package readdress
 
 import (
@@ -54,7 +54,7 @@ type Readdress struct {
 	// Edits are the files that change, and Certificates those that are issued again.
 	Edits        []Edit   `json:"files"`
 	Certificates []string `json:"certificates"`
-	// Notes say what Prepare could not find out.
+	// Notes list what Prepare could not find out.
 	Notes []string `json:"notes"`
 
 	host    host
@@ -65,10 +65,10 @@ type Readdress struct {
 	answers bool // the API, before
 }
 
-// ErrSame says that a node has the address already.
+// ErrSame means that a node already has the address.
 var ErrSame = errors.New("this node already has that address")
 
-// Prepare checks the address, and looks at what would change. Close must be called.
+// Prepare checks the address, and plans the change. Close must be called.
 func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err error) {
 	session, err := o.Begin(lifecycle.Readdressing)
 	if err != nil {
@@ -101,7 +101,8 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	return r, nil
 }
 
-// begins is the operation for package exclusion. A host that has lost its address has to get the new one first, whatever is half done.
+// begins is the operation for package exclusion. A host that has lost its address has to get the new one first, whatever is
+// unfinished.
 func (r *Readdress) begins() exclusion.Operation {
 	if r.hasOld() {
 		return exclusion.Readdress
@@ -109,7 +110,7 @@ func (r *Readdress) begins() exclusion.Operation {
 	return exclusion.FollowAddress
 }
 
-// mayBegin refuses a change that would harm what is half done. A worker knows only of its own host.
+// mayBegin refuses a change that would harm an unfinished operation. A worker only knows its own host.
 func (r *Readdress) mayBegin(ctx context.Context) error {
 	var client kubernetes.Interface
 	if r.ControlPlane && r.answers {
@@ -149,7 +150,7 @@ func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	return r.find(now)
 }
 
-// check refuses a wrong address. If the host lost it in the middle of the change, only the way back is left.
+// check refuses an invalid address. If the host lost it in the middle of the change, only the way back is left.
 func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 	if r.last.back {
 		return nil
@@ -197,7 +198,7 @@ func (r *Readdress) certificates(now time.Time) (*pki.Readdressing, error) {
 	return pki.NewReaddressing(r.host.Rootfs, r.From, r.To, r.hasOld(), now)
 }
 
-// refuseClaimed refuses an address that another host has, too.
+// refuseClaimed refuses an address that another host also has.
 func refuseClaimed(link string, address netip.Addr) error {
 	other, err := network.Claimed(link, address)
 	if err != nil {
@@ -279,7 +280,7 @@ func addressesOf(n *corev1.Node) (found []netip.Addr) {
 	return found
 }
 
-// addOther notes another control plane. A worker has no others: it has no part in what they do.
+// addOther notes another control plane. A worker needs no others: it takes no part in their work.
 func (r *Readdress) addOther(address string) {
 	if r.ControlPlane && address != r.From.String() && address != r.To.String() && !slices.Contains(r.Others, address) {
 		r.Others = append(r.Others, address)
@@ -304,7 +305,7 @@ func (r *Readdress) Copies() string {
 // Resumes reports whether an earlier run was interrupted, and Back whether it was going back.
 func (r *Readdress) Resumes() (resumes, back bool) { return r.last.begun, r.last.back }
 
-// interrupted is a change that was begun and neither finished nor taken back.
+// interrupted is a change that was neither finished nor rolled back.
 type interrupted struct {
 	Change
 	inputs string // of its steps: the addresses, and when it began

@@ -62,7 +62,7 @@ func FuzzReplace(f *testing.F) {
 	})
 }
 
-// newHost is a control plane with the files of a real kubeadm, and with those of Sealift.
+// newHost is a control plane with the files of a real kubeadm, and with Sealift's.
 func newHost(t *testing.T) host {
 	t.Helper()
 	folder := kubeadmtest.Folder(t)

@@ -1,12 +1,11 @@
 // Package renewal keeps the certificates of a node from ending, without being asked.
 //
-// It runs in the agent of each node rather than by a timer of systemd. A control plane also has to approve the serving
-// certificates of kubelets within seconds, which needs a process that is always there; and an agent that was killed in the
-// middle of a renewal is restarted at once and resumes it.
+// It runs in the agent of each node rather than by a timer of systemd. A control plane also has to approve the serving certificates
+// of kubelets within seconds, which needs a permanent process; and an agent killed during a renewal is restarted at once and resumes
+// it.
 //
-// A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it one after the other,
-// under the Lease that upgrades take, too; a person who renews by hand takes turns with them. Package approver approves what kubelets
-// ask for.
+// A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it in sequence, under the
+// Lease that upgrades also take; manual renewals take turns with them. Package approver approves the requests of kubelets.
 package renewal
 
 import (
@@ -34,7 +33,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// pause is the time between two looks at the certificates. It is short because clocks may be set.
+// pause is the time between two checks of the certificates. It is short because clocks may be set.
 const pause = 10 * time.Minute
 
 // Keeper renews the certificates of a node. New makes one for this host.
@@ -53,7 +52,7 @@ type Keeper struct {
 	Answers func(context.Context) bool
 }
 
-// Run keeps the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
+// Run renews the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
 func Run(ctx context.Context, root string, log *slog.Logger) error {
 	k, err := New(root, log)
 	if err != nil {
@@ -121,7 +120,7 @@ func administrator() (*kube.Cluster, error) {
 	return kube.Connect(config, nil)
 }
 
-// Run looks at the certificates at once and then again and again, until ctx ends.
+// Run checks the certificates at once and then periodically, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if err := k.Pass(ctx); err != nil && ctx.Err() == nil {
@@ -131,13 +130,13 @@ func (k *Keeper) Run(ctx context.Context) {
 	})
 }
 
-// Pass renews the certificates whose time has come.
+// Pass renews the certificates that are due.
 func (k *Keeper) Pass(ctx context.Context) error {
 	due, err := k.due()
 	if err != nil || len(due.Due) == 0 {
 		return err
 	}
-	if k.Cluster == nil || due.Ended { // a worker disturbs nobody; and the API takes no certificate that has ended
+	if k.Cluster == nil || due.Ended { // a worker disturbs nobody; and the API accepts no expired certificate
 		return k.renew(ctx, due)
 	}
 	c, err := k.Cluster()
@@ -159,14 +158,13 @@ func (k *Keeper) Pass(ctx context.Context) error {
 	})
 }
 
-// InTurn runs a renewal that a person asked for: on a control plane under the Lease, so that no other one is away at the same time.
-// waiting is told who is at work. There are no turns on a worker, nor while the API does not answer this node: nobody could take
-// the Lease.
+// InTurn runs a manual renewal: on a control plane under the Lease, so that no other one is down at the same time. waiting gets the
+// holder. There is no lock on a worker, nor while the API does not answer this node: nobody could take the Lease.
 func (k *Keeper) InTurn(ctx context.Context, waiting func(holder string), work func(context.Context) error) error {
 	if k.Cluster == nil {
 		return work(ctx)
 	}
-	if due, err := k.due(); err != nil || due.Ended || !k.Answers(ctx) { // work tells the error, if it meets it
+	if due, err := k.due(); err != nil || due.Ended || !k.Answers(ctx) { // work reports the error, if it meets it
 		return work(ctx)
 	}
 	c, err := k.Cluster()
@@ -201,7 +199,7 @@ func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
 	})
 }
 
-// Settled wants every member of etcd to answer, and every control plane to be Ready.
+// Settled requires every member of etcd to answer, and every control plane to be Ready.
 func Settled(ctx context.Context) error {
 	silent, _, err := cluster.EtcdHealth(ctx)
 	if err != nil {

@@ -24,15 +24,15 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// ErrNoSnapshot says that this node has no snapshot of etcd from the upgrade.
+// ErrNoSnapshot means that this node has no snapshot of etcd from the upgrade.
 var ErrNoSnapshot = errors.New("the last upgrade stopped before its first change: there is nothing to undo; run 'sealift upgrade' again, also with another bundle")
 
-// Options say what goes back. All fields but Order and Output are required.
+// Options select what is undone. All fields but Order and Output are required.
 type Options struct {
 	Root string
 	Node string   // the name of this node
 	Set  undo.Set // what this node goes back to
-	// Order is set if other control planes go back, too.
+	// Order is set if other control planes are undone, too.
 	Order  *undo.JointUndo
 	Output io.Writer // receives what programs print, besides the log file
 }
@@ -103,7 +103,7 @@ func (r *Revert) putBack(ctx context.Context, output io.Writer) error {
 	return r.options.Set.PutBackHost(ctx, r.store, output)
 }
 
-// PutBackState puts back what Sealift knows of this node. The journal is a part of it, so nothing runs on this node any more.
+// PutBackState puts back what Sealift knows of this node. The journal is part of it, so nothing runs on this node any longer.
 func (r *Revert) PutBackState() error {
 	if err := r.Restore.Close(); err != nil {
 		return err

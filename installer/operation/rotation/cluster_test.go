@@ -247,7 +247,7 @@ func (c *realCluster) Bring(ctx context.Context, name string, s authority.State)
 	return nil
 }
 
-// writes are what a client wrote and the API has taken.
+// writes are a client's writes that the API has accepted.
 type writes struct {
 	mu       sync.Mutex
 	taken    []string

@@ -34,13 +34,13 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// pause is the time between two looks at the cluster.
+// pause is the time between two checks of the cluster.
 const pause = 5 * time.Second
 
-// ErrNoPart says that Options.Only names something else than the parts of a rotation.
+// ErrNoPart means that Options.Only names something other than the parts of a rotation.
 var ErrNoPart = errors.New("none of the parts that can be rotated")
 
-// Prepare looks at the CAs of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
+// Prepare reads the CAs of this control plane, and plans a rotation. It changes nothing. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	for _, name := range o.Only {
 		if !slices.Contains(authority.Names(), name) {
@@ -93,7 +93,8 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 
 func (r *Rotation) on() exclusion.Host { return exclusion.Host{Root: r.options.Root} }
 
-// Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+// Run does the part of the rotation, while no upgrade and no renewal of certificates is running. waiting gets the holder of the
+// lock.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
 	return exclusion.WithClusterLock(ctx, r.cluster, r.on(), exclusion.CAs, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
 }
@@ -107,10 +108,10 @@ type nodes struct {
 	output io.Writer
 }
 
-// readyTime is how long a node may be away that a killed run left restarting.
+// readyTime is how long a node may be down that a killed run left restarting.
 const readyTime = 2 * time.Minute
 
-// check refuses a cluster with a node that could not take its part. With wait, a node may come back meanwhile.
+// check refuses a cluster with a node that could not take its part. With wait, a node may come back in the meantime.
 func (n *nodes) check(ctx context.Context, wait time.Duration) error {
 	_, noBundle := os.Stat(filepath.Join(n.root, bundle.IndexName))
 	end := time.Now().Add(wait)
@@ -160,9 +161,9 @@ func (n *nodes) List(ctx context.Context) (controlPlanes, workers []string, err 
 	return controlPlanes, workers, err
 }
 
-// Bring implements Nodes. Before anything restarts, etcd and the control planes have to be well.
+// Bring implements Nodes. Before anything restarts, etcd and the control planes have to be healthy.
 func (n *nodes) Bring(ctx context.Context, name string, s authority.State) error {
-	settled := func(ctx context.Context) error { return kube.NotYet(renewal.Settled(ctx)) } // etcd and nodes come back by themselves
+	settled := func(ctx context.Context) error { return kube.NotYet(renewal.Settled(ctx)) } // etcd and nodes recover on their own
 	if err := leader.RetryDuringOutage(ctx, settled); err != nil {
 		return fmt.Errorf("the cluster has to settle before: %w", err)
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// errKilled is what ends a run as a loss of power does.
+// errKilled ends a run like a power loss.
 var errKilled = errors.New("killed")
 
 // lead runs a part of a rotation on the first control plane to its end, or until it is killed.
@@ -77,7 +77,7 @@ func (c *realCluster) killed(state string, o Options, kills int) (r *Rotation) {
 	return r
 }
 
-// valid asks an API server whether it takes a token.
+// valid checks whether an API server accepts a token.
 func (p *plane) valid(t *testing.T, token string) bool {
 	t.Helper()
 	client, err := p.client("super-admin.conf")
@@ -170,7 +170,7 @@ func (c *realCluster) secretToken(t *testing.T) string {
 	return token
 }
 
-// roots is what pods of new namespaces trust.
+// roots are the CAs that pods of new namespaces trust.
 func (c *realCluster) roots(t *testing.T, want []byte) {
 	t.Helper()
 	client, err := c.planes[0].client("super-admin.conf")
@@ -273,7 +273,7 @@ func TestClusterIsRotatedDuringWrites(t *testing.T) {
 	}
 }
 
-// rotated wants that nothing old is left.
+// rotated checks that nothing old is left.
 func (c *realCluster) rotated(t *testing.T, s authority.State, client kubernetes.Interface, asksAsBefore func() error) {
 	t.Helper()
 	part, _ := s.Part(authority.Cluster)

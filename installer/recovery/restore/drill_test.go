@@ -127,7 +127,7 @@ func (h drillHost) save(t *testing.T) *snapshot.Content {
 	return etcdHost{host: h.host, etcd: at}.save(t)
 }
 
-// program gives the lab's builds for the images of the snapshot.
+// program returns the lab's builds for the images of the snapshot.
 func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to string) error {
 	return func(ctx context.Context, image, path, to string) error {
 		name := filepath.Base(path)

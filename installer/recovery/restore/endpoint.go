@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// endpointOf is where the nodes of a snapshot reach the API, host:port. It is "" if the snapshot does not tell.
+// endpointOf is where the nodes of a snapshot reach the API, host:port. It is "" if the snapshot does not contain it.
 func endpointOf(from *snapshot.Content) string {
 	text, _ := from.File(strings.TrimPrefix(kubeadm.AdminKubeconfig, "/"))
 	config, err := clientcmd.Load(text)

@@ -23,10 +23,10 @@ import (
 // host is a node of a cluster, by its files.
 type host struct{ files.Host }
 
-// notRestored is not written again: administrators are told to remove it, and kubeadm can make it.
+// notRestored is not restored: administrators are told to remove it, and kubeadm can create it.
 const notRestored = "etc/kubernetes/super-admin.conf"
 
-// clusterOf returns the hash of the CA that this host knows, and the file that has it. A host that knows none returns "".
+// clusterOf returns the hash of the CA that this host knows, and its file. A host that knows none returns "".
 func (h host) clusterOf() (hash, file string, err error) {
 	all, file, err := cluster.KnownCAs(h.Rootfs)
 	if err != nil || len(all) == 0 {
@@ -119,7 +119,7 @@ func (h host) lacksKeysFlag(from *snapshot.Content) (bool, error) {
 	return true, nil
 }
 
-// keys are the keys for Secrets of this host, if it has any, and then those of the snapshot: all of them read, and the first one
+// keys are the keys for Secrets of this host, if any, and then those of the snapshot: all of them read, and the first one
 // writes.
 func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error) {
 	name, was, _ := from.Encryption()
@@ -137,7 +137,7 @@ func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error
 	return text, changed, nil
 }
 
-// hasKeys says of a file whether it has the keys for Secrets, which are the same on all control planes.
+// hasKeys reports whether a file has the keys for Secrets, which are the same on all control planes.
 func hasKeys(from *snapshot.Content) func(string) bool {
 	keys, _, ok := from.Encryption()
 	return func(name string) bool { return ok && name == keys }
@@ -153,7 +153,7 @@ func pair(name string) string {
 	return name
 }
 
-// write writes the named files of a snapshot. Root alone may write to them afterwards.
+// write writes the named files of a snapshot. Only root may write to them afterwards.
 func (h host) write(from *snapshot.Content, names []string) error {
 	for _, f := range from.Files {
 		if !slices.Contains(names, f.Name) {
@@ -180,7 +180,7 @@ func (h host) write(from *snapshot.Content, names []string) error {
 	return nil
 }
 
-// manifest reads a file of the host, or else that of the snapshot, which may be nil.
+// manifest reads a file of the host, or else the snapshot's, which may be nil.
 func (h host) manifest(name string, from *snapshot.Content) ([]byte, error) {
 	if there, err := h.hasContent(name); err != nil || there {
 		if err != nil {

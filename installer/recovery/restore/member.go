@@ -11,10 +11,10 @@ import (
 
 // kubeadm.Folder has kubeadm's files.
 
-// controlPlane are the containers that end while etcd's data is exchanged: none of them may remember what is lost.
+// controlPlane are the containers that end while etcd's data is exchanged: none of them may remember lost data.
 var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
 
-// member is this host's etcd, as its manifest has it.
+// member is this host's etcd, from its manifest.
 type member struct {
 	Name  string // of the node, too
 	Peers string // URLs, with commas between

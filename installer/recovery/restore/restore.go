@@ -42,10 +42,10 @@ type Options struct {
 
 // Restore is about to bring this control plane back. Nothing is changed before Run.
 type Restore struct {
-	// Lost is what was written after the snapshot, as far as that can be read. Nodes are those in the snapshot.
+	// Lost lists objects written after the snapshot, as far as they can be read. Nodes are those in the snapshot.
 	Lost  Lost
 	Nodes []string
-	// Resumes says that a restore of this snapshot was interrupted, and goes on.
+	// Resumes means that a restore of this snapshot was interrupted, and continues.
 	Resumes bool
 
 	// Volumes are those of the snapshot.
@@ -60,18 +60,18 @@ type Restore struct {
 	missing []string // files that the host lacks
 	enables bool     // the API server of the host does not read encrypted Secrets yet
 	was     []peer   // the members of etcd in the snapshot
-	now     []peer   // those of now, as far as that can be read
+	now     []peer   // the current ones, as far as they can be read
 	others  []peer   // the other control planes, which must be gone
-	perhaps []peer   // members of etcd when this host joined: asked, too, if the data of now does not tell who they are
+	perhaps []peer   // members of etcd when this host joined: also queried if the current data does not name them
 	data    dataFolder
 	inputs  string // of the steps: the snapshot, and when the restore began
 }
 
-// ErrNotTheLast says that a host need not go on alone: etcd has no other members.
+// ErrNotTheLast means that a host need not continue alone: etcd has no other members.
 var ErrNotTheLast = errors.New("etcd has no other members; if its data is lost, restore a snapshot")
 
-// Prepare checks that the snapshot fits this host, and looks at what a restore would do. Without a snapshot, this host is the last
-// of several control planes and goes on with its own data. Close must be called.
+// Prepare checks that the snapshot fits this host, and plans a restore. Without a snapshot, this host is the last of several
+// control planes and continues with its own data. Close must be called.
 func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore, err error) {
 	session, err := o.Begin(lifecycle.Restoring)
 	if err != nil {
@@ -101,7 +101,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 	return r, nil
 }
 
-// fit refuses a snapshot of another cluster, and one whose files are those of another host.
+// fit refuses a snapshot of another cluster, and one with the files of another host.
 func (r *Restore) fit() (err error) {
 	manifest, err := r.host.manifest(kubeadm.EtcdManifest, r.from)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *Restore) fit() (err error) {
 	return nil
 }
 
-// hasAddress wants this host to have the address that the manifest of its etcd names.
+// hasAddress requires this host to have the address in the manifest of its etcd.
 func hasAddress(p peer) error {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -177,7 +177,7 @@ const (
 	separator      = " "
 )
 
-// interrupted returns when the restore of a snapshot began that was not finished, or "", and whether it has made etcd's data.
+// interrupted returns when an unfinished restore of a snapshot began, or "", and whether it has created etcd's data.
 func interrupted(records []lifecycle.Record, identity string, now time.Time) (generation string, made bool) {
 	for _, rec := range records {
 		is, began, ok := strings.Cut(rec.Inputs, separator)
@@ -234,7 +234,7 @@ func (r *Restore) addOthers(d data) {
 	}
 }
 
-// present reads what etcd has: from the one that runs, or else from its file. After an exchange it is the old file.
+// present reads etcd's data: from the running one, or else from its file. After an exchange it is the old file.
 func (r *Restore) present(ctx context.Context) (data, error) {
 	if r.data.inPlace() {
 		return readData(strings.Replace(r.data.database(), r.data.member(), r.data.old()+"/"+memberFolder, 1))
@@ -252,7 +252,7 @@ func (r *Restore) present(ctx context.Context) (data, error) {
 // answerTime is how long another control plane may take to answer.
 const answerTime = 3 * time.Second
 
-// Check refuses a restore while another control plane lives: it would go on with the data that this one gives up.
+// Check refuses a restore while another control plane lives: it would continue with the data that this one discards.
 func (r *Restore) Check(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: answerTime}
 	for _, p := range slices.Concat(r.others, r.perhaps) {

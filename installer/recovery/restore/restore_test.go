@@ -395,7 +395,7 @@ func TestDamagedDatabaseIsAnError(t *testing.T) {
 		for i := range min(512, len(whole)-at) {
 			changed[at+i] ^= 0xff
 		}
-		_ = read(changed) // what is not read may have changed
+		_ = read(changed) // unread parts may have changed
 	}
 	if err := read([]byte("no database")); err == nil {
 		t.Error("any file is taken")

@@ -47,7 +47,7 @@ const (
 	sandboxPause = 100 * time.Millisecond
 )
 
-// sandbox is the control plane of a drill: etcd at a socket in its folder, and an API server in a network of its own.
+// sandbox is the control plane of a drill: etcd at a socket in its folder, and an API server in a separate network.
 type sandbox struct {
 	dir    string
 	from   *snapshot.Content
@@ -104,7 +104,7 @@ func (s *sandbox) start(program string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(program), err)
 	}
-	// For want of memory, the kernel ends the drill, and no cluster on this host.
+	// If memory runs out, the kernel ends the drill, and no cluster on this host.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("1000"), 0)
 	go func() {
 		_ = wait()
@@ -114,7 +114,7 @@ func (s *sandbox) start(program string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop ends what runs. Nothing of it is needed any more.
+// stop ends what runs. Nothing of it is needed any longer.
 func (s *sandbox) stop() {
 	for _, p := range s.running {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
@@ -176,7 +176,7 @@ func (s *sandbox) startServer(ctx context.Context) error {
 		"--etcd-servers=unix://" + s.file("etcd.sock"), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443",
 		"--cert-dir=" + s.file("pki"), "--token-auth-file=" + s.file("pki/tokens"), "--authorization-mode=RBAC", "--allow-privileged=true",
 		"--service-account-key-file=" + s.file("pki/sa.pub"), "--service-account-signing-key-file=" + s.file("pki/sa.key"),
-		// what the objects say of other programs must not be asked for anything
+		// other programs named in the objects must not be contacted
 		"--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook", "--endpoint-reconciler-type=none",
 	}, s.server.arguments...)
 	if _, keys, ok := s.from.Encryption(); ok {
@@ -207,7 +207,8 @@ func (s *sandbox) startServer(ctx context.Context) error {
 	})
 }
 
-// writeKeys writes what the API server needs besides etcd, and returns the token of an administrator that exists in the drill alone.
+// writeKeys writes the API server's files other than etcd's, and returns the token of an administrator that exists only in the
+// drill.
 func (s *sandbox) writeKeys() (token string, err error) {
 	for _, name := range []string{"sa.pub", "sa.key"} {
 		text, ok := s.from.File(strings.TrimPrefix(kubeadm.PKI, "/") + "/" + name)
@@ -287,10 +288,11 @@ func (s *sandbox) served(ctx context.Context) (revisions map[int64]bool, failed 
 	return revisions, failed, nil
 }
 
-// listPage is how many objects are asked for at once.
+// listPage is how many objects are requested at once.
 const listPage = 500
 
-// eachObject notes the revisions of all objects of a kind. The API server reads and decrypts each of them, and sends its metadata alone.
+// eachObject notes the revisions of all objects of a kind. The API server reads and decrypts each of them, and sends only its
+// metadata.
 func eachObject(ctx context.Context, all metadata.ResourceInterface, revisions map[int64]bool) error {
 	for next := ""; ; {
 		page, err := all.List(ctx, metav1.ListOptions{Limit: listPage, Continue: next})

@@ -13,9 +13,9 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
-// Together is a cluster of etcd that several control planes make of one snapshot, each with its own data. Members of the cluster of
-// before do not talk to them, because the token differs. So at most one of the two clusters has a majority at any time, whatever the
-// order in which the members change.
+// Together is a cluster of etcd that several control planes make of one snapshot, each with its own data. Members of the previous
+// cluster do not talk to them, because the token differs. So at most one of the two clusters has a majority at any time, whatever
+// the order in which the members change.
 type Together struct {
 	// Token is a part of names of folders.
 	Token   string
@@ -27,7 +27,7 @@ func (t *Together) has(name string) bool {
 	return t != nil && slices.ContainsFunc(t.Members, func(m cluster.EtcdMember) bool { return m.Name == name })
 }
 
-// initialCluster names all members with each of their URLs, as etcd wants it.
+// initialCluster names all members with each of their URLs, in etcd's format.
 func initialCluster(members []cluster.EtcdMember) string {
 	var all []string
 	for _, m := range members {
@@ -43,7 +43,7 @@ func (m member) etcd() cluster.EtcdMember {
 	return cluster.EtcdMember{Name: m.Name, Peers: m.peer().URLs}
 }
 
-// Members are the members of etcd in the snapshot, and those of now, in the order of their names.
+// Members are the members of etcd in the snapshot, and the current ones, ordered by name.
 func (r *Restore) Members() (was, now []cluster.EtcdMember) { return inOrder(r.was), inOrder(r.now) }
 
 func inOrder(members []peer) (found []cluster.EtcdMember) {
@@ -54,8 +54,8 @@ func inOrder(members []peer) (found []cluster.EtcdMember) {
 	return found
 }
 
-// Join has this host restore together with others. It comes before Arm and Run. The restore has the identity of the token: it makes
-// etcd's data once, and is resumed at any time later.
+// Join has this host restore together with others. It is called before Arm and Run. The restore has the identity of the token: it
+// makes etcd's data once, and is resumed at any time later.
 func (r *Restore) Join(t Together) error {
 	own := r.member.etcd()
 	if !slices.ContainsFunc(t.Members, func(m cluster.EtcdMember) bool { return m.Name == own.Name && slices.Equal(m.Peers, own.Peers) }) {
@@ -67,7 +67,7 @@ func (r *Restore) Join(t Together) error {
 	return nil
 }
 
-// Arm makes etcd's data, beside the data that etcd has. Run does the rest.
+// Arm creates etcd's data, beside the existing data. Run does the rest.
 func (r *Restore) Arm(ctx context.Context, observe func(lifecycle.Event)) error {
 	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan()[:1], r.Journal, r.Log.Narrate(observe))
 	return err

@@ -57,7 +57,7 @@ func (h host) volumes(index snapshot.Index, read ReadVolumes) (v Volumes, err er
 	return v, nil
 }
 
-// Title says what Write does.
+// Title describes Write.
 func (v Volumes) Title() string {
 	return fmt.Sprintf("write %d volumes that this host lacks", len(v.Lacking))
 }

@@ -90,7 +90,7 @@ func EncryptionFile(manifest []byte) string {
 	return strings.TrimPrefix(pod.Args().Value(encryptionFlag), "/")
 }
 
-// Close gives up the content.
+// Close discards the content.
 func (c *Content) Close() (err error) {
 	for _, f := range []*os.File{c.Etcd, c.content} {
 		if f != nil {
@@ -100,5 +100,5 @@ func (c *Content) Close() (err error) {
 	return err
 }
 
-// nameless creates a file on a disk that is gone when this process ends, however that comes.
+// nameless creates a file on disk that disappears when this process ends, however that happens.
 func nameless() (*os.File, error) { return files.Nameless(stagingDir) }

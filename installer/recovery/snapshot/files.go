@@ -14,8 +14,8 @@ import (
 // installerSuffix ends the path of the Installer below any root of a node.
 var installerSuffix = strings.TrimPrefix(node.InstallerFile(node.DefaultRoot), node.DefaultRoot)
 
-// checkFiles refuses files that no save has taken. They are those of kubeadm, the Installer, and the file with the keys for Secrets,
-// which lies anywhere: see checkKeys.
+// checkFiles refuses files that no save includes. They are those of kubeadm, the Installer, and the file with the keys for Secrets,
+// which may be anywhere: see checkKeys.
 func (i Index) checkFiles() error {
 	names, size := map[string]bool{}, int64(0)
 	for _, f := range i.Files {
@@ -53,7 +53,7 @@ func OfKubeadm(path string) bool {
 // keysCheck sees the files of a snapshot while they are read, and keeps the manifest of the API server.
 type keysCheck struct{ manifest bytes.Buffer }
 
-// of returns where the content of a file goes, too.
+// of also copies the content of a file to a writer.
 func (k *keysCheck) of(name string) io.Writer {
 	if name == strings.TrimPrefix(kubeadm.APIServerManifest, "/") {
 		return &k.manifest

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// budget is how many bytes all connections together may still send. It tells when they have, and takes no more.
+// budget is how many bytes all connections together may still send. It reports when they have, and accepts no more.
 type budget struct {
 	mu    sync.Mutex
 	bytes int64
@@ -61,7 +61,7 @@ func (b *budget) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stopAfter passes connections on to an address until that has sent some bytes, and then tells stopped and holds the rest.
+// stopAfter forwards connections to an address until that has sent some bytes, and then signals stopped and holds the rest.
 func stopAfter(t *testing.T, address string, bytes int64) (endpoint string, stopped <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -149,7 +149,7 @@ func TestSnapshotHasAllControlPlaneFiles(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsReadWithoutSealift uses the library of age alone, then tar and etcd's own tool.
+// TestSnapshotIsReadWithoutSealift uses only the library of age, then tar and etcd's own tool.
 func TestSnapshotIsReadWithoutSealift(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)

@@ -112,7 +112,7 @@ func (o *opened) writeVolume(ctx context.Context, to writer, v *Volume) (err err
 	return to.file(sumOf(*v), text)
 }
 
-// parts writes an archive, whose size nobody knows before, as entries of a larger one.
+// parts writes an archive of unknown size as entries of a larger one.
 type parts struct {
 	to     writer
 	volume Volume
@@ -151,7 +151,7 @@ func (p *parts) flush() error {
 	return err
 }
 
-// discarder is a writer that can give up what it has written.
+// discarder is a writer that can discard its output.
 type discarder interface{ Discard() }
 
 // readVolume copies the archive of a volume, and adds its size and digest to v when it was right to its last byte, and is the verified
@@ -229,5 +229,5 @@ func (r Reader) Volumes(from io.Reader, of Index, create func(name string) (*vol
 	return err
 }
 
-// errExchanged says that a store gave out two snapshots under one name.
+// errExchanged means that a store served two snapshots under one name.
 var errExchanged = errors.New("the snapshot is not the one that was verified before; the store has exchanged it")

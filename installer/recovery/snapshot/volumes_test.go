@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// withVolumes gives a control plane two volumes, one of 9 MiB that a pod uses which is quiesced, and one of another node.
+// withVolumes gives a control plane two volumes, one of 9 MiB that a quiesced pod uses, and one of another node.
 func withVolumes(t *testing.T, s *Source) {
 	t.Helper()
 	config := controlplane.ForTest(t)
@@ -194,7 +194,7 @@ func TestNextSaveResumesQuiescedPods(t *testing.T) {
 	}
 }
 
-// forged is a snapshot with other bytes in its archive, by somebody who has the public key.
+// forged is a snapshot with other bytes in its archive, by a holder of the public key.
 func forged(t *testing.T, snapshot []byte, keys []age.Identity, to []age.Recipient, was, is string) []byte {
 	t.Helper()
 	decrypted, err := age.Decrypt(bytes.NewReader(snapshot), keys...)

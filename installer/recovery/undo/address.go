@@ -37,7 +37,7 @@ func (s Set) CheckAddress(store Store) error {
 		}
 		now, err := regularfile.ReadFile(store.onDisk(s.Files[at]))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // an undo that was interrupted has taken it away
+			continue // an interrupted undo has removed it
 		}
 		if err != nil {
 			return err
