@@ -21,7 +21,7 @@ import (
 
 const module = "github.com/sealift/sealift/"
 
-// fixtures is the room of what only tests import. It belongs to the top floor: it uses rooms of all floors, and no program links
+// fixtures is the room that only tests import. It belongs to the top floor: it uses rooms of all floors, and no program links
 // it.
 const fixtures = "internal/testing"
 
@@ -114,7 +114,7 @@ var imports = sync.OnceValues(func() (map[string][]string, error) {
 	}
 })
 
-// house gives imports, and the packages of ours among them in order.
+// house returns imports, and our packages among them in order.
 func house(t *testing.T) (all map[string][]string, ours []string) {
 	t.Helper()
 	all, err := imports()
@@ -307,7 +307,7 @@ func TestOutputOfCommandsIsPlain(t *testing.T) {
 const maxNode = 54 << 20
 
 // TestNodeProgramIsSmall checks the output of 'make build'. A template that is reachable makes the linker keep every exported
-// method of every type, since templates find methods by name: package preflight/template is there to avoid it.
+// method of every type, since templates find methods by name: package preflight/template exists to avoid it.
 func TestNodeProgramIsSmall(t *testing.T) {
 	const program = "bin/sealift-node"
 	made, err := os.Stat(program)

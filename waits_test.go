@@ -23,7 +23,7 @@ var sleepCalls = map[string][]string{
 // tickers are only for loops.
 var tickers = []string{"NewTicker", "Tick"}
 
-// ownLoops are the files and folders whose loops pause by themselves, and why. Everything else uses poll.Until, poll.Backoff or
+// ownLoops are the files and folders whose loops pause on their own, and why. Everything else uses poll.Until, poll.Backoff or
 // poll.Repeat: they end with their context, and report why they waited.
 var ownLoops = map[string]string{
 	"batch/follow.go":                        "a ticker between lines of a log",
@@ -138,7 +138,8 @@ func called(call *ast.CallExpr) (of, function string) {
 	return of, selector.Sel.Name
 }
 
-// pausesByHand reports whether a select waits for a time or the end of a context, as poll.Pause does. Such a function is there for loops.
+// pausesByHand reports whether a select waits for a time or the end of a context, as poll.Pause does. Such a function is meant for
+// loops.
 func pausesByHand(stmt *ast.SelectStmt) bool {
 	var after, done bool
 	for _, clause := range stmt.Body.List {

@@ -141,7 +141,7 @@ func testRace(c *cluster) {
 	}
 }
 
-// The installer notes what it applied while a channel adopts: neither write may undo the other.
+// The installer records what it applied while a channel adopts: neither write may undo the other.
 func testNoLostChange(c *cluster) {
 	c.installed("busy")
 	var wait sync.WaitGroup

@@ -93,7 +93,7 @@ type Past struct {
 	Until     time.Time `json:"until"`
 }
 
-// Record says who owns one add-on of a cluster.
+// Record is the owner record of one add-on of a cluster.
 type Record struct {
 	Name string `json:"name"`
 	Ownership
@@ -120,7 +120,7 @@ func (r Record) Former() (Past, bool) {
 // maxHistory bounds the former ownerships that a record keeps.
 const maxHistory = 20
 
-// setOwner makes another the owner. What is applied stays as it is.
+// setOwner makes another the owner. Applied objects are not changed.
 func (r *Record) setOwner(to Ownership, now time.Time) {
 	r.History = append(r.History, Past{r.Ownership, now.UTC().Truncate(time.Second)})
 	r.History = r.History[max(0, len(r.History)-maxHistory):]

@@ -58,7 +58,7 @@ func (s Script) Text() []byte {
 }
 
 // Binary makes a bundle member of the nodes' sealift. spool is a folder for its compressed form, see bundle.WriteOptions; "" leaves it
-// as it is.
+// unchanged.
 func Binary(ctx context.Context, name, spool string) (*bundle.Member, error) {
 	return program(ctx, bundle.BinaryName, name, spool)
 }

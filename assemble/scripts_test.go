@@ -62,7 +62,7 @@ func TestScriptsOfBundleWorkOffline(t *testing.T) {
 	}
 }
 
-// task runs a function of tasks.sh. Other functions stand in for programs that change the host.
+// task runs a function of tasks.sh. Other functions replace programs that change the host.
 func task(t *testing.T, lines string) (string, error) {
 	t.Helper()
 	text, err := os.ReadFile("tasks.sh")

@@ -61,7 +61,7 @@ type site struct {
 	tries map[string]int // by input
 }
 
-// newSite makes a namespace with so many nodes, each with room for so many pods.
+// newSite creates a namespace with the given number of nodes, each with room for the given number of pods.
 func newSite(t *testing.T, location string, nodes, pods int) *site {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")

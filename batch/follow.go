@@ -28,8 +28,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// follow watches the Job until it ends, and records how its pieces end. The Job's status says which indexes are done, so its pods
-// are not looked at.
+// follow watches the Job until it ends, and records how its pieces end. The Job's status lists the finished indexes, so its pods
+// are not read.
 func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 	w := &watcher{run: r, uid: job.UID, pieces: pieces, seen: make([]bool, len(pieces))}
 	jobs, err := r.cluster.Objects(ctx, r.job)
@@ -137,7 +137,7 @@ type watcher struct {
 	waits atomic.Bool // for its queue
 }
 
-// check notes what has ended since the last check, and reports whether the Job has ended.
+// check records what has ended since the last check, and reports whether the Job has ended.
 func (w *watcher) check(ctx context.Context, job *batchv1.Job) (bool, error) {
 	w.waits.Store(job.Spec.Suspend != nil && *job.Spec.Suspend)
 	done, err := w.fresh(job.Status.CompletedIndexes)
@@ -288,7 +288,7 @@ func (w *watcher) reasons(ctx context.Context, most int64) map[int]string {
 }
 
 const (
-	// explainEvery is how often a log line says why nothing runs.
+	// explainEvery is how often a log line explains why nothing runs.
 	explainEvery = time.Minute
 	explainPods  = 20
 )

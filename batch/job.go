@@ -129,7 +129,7 @@ func (r *run) create(ctx context.Context, missing []piece) (job *batchv1.Job, er
 	return job, err
 }
 
-// spec is the Job for so many pieces.
+// spec is the Job for n pieces.
 func (r *run) spec(plan string, pieces int) *batchv1.Job {
 	labels := map[string]string{"app.kubernetes.io/managed-by": "sealift", "app.kubernetes.io/component": r.Options.Name}
 	job := &batchv1.Job{

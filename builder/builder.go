@@ -1,8 +1,8 @@
-// Package builder turns an add-on directory with a Manifest into a package: it finds out what every directive stands
-// for, fetches it through mirrors into a cache, and packs all of it with the add-on's own files.
+// Package builder turns an add-on directory with a Manifest into a package: it resolves every directive, fetches it through
+// mirrors into a cache, and packs all of it with the add-on's own files.
 //
-// Each step gives plain data to the next: manifest.File → Resolution → the cache's blobs → bundle.Package. The same resolution
-// gives the same bytes at any number of jobs. The package needs no root and runs nothing of an add-on.
+// Each step passes plain data to the next: manifest.File → Resolution → the cache's blobs → bundle.Package. The same resolution
+// yields the same bytes at any number of jobs. The package needs no root and runs nothing of an add-on.
 package builder
 
 import (
@@ -35,7 +35,7 @@ import (
 // DefaultPlatform is what packages are built for unless asked otherwise.
 const DefaultPlatform = "linux/amd64"
 
-// Options says how packages are built.
+// Options configures how packages are built.
 type Options struct {
 	Config    config.Config
 	Targets   []string // names of targets; empty means the default ones of Config

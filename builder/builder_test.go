@@ -181,7 +181,7 @@ func TestPackageCarriesWhatMinimalHostLacks(t *testing.T) {
 		carried[p.Target+" "+p.Name] = true
 	}
 	for _, target := range []string{"debian-12", "debian-13"} {
-		// perl-base is there, but it is of the source of perl, which depends on it in exactly its version
+		// perl-base is installed, but it has the source of perl, which depends on it in exactly its version
 		for name, want := range map[string]bool{"perl": true, "iproute2": true, "libelf1": true, "perl-base": true, "dpkg": false, "libc6": false, "systemd": false} {
 			if name == "libelf1" && target == "debian-13" {
 				name = "libelf1t64"

@@ -21,8 +21,8 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Charts renders the charts of the add-on in dir. It says which images they bring into a package, which others they name, and
-// what deserves a look in them. A chart that cannot be fetched or does not render is a finding.
+// Charts renders the charts of the add-on in dir. It names the images that they bring into a package, the others that they
+// name, and what needs attention. A chart that cannot be fetched or does not render is a finding.
 func (b *Builder) Charts(ctx context.Context, dir string) (carried, named []string, findings []diag.Finding, err error) {
 	a, err := openAddOn(dir)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestImagesOfModules(t *testing.T) {
 	}
 }
 
-// TestPackagesCarryModules: hooks keep their modes, and .helmignore is there.
+// TestPackagesCarryModules: hooks keep their modes, and .helmignore is included.
 func TestPackagesCarryModules(t *testing.T) {
 	b, err := builder.New(openCache(t), builder.Options{})
 	if err != nil {

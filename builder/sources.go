@@ -27,7 +27,7 @@ type Sources struct {
 	Vouched []string // for Options.Vouched
 }
 
-// Sources writes all that a build of the add-on in dir reads as a compressed tar archive. The same files give the same bytes. It
+// Sources writes all that a build of the add-on in dir reads as a compressed tar archive. The same files yield the same bytes. It
 // refuses an add-on that cannot be built elsewhere, because something is not locked or a Dockerfile has to run. The builder must have
 // been made with Locked. Mistakes are a diag.Errors with every fault.
 func (b *Builder) Sources(ctx context.Context, dir string, to io.Writer) (s Sources, err error) {

@@ -1,6 +1,6 @@
-// Package bundle is the archive format of packages and bundles: a gzip-compressed tar that any tar reads. Its first entry
-// is an index of all others. Each regular file is a gzip member of its own, so a file can be read and verified in place,
-// and a bundle is assembled by copying byte ranges out of packages.
+// Package bundle is the archive format of packages and bundles: a gzip-compressed tar that any tar reads. Its first entry is an
+// index of all others. Each regular file is a separate gzip member, so a file can be read and verified in place, and a bundle
+// is assembled by copying byte ranges out of packages.
 //
 // The package knows bytes, digests and paths. It never fetches or applies anything, and knows nothing about hosts.
 // docs/format.md is the specification.

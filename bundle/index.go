@@ -31,9 +31,9 @@ type Encoding string
 
 // The encodings of an entry.
 const (
-	Stored  Encoding = "stored"  // deflate's stored blocks: the bytes as they are, five bytes before each 65,535
+	Stored  Encoding = "stored"  // deflate's stored blocks: the raw bytes, with five bytes before each 65,535
 	Deflate Encoding = "deflate" // compressed
-	Link    Encoding = "link"    // a tar hard link to an earlier entry: no bytes of its own
+	Link    Encoding = "link"    // a tar hard link to an earlier entry, without content
 	InBase  Encoding = "base"    // left out: the bundle named by Index.Base has it
 )
 

@@ -109,7 +109,7 @@ func TestLayoutTagsDistinguishBundles(t *testing.T) {
 	}
 }
 
-// update is a bundle after flannel, say, has changed: one add-on is as it was, another has a new file.
+// update is a bundle after flannel, say, has changed: one add-on is unchanged, another has a new file.
 func update(t *testing.T, old []byte) []byte {
 	t.Helper()
 	since, err := open(t, old).Since()

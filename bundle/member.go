@@ -27,7 +27,7 @@ const (
 // epoch is the modification time of every entry. GNU tar warns about time 0, so it is the earliest time that zip can store.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// endOfArchive ends the tar: two blocks of zeros in a gzip member of their own.
+// endOfArchive ends the tar: two blocks of zeros in a separate gzip member.
 var endOfArchive = func() []byte {
 	var buf bytes.Buffer
 	m := newMember(&buf)

@@ -56,7 +56,7 @@ func writeReleased(t *testing.T, file string) {
 	released.Put(t, filepath.Join(dir, "bundle.tar.gz"), whole.Bytes())
 }
 
-// TestArchivesOfReleasesAreRead: packages lie in stores for years, and bundles on disks that were carried.
+// TestArchivesOfReleasesAreRead: packages stay in stores for years, and bundles on carried disks.
 func TestArchivesOfReleasesAreRead(t *testing.T) {
 	released.Test(t, released.Format{Name: "package.tar.gz", Write: writeReleased, Read: func(t *testing.T, file string) {
 		key, err := signature.ParsePublicKey(released.Data(t, filepath.Join(filepath.Dir(file), "release.pub")))

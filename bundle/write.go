@@ -52,8 +52,8 @@ type piece struct {
 	checked bool                          // the content is stored and is known to be the entry's
 }
 
-// WritePackage writes the archive of one add-on and returns its index. The same package and key give the same bytes,
-// whatever the other options are. While it writes, it verifies the size and digest of each file that is not yet Checked.
+// WritePackage writes the archive of one add-on and returns its index. The same package and key yield the same bytes, whatever
+// the other options are. While it writes, it verifies the size and digest of each file that is not yet Checked.
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
 	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}

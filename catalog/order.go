@@ -92,7 +92,7 @@ func Circle(addons []Meta) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_ = g.declared() // its error names what is missing
+	_ = g.declared() // its error names the missing ones
 	return g.circle(), nil
 }
 

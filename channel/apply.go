@@ -159,7 +159,7 @@ type addonRun struct {
 	options kube.ApplyOptions
 }
 
-// apply applies each object once, and looks once at what became of it (K-22, K-23).
+// apply applies each object once, and checks the result once (K-22, K-23).
 func (r *addonRun) apply(ctx context.Context) error {
 	unplaced, err := r.engine.Unplaced(ctx, r.objs)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/kube/lease"
 )
 
-// manager is the field manager of kOps: objects stay its own, so that a cluster can go back to it (K-21).
+// manager is the field manager of kOps: objects stay its own, so that a cluster can return to it (K-21).
 const manager = "kops"
 
 var (

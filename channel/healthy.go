@@ -19,7 +19,7 @@ import (
 const looks = 8
 
 // unhealthyReason returns why an object is unhealthy by the rule of kOps (K-23), or "". The rule asks less than health.Of: no condition
-// that counts may be False, and the object may not be on its way out. An object that has not said anything yet is healthy.
+// that counts may be False, and the object may not be on its way out. An object without a status is healthy.
 func unhealthyReason(obj *unstructured.Unstructured) string {
 	if obj.GetDeletionTimestamp() != nil {
 		return "it is being deleted"

@@ -73,7 +73,7 @@ type PruneKind struct {
 	FieldSelector string   `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
 }
 
-// file is an index as it is written.
+// file is an index in its written form.
 type file struct {
 	APIVersion string `yaml:"apiVersion,omitempty"`
 	Kind       string `yaml:"kind"`

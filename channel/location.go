@@ -76,7 +76,7 @@ func redacted(u *url.URL) string {
 // userinfo finds the user and the password in a text that may be no URL.
 var userinfo = regexp.MustCompile(`//[^/?#]*@`)
 
-// shown is a location as people and clusters may see it. What is secret in none stays as it is.
+// shown is a location as people and clusters may see it. A location without secrets is not changed.
 func shown(location string) string {
 	u, err := url.Parse(location)
 	switch {

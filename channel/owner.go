@@ -82,7 +82,7 @@ func deref(version *string) string {
 	return *version
 }
 
-// withOwners adds to what channels have recorded who else owns an add-on, and who owned it before. It sorts all by namespace and name.
+// withOwners adds the owners of add-ons, and their earlier owners, to the channels' records. It sorts all by namespace and name.
 func withOwners(found []Installed, owners []addon.Record) []Installed {
 	for _, r := range owners {
 		namespace, name := "", r.Name
@@ -155,7 +155,7 @@ func (h Handback) String() string {
 	return fmt.Sprintf("add-on %q at version %s goes back to %s, which had applied version %s", h.Name, cmp.Or(h.Version, "?"), h.To, cmp.Or(h.Had, "?"))
 }
 
-// PlanRelease finds an add-on by its name, or by namespace/name, and says to whom it goes back.
+// PlanRelease finds an add-on by its name, or by namespace/name, and names the owner that it returns to.
 func (c *Cluster) PlanRelease(ctx context.Context, addOn string) (Handback, error) {
 	records, err := c.recordsOf().List(ctx)
 	if err != nil {
@@ -189,8 +189,8 @@ func (c *Cluster) PlanRelease(ctx context.Context, addOn string) (Handback, erro
 	return found[0], nil
 }
 
-// Release gives an add-on back to the installer: its objects move as they are, and the record of the channel is removed.
-// Repeat the call to finish one that was interrupted. note, which may be nil, gets a line when another run is waited for.
+// Release returns an add-on to the installer: its objects move unchanged, and the record of the channel is removed. Repeat the
+// call to finish one that was interrupted. note, which may be nil, gets a line when another run is waited for.
 func (c *Cluster) Release(ctx context.Context, addOn string, note func(string)) error {
 	engine := kube.New(c.engine.Cluster, kube.Options{})
 	return c.withLease(ctx, note, func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (p *playground) install(addOn, version, manifest string) {
 	}
 }
 
-// found gives version and set of each light of an add-on.
+// found returns version and set of each light of an add-on.
 func (p *playground) found(addOn string) map[string]string {
 	p.Helper()
 	list, err := p.cluster.engine.Dynamic().Resource(configMaps).Namespace(DefaultNamespace).List(p.Context(), metav1.ListOptions{LabelSelector: "lights=" + addOn})

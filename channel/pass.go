@@ -45,7 +45,7 @@ type addOn struct {
 	objs    []*unstructured.Unstructured // nil until they are read
 	names   map[kube.Ref]bool            // what its manifest names; nil until that is asked for
 	applied bool                         // and recorded
-	keyed   bool                         // its keys are there
+	keyed   bool                         // its keys exist
 	err     error                        // of the last try
 }
 

@@ -32,7 +32,7 @@ type Installed struct {
 	Record
 	Owner    string `json:"owner,omitempty"`    // who applies it, if not a channel
 	Former   string `json:"former,omitempty"`   // who applied it before the channel, and the version
-	Released string `json:"released,omitempty"` // namespace/name under which a channel gave it back
+	Released string `json:"released,omitempty"` // namespace/name under which a channel returned it
 }
 
 func parseRecord(text string) (Record, error) {

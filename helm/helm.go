@@ -11,7 +11,7 @@ import (
 
 // Renderer renders charts.
 type Renderer interface {
-	// Render renders the chart in an archive, a .tgz file, for a release. The same input gives the same objects, or a
+	// Render renders the chart in an archive, a .tgz file, for a release. The same input yields the same objects, or a
 	// *RandomError.
 	Render(ctx context.Context, archive []byte, r Release) (Rendered, error)
 }
@@ -23,7 +23,7 @@ type Release struct {
 	Values    []byte // YAML that goes before the chart's own values; may be empty
 }
 
-// Rendered is a chart as it is applied.
+// Rendered is a chart in its applied form.
 type Rendered struct {
 	Name       string // of the chart, from its Chart.yaml
 	Version    string // of the chart
@@ -105,7 +105,7 @@ type Wanted struct {
 	Unmanaged bool
 	// Absent names objects of a manifest that the cluster lacks. Nil finds none.
 	Absent func(ctx context.Context, manifest string) ([]string, error)
-	// Known is the release as it was last read, or nil to read it now.
+	// Known is the release in its last known state, or nil to read it now.
 	Known *Record
 }
 

@@ -201,7 +201,7 @@ func (a *application) patch(ctx context.Context, res resource, body []byte) (*me
 		metav1.PatchOptions{FieldManager: a.as, Force: &a.options.Force})
 }
 
-// recreate deletes an object, waits until it is gone, and makes it again.
+// recreate deletes an object, waits until it is gone, and creates it again.
 func (a *application) recreate(ctx context.Context, res resource, live *metav1.PartialObjectMetadata, body []byte) (*metav1.PartialObjectMetadata, error) {
 	client := a.metaFor(res, a.ref.Namespace)
 	if err := client.Delete(ctx, a.ref.Name, deleteOptions(live)); err != nil && !apierrors.IsNotFound(err) {

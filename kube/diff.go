@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change is one field that Apply would change. Nil stands for absent. The values of a Secret are hidden.
+// Change is one field that Apply would change. Nil means absent. The values of a Secret are hidden.
 type Change struct {
 	Field  string `json:"field"` // such as .spec.template.spec.containers[0].image
 	Live   any    `json:"live"`

@@ -2,7 +2,7 @@ package kube
 
 import "cmp"
 
-// Manager is the field manager under which an engine owns what it applies, unless its Options name another.
+// Manager is the default field manager of an engine.
 const Manager = "sealift"
 
 // concurrency is how many objects are in flight at once. It keeps the API server of a one-node cluster on two cores busy

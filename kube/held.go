@@ -95,8 +95,8 @@ func holdsMap(fields, want, live map[string]any) bool {
 	return true
 }
 
-// holdsList compares lists whose elements are owned one by one: by value, or by the keys that identify them. Others
-// may have elements of their own in between.
+// holdsList compares lists whose elements are owned one by one: by value, or by the keys that identify them. Others may have
+// their own elements in between.
 func holdsList(fields map[string]any, want, live []any) bool {
 	if countFields(fields) != len(want) {
 		return false

@@ -127,7 +127,7 @@ func (c *cluster) create(doc string) {
 	}
 }
 
-// get reads an object, or gives nil when there is none.
+// get reads an object, or returns nil if it does not exist.
 func (c *cluster) get(gvr, name string) *unstructured.Unstructured {
 	c.t.Helper()
 	obj, err := c.resource(gvr, c.ns).Get(c.t.Context(), name, metav1.GetOptions{})

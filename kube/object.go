@@ -78,8 +78,8 @@ func checkObjects(objs []*unstructured.Unstructured) error {
 	return errors.Join(errs...)
 }
 
-// desired returns what to send for obj: without the fields that only a server writes, with the given labels added, and
-// in the given namespace. obj itself stays as it is.
+// desired returns what to send for obj: without the fields that only a server writes, with the given labels added, and in the
+// given namespace. obj itself is not changed.
 func desired(obj *unstructured.Unstructured, namespace string, labels map[string]string) (*unstructured.Unstructured, error) {
 	content := maps.Clone(obj.Object)
 	delete(content, "status")

@@ -14,8 +14,8 @@ const (
 	Configured Action = "configured"
 	Unchanged  Action = "unchanged"
 	Pruned     Action = "pruned" // deleted: the set no longer contains it
-	Kept       Action = "kept"   // left the set and stays in the cluster; Message says why
-	Failed     Action = "failed" // Message says why
+	Kept       Action = "kept"   // left the set and stays in the cluster; Message has the reason
+	Failed     Action = "failed" // Message has the reason
 )
 
 // Entry is the result for one object.

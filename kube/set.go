@@ -195,7 +195,7 @@ func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, 
 }
 
 // openSet records every possible location of a member before anything is applied, so that the next run always finds them all.
-// It returns the record as it was and as it is.
+// It returns the old and the current record.
 func (e *Engine) openSet(ctx context.Context, set Set, wanted record, passing retryable) (before, now record, err error) {
 	err = e.retry(ctx, set.ref(), passing, func(ctx context.Context) error {
 		if err := e.ensureNamespace(ctx, set.Namespace); err != nil {

@@ -58,7 +58,7 @@ func (s ObjectState) String() string {
 	return fmt.Sprintf("%s is not ready after %s: %s", s.Object, roundTime(s.Waited), s.Reason)
 }
 
-// WaitError says which objects did not become ready, and what each waits for.
+// WaitError names the objects that did not become ready, and what each waits for.
 type WaitError struct {
 	Objects []ObjectState
 	Total   int // how many were waited for

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// ArchWord in the name or the source of an asset stands for the architecture that is built for, such as amd64.
+// ArchWord in the name or the source of an asset stands for the target architecture, such as amd64.
 const ArchWord = "{arch}"
 
 // Asset is `asset <name> <source>` or `asset <source>`: a file to carry.

@@ -115,7 +115,7 @@ func debugHandler(e *work, level *slog.LevelVar) http.Handler {
 	return mux
 }
 
-// cutFormat takes list.json apart.
+// cutFormat removes the format of list.json.
 func cutFormat(file string) (name, format string) {
 	extension := filepath.Ext(file)
 	return strings.TrimSuffix(file, extension), strings.TrimPrefix(extension, ".")

@@ -69,7 +69,7 @@ function __on_validating::lazy.example.com() { sleep 60; }
 hook::run "$@"
 `
 
-// painter gives ConfigMaps a color that have none.
+// painter sets a color on ConfigMaps without one.
 const painter = `#!/bin/bash
 source "$FRAMEWORK_DIR/shell_lib.sh"
 function __config__() {

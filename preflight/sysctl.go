@@ -25,7 +25,7 @@ func wantedSysctls() []string {
 type Sysctl struct {
 	Name string // such as net.ipv4.ip_forward
 	Is   string
-	From string // the file and line that sets it; "" for what holds now
+	From string // the file and line that sets it; "" for current ones
 }
 
 // UnwantedSysctls lists harmful settings in foreign files, as sysctl.d(5) and sysctl(8) read them: files of one name once, in the

@@ -72,7 +72,7 @@ func (w *world) tick() {
 	}
 }
 
-// atWork counts the targets that are really at work. One that ever timed out does not count: it released its slot, and may
+// atWork counts the targets that are really in progress. One that ever timed out does not count: it released its slot, and may
 // recover at any time.
 func (w *world) atWork() int {
 	n := 0
@@ -192,7 +192,7 @@ func TestRolloutsEnd(t *testing.T) {
 	}
 }
 
-// act starts what may start, and checks how many are at work then.
+// act starts what may start, and checks how many are then in progress.
 func (w *world) act(t *testing.T, seed uint64, got rollout.Result) {
 	t.Helper()
 	was := w.atWork()

@@ -10,19 +10,19 @@
 // A Spec has waves. They run in order. A wave starts when every wave before it is complete.
 //
 //   - A wave is complete when each of its targets is done, skipped, or failed within MaxFailures.
-//   - At most AtOnce targets are at work. A target is in progress from its start until it is done, including its soak. A
+//   - At most AtOnce targets are in progress. A target is in progress from its start until it is done, including its soak. A
 //     failed target is in progress until its deadline, because it may still recover.
 //   - More than MaxFailures failed targets stop the rollout: nothing new starts in any wave. Targets in progress continue.
 //   - A target that takes longer than Deadline has timed out. It counts as failed and no longer holds a slot.
 //   - A target is done when it has been successful for Soak.
 //   - Targets start by Order, then by name.
 //   - A target that is held does not start. It holds no slot, but later waves wait for it.
-//   - A target that is asleep is not at work and holds up no wave. Its deadline and its soak count only time awake.
+//   - A target that is asleep is not in progress and holds up no wave. Its deadline and its soak count only time awake.
 //   - A target to which changes are carried starts while it is asleep.
 //   - A mandatory wave tolerates no failure. While one of its targets sleeps, it is complete only if another succeeded.
 //
 // Store Result.State before you act on the result, at least if MustStore says so. Then a caller that is killed in between
-// repeats the same starts, and never more than AtOnce targets are at work.
+// repeats the same starts, and never more than AtOnce targets are in progress.
 package rollout
 
 import (
@@ -49,8 +49,8 @@ type Spec struct {
 type Wave struct {
 	// Name appears in results only.
 	Name string
-	// AtOnce limits how many targets are at work, here and in all other waves together. A percentage refers to the
-	// targets of this wave and gives at least one. Zero means no limit.
+	// AtOnce limits how many targets are in progress, here and in all other waves together. A percentage refers to the targets of
+	// this wave and means at least one. Zero means no limit.
 	AtOnce Amount
 	// MaxFailures is how many targets of this wave may fail. A percentage refers to the targets of this wave.
 	MaxFailures Amount
@@ -105,7 +105,7 @@ const (
 	Start Action = "Start"
 	// Wait leaves the target without the change.
 	Wait Action = "Wait"
-	// Keep leaves the target as it is: at work, done, skipped or timed out.
+	// Keep leaves the target unchanged: in progress, done, skipped or timed out.
 	Keep Action = "Keep"
 )
 
@@ -115,7 +115,7 @@ type Reason string
 // Why a target waits.
 const (
 	WaitsForWave   Reason = "Wave"   // an earlier wave is not complete
-	WaitsForSlot   Reason = "Slot"   // AtOnce targets are at work
+	WaitsForSlot   Reason = "Slot"   // AtOnce targets are in progress
 	WaitsForRepair Reason = "Repair" // too many targets failed
 	WaitsForResume Reason = "Resume" // the rollout is paused
 	WaitsForWakeUp Reason = "WakeUp" // the target is asleep
@@ -143,7 +143,7 @@ type Phase string
 
 // The states of a rollout.
 const (
-	Progressing Phase = "Progressing" // targets are at work or about to start
+	Progressing Phase = "Progressing" // targets are in progress or about to start
 	Paused      Phase = "Paused"      // targets wait because of Spec.Paused
 	Stopped     Phase = "Stopped"     // too many targets failed: nothing new starts
 	Done        Phase = "Done"        // every target succeeded or was skipped

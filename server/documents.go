@@ -78,7 +78,7 @@ func (d *document) installer() (*spec.Installer, error) {
 	return spec.Parse(d.name, bytes.NewReader(d.text))
 }
 
-// written returns an Installer as it is stored. The stored text has the same size limit as a request.
+// written returns an Installer in its stored form. The stored text has the same size limit as a request.
 func written(i *spec.Installer) ([]byte, error) {
 	text, err := i.Canonical()
 	if err == nil && len(text) > maxBody {
@@ -109,7 +109,7 @@ func (s *Server) loadInstaller(ctx context.Context, client, id string) (*documen
 	if known, ok := s.documents.get(key); ok {
 		return known, nil
 	}
-	// each client waits only for its own turn, not for what another client asked for earlier
+	// each client waits only for its own slot, not for another client's earlier request
 	return share(ctx, &s.plans.flight, "document "+key+" "+client, func() (*document, error) { return s.readStored(client, id, key) })
 }
 

@@ -79,7 +79,7 @@ func sectionOf(key string) section {
 // Unused holds the command-line words that change nothing in an Installer, as they were given.
 type Unused struct {
 	Unknown []string // not about the Installer
-	Absent  []string // kURL's flags of add-ons that the Installer does not have; kURL ignores them, too
+	Absent  []string // kURL's flags of add-ons that the Installer does not have; kURL also ignores them
 }
 
 // Override returns the Installer with the options that command-line words set. A word is one of kURL's flags (name or
@@ -163,7 +163,8 @@ func (i *Installer) override(flag Flag, value string, hasValue bool) error {
 	return nil
 }
 
-// added returns the value of an option after a word gave it value. In kURL's bashmerge, two words add to a list; any other replaces.
+// added returns the value of an option after an argument set it to value. In kURL's bashmerge, two words add to a list; any other
+// replaces.
 func (f Flag) added(was, value any) any {
 	list, isList := was.([]any)
 	if !isList || f.Name != "additional-no-proxy-addresses" && f.Name != "velero-server-flags" {

@@ -51,7 +51,7 @@ func openDir(name string) (Store, error) {
 	return d, f.root.Close()
 }
 
-// open opens the folder as it is now. A missing folder is not an fs.ErrNotExist, because that would mean a missing value.
+// open opens the current folder. A missing folder is not an fs.ErrNotExist, because that would mean a missing value.
 func (d dir) open() (*folder, error) {
 	root, err := os.OpenRoot(d.name)
 	if errors.Is(err, fs.ErrNotExist) {

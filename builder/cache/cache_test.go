@@ -194,7 +194,7 @@ func TestTouchedBlobIsNotFresh(t *testing.T) {
 }
 
 func TestForeignFolderIsNotSwept(t *testing.T) {
-	dir := t.TempDir() // stands for /, whose folder tmp is everybody's
+	dir := t.TempDir() // stands for /, whose folder tmp is world-writable
 	theirs := filepath.Join(dir, "tmp", "blob-123")
 	if err := errors.Join(os.Mkdir(filepath.Dir(theirs), 0o777), os.WriteFile(theirs, nil, 0o644)); err != nil {
 		t.Fatal(err)

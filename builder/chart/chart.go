@@ -145,8 +145,8 @@ func (s *Source) Fetch(ctx context.Context, r *Resolved) error {
 	return err
 }
 
-// authorized adds the password that docker login keeps for a host to requests over TLS. A request that has one already, as
-// from the URL of a mirror, stays as it is.
+// authorized adds the password that docker login keeps for a host to requests over TLS. A request that already has one, such as
+// from the URL of a mirror, is not changed.
 type authorized struct {
 	next     http.RoundTripper
 	keychain authn.Keychain

@@ -57,7 +57,7 @@ func (c *Context) copyTo(ctx context.Context, to string) error {
 	return err
 }
 
-// copy gives every file to what create opens for it, in order, and returns the digest of all.
+// copy copies every file to the writer that create opens for it, in order, and returns the digest of all.
 func (c *Context) copy(ctx context.Context, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (string, error) {
 	r, err := repository.At(c.root)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 
 // Plan is a Dockerfile with its arguments settled: which images it is built from, and what its image would run.
 type Plan struct {
-	Bases []string // references as they are written, arguments filled in, each once and in order
+	Bases []string // references as written, with arguments filled in, each once and in order
 
 	file   *File
 	stages []stage
 }
 
-// stage is one FROM with what follows.
+// stage is one FROM and its following instructions.
 type stage struct {
 	name, platform string
 	base           string // an image; empty for scratch and for stages

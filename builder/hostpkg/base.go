@@ -56,8 +56,7 @@ func (s *aptSolver) base(ctx context.Context) (string, error) {
 	return path, atomicfile.Write(path, status)
 }
 
-// baseKey stands for all that the base follows from: the signed indexes, which hold the hashes of all others, and the
-// names.
+// baseKey covers everything that the base depends on: the signed indexes, which hold the hashes of all others, and the names.
 func (s *aptSolver) baseKey() (string, error) {
 	files := os.DirFS(s.apt.dir)
 	lists, err := fs.Glob(files, "state/lists/*Release") // in order of names

@@ -147,7 +147,7 @@ func listName(address string) string {
 // solutions is the kind under which the cache keeps apt's answers.
 const solutions = "apt-solutions"
 
-// question stands for all that an answer of apt follows from: its program, and the database of a minimal host, whose name
+// question covers everything that an answer of apt depends on: its program, and the database of a minimal host, whose name
 // stands for the indexes.
 func (s *aptSolver) question(names []string) (string, error) {
 	program, err := os.Stat(s.apt.get)

@@ -43,7 +43,7 @@ type dnfSolver struct {
 // dnfRepository is a repository in the input of solve.py.
 type dnfRepository struct {
 	ID             string `json:"id"`
-	URL            string `json:"url"` // as it is asked, without user and password
+	URL            string `json:"url"` // as requested, without user and password
 	User           string `json:"user"`
 	Password       string `json:"password"`
 	Key            string `json:"key"` // path of its keys

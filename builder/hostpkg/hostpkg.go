@@ -1,11 +1,10 @@
 // Package hostpkg brings packages of operating systems, with everything they depend on beyond a minimal host, from the
 // distribution's archive into a repository that the distribution's own tool installs from.
 //
-// What is needed is decided by the distribution's own solver, apt-get or dnf, in a directory of its own: it neither reads
-// nor changes the machine's package database, needs no root and no container, and solves for any release and
-// architecture from any host that has the tool. Signatures are checked, for apt those of the archive, for dnf those of
-// each package. What the solver answers is plain data, and from then on plain Go downloads and verifies. The package
-// installs nothing.
+// The distribution's own solver, apt-get or dnf, decides what is needed, in a private directory: it neither reads nor changes
+// the machine's package database, needs no root and no container, and solves for any release and architecture from any host
+// that has the tool. Signatures are checked, for apt those of the archive, for dnf those of each package. What the solver
+// answers is plain data, and from then on plain Go downloads and verifies. The package installs nothing.
 package hostpkg
 
 import (

@@ -98,7 +98,8 @@ func TestLabHostInstallsResolvedPackagesOffline(t *testing.T) {
 	}
 }
 
-// lacking returns the packages that a host does not have. It has some of what is resolved: packages of one source come together.
+// lacking returns the packages that a host does not have. It has some of the resolved packages: packages of one source are resolved
+// together.
 func lacking(resolved []Resolved, has []string) []Resolved {
 	return slices.DeleteFunc(slices.Clone(resolved), func(r Resolved) bool { return slices.Contains(has, r.Name) })
 }

@@ -28,7 +28,7 @@ func vouchedKey(t Target, r Resolved) string {
 	return key + " " + r.SHA256
 }
 
-// rememberVouched notes what apt found in signed indexes, and which packages the index of a yum repository puts elsewhere.
+// rememberVouched records what apt found in signed indexes, and which packages the index of a yum repository puts elsewhere.
 func (s *Source) rememberVouched(target Target, arch string, packages []Resolved) error {
 	for _, r := range packages {
 		if target.Manager == manifest.ManagerYum && target.has(r.URL, arch) {
@@ -110,7 +110,7 @@ func (t Target) has(address, arch string) bool {
 	})
 }
 
-// cleaned returns a URL without the elements "." and ".." of its path, or "" for one that no index gives. An index may write
+// cleaned returns a URL without the elements "." and ".." of its path, or "" for one that no index has. An index may write
 // Filename: ./pool/….
 func cleaned(address string) string {
 	u, err := url.Parse(address)

@@ -31,7 +31,7 @@ func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File,
 	return aptRepository(dir, packages, c)
 }
 
-// aptRepository makes a flat repository: the packages, Packages with what their control files say, and Release with its hash. A
+// aptRepository makes a flat repository: the packages, Packages with their control files' content, and Release with its hash. A
 // host uses it through a source such as "deb [trusted=yes] file:/… ./": it is covered by the signature of the index of the
 // archive that carries it.
 func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {

@@ -134,7 +134,7 @@ func (t Target) checkName(name string) error {
 // base is the URL with a slash at its end, so that a rule for a mirror matches however either is written.
 func (a Archive) base() string { return strings.TrimSuffix(a.URL, "/") + "/" }
 
-// isFlat reports whether the suites of an archive are folders with indexes of their own.
+// isFlat reports whether the suites of an archive are folders with their own indexes.
 func (a Archive) isFlat() bool { return len(a.Suites) > 0 && strings.HasSuffix(a.Suites[0], "/") }
 
 func (a Archive) checkApt() error {

@@ -28,9 +28,9 @@ import (
 const dockerArchives = "docker-archives-1"
 
 // DockerArchive returns an image as one file <id>.tar.gz below dir, in the form of `docker save IMAGE | gzip` that kURL's
-// packages have (kURL §1.5) and `docker load` and `ctr images import` read: manifest.json, the configuration, and every
-// layer unpacked, in one gzip-compressed tar. The same image gives the same bytes; they are made once and kept in the
-// cache, from which all parts of the image are read.
+// packages have (kURL §1.5) and `docker load` and `ctr images import` read: manifest.json, the configuration, and every layer
+// unpacked, in one gzip-compressed tar. The same image yields the same bytes; they are created once and cached, from which all
+// parts of the image are read.
 //
 // The format supports neither several platforms nor a name without a tag; both are refused. Nor does it keep the registry's
 // manifest, so the digest that a node shows differs from the registry's.

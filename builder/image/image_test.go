@@ -148,7 +148,7 @@ func TestSharedLayersAreStoredOnce(t *testing.T) {
 	r.pushImage(t, "mirrored/derived:1", derived)
 	b := newBench(t, r)
 	r.setFault(nil)
-	dir := b.unpack(t, b.pull(t, "base:1"), b.pull(t, "derived:1")) // unpack fails when a file is there twice
+	dir := b.unpack(t, b.pull(t, "base:1"), b.pull(t, "derived:1")) // unpack fails on duplicate files
 	layers, err := base.Layers()
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ const containerdImageName = "io.containerd.image.name"
 // Layout returns the files of an OCI image layout (image-spec, image-layout.md) with these images below dir; blobs are read
 // from the cache when the files are. Its index.json has one descriptor for each reference, which has the digest of the
 // reference's target and the name in both annotations that tools read: org.opencontainers.image.ref.name (skopeo) and
-// io.containerd.image.name (containerd). Blobs that images share are there once; manifests and layers of platforms that were
-// not asked for are absent.
+// io.containerd.image.name (containerd). Blobs that images share are stored once; manifests and layers of other platforms are
+// absent.
 func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	if len(resolved) == 0 {
 		return nil, nil

@@ -39,7 +39,7 @@ type opening struct {
 	repository *repository
 }
 
-// get opens the repository that stands for an upstream one, such as registry.k8s.io/pause.
+// get opens the repository of an upstream one, such as registry.k8s.io/pause.
 func (s *repositories) get(ctx context.Context, upstream string) (*repository, error) {
 	s.mu.Lock()
 	if s.open == nil {

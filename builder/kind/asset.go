@@ -18,7 +18,7 @@ import (
 
 const assetsDir = "assets"
 
-// assetKind carries files as they are.
+// assetKind carries unchanged files.
 type assetKind struct {
 	options Options
 	source  *asset.Source

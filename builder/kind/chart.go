@@ -144,7 +144,7 @@ func readValues(a AddOn, d manifest.Chart) ([]byte, error) {
 	return values, nil
 }
 
-// renderError says where a chart does not render, and where its values are written.
+// renderError says where a chart does not render, and where its values are.
 func renderError(a AddOn, d manifest.Chart, err error) error {
 	var list diag.List
 	var values *helm.ValuesError
@@ -242,7 +242,7 @@ func (p *chartPart) lock(l *lock.Lock) {
 	}
 }
 
-// The files of a chart's folder in the package. It is a kustomization, which an install.sh applies as it is or changes.
+// The files of a chart's folder in the package. It is a kustomization, which an install.sh applies or changes.
 const (
 	renderedFile      = "rendered.yaml"
 	kustomizationFile = "kustomization.yaml"
@@ -306,8 +306,8 @@ func (c *renderedChart) warn(m *manifest.File, list *diag.List) {
 	}
 }
 
-// Charts says which images the pods of an add-on's charts pull, which others the charts name, and what deserves a look. It
-// resolves no image.
+// Charts lists the images that the pods of an add-on's charts pull, the others that the charts name, and what needs attention.
+// It resolves no image.
 func (s *Set) Charts(ctx context.Context, a AddOn, p Pins) (carried, named []string, findings []diag.Finding, err error) {
 	run := &resolving{addOn: a, pins: p, wrong: &faults{}}
 	for _, k := range s.kinds {

@@ -180,7 +180,7 @@ func (p *dockeroutPart) run(ctx context.Context, wrong *faults) error {
 }
 
 // files lists the files that Dockerfiles wrote. They are in the folder that their directive names, as in kURL (kURL §1.5). A
-// file that the builds for several platforms share is there once.
+// file that the builds for several platforms share is stored once.
 func (p *dockeroutPart) files(dir string) ([]bundle.File, error) {
 	packed := make(map[string]bundle.File)
 	p.made = nil

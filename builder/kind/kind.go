@@ -1,5 +1,5 @@
-// Package kind builds each kind of directive: it resolves names, lists what to fetch for them, and says which files of the
-// package they become.
+// Package kind builds each kind of directive: it resolves names, lists what to fetch for them, and returns the resulting files
+// of the package.
 //
 // Each kind is a file of this package and a line of newKinds. The rest of the builder knows no kind by name: it resolves all of
 // them, fetches their content into the cache, and packs it.

@@ -42,7 +42,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // allowed is how much the archive may have unpacked to so far.
 func (c *counted) allowed() int64 { return min(DefaultMaxSize, freeSize+DefaultMaxRatio*c.n) }
 
-// limited ends a stream that exceeds its limit. What is left out of an archive counts, too: it is inflated.
+// limited ends a stream that exceeds its limit. Content that is left out of an archive counts, too: it is inflated.
 type limited struct {
 	r      io.Reader
 	passed *int64

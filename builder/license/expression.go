@@ -139,8 +139,8 @@ func (p *parser) one(depth int) (string, bool) {
 	return p.name(word), true
 }
 
-// name returns the identifier of a license. The same name always gives the same identifier. A name with characters that
-// SPDX does not allow gets a part of its digest, so that different names have different identifiers.
+// name returns the identifier of a license. The same name always yields the same identifier. A name with characters that SPDX
+// does not allow gets a part of its digest, so that different names have different identifiers.
 func (p *parser) name(name string) string {
 	if id := p.known[name]; id != "" {
 		return id

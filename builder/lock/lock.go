@@ -51,7 +51,7 @@ type document struct {
 	Lock   `yaml:",inline"`
 }
 
-// Encode writes the lock in canonical form: the same lock gives the same bytes.
+// Encode writes the lock in canonical form: the same lock yields the same bytes.
 func (l Lock) Encode(w io.Writer) error {
 	l.sort()
 	if _, err := io.WriteString(w, header); err != nil {

@@ -1,7 +1,7 @@
 // Package sbom writes the bill of materials of a package: an SPDX 2.3 document in JSON. It lists the images with their
 // layer digests, the operating system packages with their licenses, and the assets.
 //
-// The same package gives the same document, because it has no creation time and no random name. The package records known
+// The same package yields the same document, because it has no creation time and no random name. The package records known
 // digests and names; it does not inspect content.
 package sbom
 

@@ -63,7 +63,7 @@ func read(t *testing.T, data []byte) *spdx.Document {
 	return d
 }
 
-// lines gives one line about each package of a document.
+// lines returns one line about each package of a document.
 func lines(d *spdx.Document) string {
 	var all []string
 	for _, p := range d.Packages {

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// Error says that a program failed.
+// Error reports that a program failed.
 type Error struct {
 	Command string // the program and its arguments, without options
 	Said    []byte // the end of its standard error

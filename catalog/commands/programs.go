@@ -32,7 +32,7 @@ const basePrograms = `
 	timedatectl udevadm
 `
 
-// packageManagers exist on the systems of their family. Hooks use them to tell the families apart. docker is here because
+// packageManagers exist on the systems of their family. Hooks use them to distinguish the families. docker is here because
 // kURL's add-ons migrate away from it.
 const packageManagers = `apt apt-cache apt-get apt-mark dpkg dpkg-query dnf rpm yum yum-config-manager docker`
 
@@ -45,7 +45,7 @@ const clusterPrograms = `
 
 // Package is an operating system package whose programs have other names.
 type Package struct {
-	Apt, Dnf string // its name in each family, "" for a program that its project gives out as a file
+	Apt, Dnf string // its name in each family, "" for a program that its project publishes as a file
 	programs string
 }
 

@@ -1,5 +1,4 @@
-// Package packages opens, resolves and lists the packages of a store: for those who assemble bundles of them, and for those who
-// give them out.
+// Package packages opens, resolves and lists the packages of a store, for assembling bundles and for serving.
 package packages
 
 import (

@@ -1,7 +1,7 @@
 // Package references compares the images that an add-on's YAML refers to with those in its Manifest. Without this check, a
 // missing image is found only behind the air gap, by a pod that never starts.
 //
-// Kustomizations are rendered. Other YAML is read as it is, and so are here-documents, variables named like an image and
+// Kustomizations are rendered. Other YAML is read unchanged, and so are here-documents, variables named like an image and
 // --image arguments in install.sh. Nothing of an add-on is run. A variable that always has the same value is filled in; an
 // image that depends on another variable is reported as such. The package fetches and changes nothing.
 package references

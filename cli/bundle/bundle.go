@@ -195,7 +195,7 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 		return err
 	}
 	var group errgroup.Group
-	group.Go(f.Sync) // the disk has its time, too
+	group.Go(f.Sync) // the disk also takes time
 	group.Go(func() error {
 		if err := archive.VerifyHere(ctx); err != nil {
 			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)

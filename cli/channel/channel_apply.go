@@ -137,7 +137,7 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 	})
 }
 
-// printDecisions prints what would be updated, and why where that is no matter of course.
+// printDecisions prints what would be updated, and why if that is not obvious.
 func (a commands) printDecisions(updates []channel.Decision) error {
 	if len(updates) == 0 {
 		_, err := fmt.Fprintln(a.Out, "No update required")

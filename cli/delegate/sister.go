@@ -68,8 +68,8 @@ must lie beside sealift or on the PATH; 'make build' makes both.`,
 	}
 }
 
-// HelpWords turns 'help fleet status' into 'fleet status --help', which the separate program answers. Other command lines stay
-// as they are.
+// HelpWords turns 'help fleet status' into 'fleet status --help', which the separate program answers. Other command lines are
+// not changed.
 func HelpWords(args []string) []string {
 	if len(args) < 2 || args[0] != "help" {
 		return args

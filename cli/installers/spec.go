@@ -175,7 +175,7 @@ installs.
 	return cmd
 }
 
-// CheckTogether prints what is suspicious in an Installer, and which of its add-ons do not work together. The latter is an error.
+// CheckTogether prints suspicious settings of an Installer, and which of its add-ons conflict. The latter is an error.
 func CheckTogether(out io.Writer, name string, i *spec.Installer) error {
 	var findings diag.List
 	findings.Add(i.Check()...)

@@ -155,7 +155,7 @@ func probe(ctx context.Context, t *testing.T, s *runningServer) (took []time.Dur
 	return took, descriptors
 }
 
-// download reads a bundle slowly, again and again, until ctx ends.
+// download reads a bundle slowly and repeatedly until ctx ends.
 func download(ctx context.Context, t *testing.T, bundle string, n *atomic.Int64) {
 	client := clientAt(4, 0)
 	for ctx.Err() == nil {

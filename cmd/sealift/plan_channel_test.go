@@ -29,7 +29,7 @@ func channelHost(t *testing.T) (h *planHost, kubeconfig string, look func() map[
 	return h, kubeconfig, func() map[string]string { return everything(t, kubeconfig) }
 }
 
-// planOfChannelApply has kOps's way, too: without --yes, the command only shows.
+// planOfChannelApply also has kOps's way: without --yes, the command only shows.
 func planOfChannelApply(t *testing.T) {
 	h, kubeconfig, look := channelHost(t)
 	apply := []string{"channel", "apply", "-f", "addons.yaml", "--kubeconfig", kubeconfig}

@@ -67,7 +67,7 @@ func sealift(t *testing.T, out io.Writer, args ...string) (process *os.Process, 
 }
 
 func TestKilledPublishIsResumed(t *testing.T) {
-	const kills, most = 10, 8 << 20 // an interruption may cost so many bytes
+	const kills, most = 10, 8 << 20 // an interruption may cost this many bytes
 	server := objects.Start(t)
 	line := server.Line(t)
 	dir := t.TempDir()

@@ -32,8 +32,8 @@ type runner struct {
 	env      []string
 }
 
-// step runs the script of one step as GitHub does, and returns what it printed. The scripts have no expressions: all of
-// those stand in env, which values replace.
+// step runs the script of one step as GitHub does, and returns what it printed. The scripts have no expressions: all of them
+// are in env, which values replace.
 func (r *runner) step(t *testing.T, job, name string, values map[string]string) string {
 	t.Helper()
 	for _, s := range r.workflow.Jobs[job].Steps {

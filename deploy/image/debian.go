@@ -54,7 +54,7 @@ func fetchAll(lock, cache string) (names []string, err error) {
 	return names, nil
 }
 
-// fetch downloads a package, unless it is there.
+// fetch downloads a missing package.
 func fetch(name, digest, url string) error {
 	data, err := os.ReadFile(name)
 	if err == nil && sum(data) == digest {

@@ -1,4 +1,4 @@
-// Command image makes container images. It needs no container engine. The same files give the same image.
+// Command image makes container images. It needs no container engine. The same files yield the same image.
 //
 // The image of 'sealift serve' has the server, the sealift that nodes get, certificates of the public authorities, and a user
 // without rights:

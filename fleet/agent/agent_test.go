@@ -256,7 +256,7 @@ func TestFailedAddOnDoesNotStopOthers(t *testing.T) {
 	})
 }
 
-// TestWorkStaysUntilItsObjectsAreDeleted has a cluster that cannot say which kinds it has while a work is deleted.
+// TestWorkStaysUntilItsObjectsAreDeleted has a cluster that cannot list its kinds while a work is deleted.
 func TestWorkStaysUntilItsObjectsAreDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -50,7 +50,7 @@ func lockContent(folder string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// withContent gives a parcel that omits files the content that has them.
+// withContent adds the missing content to a parcel that omits files.
 func withContent(a *bundle.Archive, folder string) error {
 	if a.Index.Base == "" {
 		return nil

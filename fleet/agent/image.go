@@ -73,7 +73,7 @@ type imageDelivery struct {
 	wake       chan struct{}                 // has room for one
 }
 
-// delivery is to bring the images of one work, as it is now.
+// delivery delivers the images of one work, in its current form.
 type delivery struct {
 	work, state string // state distinguishes one form of the work from another
 	images      []string
@@ -91,7 +91,7 @@ type delivered struct {
 	listed  []release.Package
 }
 
-// reaches reports whether all of these nodes have what there is to bring.
+// reaches reports whether all of these nodes have everything to be delivered.
 func (d *delivered) reaches(nodes map[types.UID]string) bool {
 	return d != nil && (len(d.folders) == 0 || onAll(d.reached, nodes))
 }
@@ -171,7 +171,7 @@ func (c *imageDelivery) next() (delivery, bool) {
 	return *c.deliveries[c.queue[0]], true
 }
 
-// finish notes what became of a delivery. If the work has changed in the meantime, it asks again.
+// finish records the result of a delivery. If the work has changed in the meantime, it asks again.
 func (c *imageDelivery) finish(e delivery, done *delivered, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 	"github.com/sealift/sealift/fleet/template"
 )
 
-// Content says where the images of works are, and who brings them to the nodes, before a work is applied. Store, Folder and Images are
-// required.
+// Content says where the images of works are, and who delivers them to the nodes, before a work is applied. Store, Folder and Images
+// are required.
 type Content struct {
 	// Store has the packages that carry images. Images that none carries are left to the nodes.
 	Store *packages.Source
@@ -232,7 +232,7 @@ func (a *agent) dropUnused(ctx context.Context) error {
 	return err
 }
 
-// started reports whether the content of a work, as it is now, was applied before: then its images were on the nodes.
+// started reports whether the content of a work, in its current form, was applied before: then its images were on the nodes.
 func started(work *ocm.ManifestWork, known *appliedWork) bool {
 	if known != nil && known.generation == work.Generation && known.seal == work.Annotations[seal.Annotation] {
 		return true

@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// road brings images to the nodes of the cluster that are Ready, or says why it cannot. It also serves as the connection to the
+// road delivers images to the Ready nodes of the cluster, or returns why it cannot. It also serves as the connection to the
 // store.
 type road struct {
 	store.Store
@@ -180,7 +180,7 @@ func (c *cluster) image(name string) string {
 	return list[0].(map[string]any)["image"].(string)
 }
 
-// applied returns condition Applied of a work, if it is about the work as it is now.
+// applied returns condition Applied of a work, if it is about the work's current form.
 func (c *cluster) applied(work string) *metav1.Condition {
 	var w ocm.ManifestWork
 	if c.Get(c.Context(), types.NamespacedName{Namespace: "rome", Name: work}, &w) != nil {

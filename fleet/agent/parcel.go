@@ -42,7 +42,7 @@ type Carried struct {
 	Key  *signature.Key
 	// Content is the folder that keeps the content sent by the hub.
 	Content string
-	// Images brings the images of parcels to the nodes, before their works are applied. Nil: they are there already.
+	// Images brings the images of parcels to the nodes, before their works are applied. Nil: they are already there.
 	Images Images
 	// Report is the file to write.
 	Report string

@@ -30,7 +30,7 @@ type places struct {
 	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
 }
 
-// placesOf says where the objects of a work are to be.
+// placesOf returns where the objects of a work should be.
 func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[strategy][]int) places {
 	p := places{Sets: map[string]string{}, home: map[kube.Ref]string{}}
 	put := func(m manifest, set string) {

@@ -78,7 +78,7 @@ func (w *carrier) reportOnly(ctx context.Context, plan bool) (out Applied, err e
 	return out, err
 }
 
-// recorded gives manifests an error whose objects could not be applied: the record of their work lacks them.
+// recorded sets an error on manifests whose objects could not be applied: the record of their work lacks them.
 func (w *carrier) recorded(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
 	record, err := w.appliedWorks().Get(ctx, w.hubHash+"-"+work.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) { // the hub had another address then

@@ -31,7 +31,7 @@ type appliedWork struct {
 	manifests  []manifest
 }
 
-// manifest is a manifest of a work, and what became of it.
+// manifest is a manifest of a work, and its result.
 type manifest struct {
 	object *unstructured.Unstructured
 	id     ocm.ResourceIdentifier
@@ -44,7 +44,7 @@ type manifest struct {
 	home *strategy
 }
 
-// isLeft reports whether the object is left as it is, in its set.
+// isLeft reports whether the object stays in its set.
 func (m *manifest) isLeft() bool { return m.complete || m.home != nil }
 
 // reconcile brings one work and the cluster together. It asks to be called again while the work has something to check.

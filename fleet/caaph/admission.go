@@ -15,7 +15,7 @@ import (
 // defaultTimeout is how long Helm waits by default.
 const defaultTimeout = 10 * time.Minute
 
-// Default fills in what admission does (C-4, X-34).
+// Default sets the defaults of admission (C-4, X-34).
 func (c *Chart) Default() {
 	if c.ReleaseNamespace == "" {
 		c.ReleaseNamespace = "default"

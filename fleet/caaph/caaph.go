@@ -1,5 +1,4 @@
-// Package caaph has the types of the Cluster API add-on provider for Helm as they are on the wire, with the rules of its
-// admission (C-1 to C-6).
+// Package caaph has the wire types of the Cluster API add-on provider for Helm, with the rules of its admission (C-1 to C-6).
 package caaph
 
 import (

@@ -143,7 +143,7 @@ func (h Hub) Pack(ctx context.Context, p Pack) (out Packed, err error) {
 }
 
 // plainSeal returns the seal of a deleted work without the word that it is deleted, which agents of older versions cannot read.
-// The signed parcel says it. The seal has the lowest number, so that nobody can bring the work back with it.
+// The signed parcel says it. The seal has the lowest number, so that nobody can restore the work with it.
 func plainSeal(w *ocm.ManifestWork, text string, key *signature.Key) (string, error) {
 	s, err := seal.Read(text)
 	if err != nil {
@@ -257,8 +257,8 @@ func (h Hub) archives(ctx context.Context, from *packages.Source, out *Packed) (
 	return archives, err
 }
 
-// mark gives works the finalizer of an agent: from now on the cluster may have them, and they stay until it reports that
-// they are gone.
+// mark adds the finalizer of an agent to works: from now on the cluster may have them, and they stay until it reports that they
+// are gone.
 func (h Hub) mark(ctx context.Context, works []*ocm.ManifestWork) error {
 	for _, w := range works {
 		if slices.Contains(w.Finalizers, ocm.WorkFinalizer) || !w.DeletionTimestamp.IsZero() {

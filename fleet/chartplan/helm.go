@@ -110,7 +110,7 @@ func sameVersion(has, want string) bool {
 	return err1 == nil && err2 == nil && had.Equal(wanted) && (wanted.Metadata() == "" || had.Metadata() == wanted.Metadata())
 }
 
-// sameValues reports whether an upgrade would leave the values of a release as they are.
+// sameValues reports whether an upgrade would not change the values of a release.
 func sameValues(has string, want caaph.HelmReleaseProxySpec) (bool, error) {
 	had, err := helm.ReadValues([]byte(has))
 	if err != nil {

@@ -93,7 +93,7 @@ type Decision struct {
 	Waits bool
 }
 
-// Condition returns condition Configured without its time (O-15, X-4). Its status is "" if it stays as it is.
+// Condition returns condition Configured without its time (O-15, X-4). Its status is "" if it does not change.
 func (d Decision) Condition() Condition {
 	switch {
 	case d.Waits:

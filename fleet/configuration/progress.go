@@ -18,7 +18,7 @@ type Progress struct {
 	// Plan is the plan of Rollout.
 	Plan    strategy.Plan
 	Rollout rollout.Result
-	// Err says why the placement's rollout does not run. Other placements continue.
+	// Err is why the placement's rollout does not run. Other placements continue.
 	Err error
 
 	known []rollout.Target

@@ -59,7 +59,7 @@ func randomBytes(seed uint64, size int) []byte {
 	return data
 }
 
-// TestFetchResumesWhereItWasCut has a line that is cut again and again. Only the beginning of the package, with its index, is
+// TestFetchResumesWhereItWasCut has a connection that is cut repeatedly. Only the beginning of the package, with its index, is
 // transferred more than once.
 func TestFetchResumesWhereItWasCut(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func (c *controllers) withDependents(ctx context.Context, o client.Object) []rec
 type addOns struct {
 	*controllers
 	rollouts rolloutStates
-	reader   inventory.Reader // it watches what it reads
+	reader   inventory.Reader // it watches the objects that it reads
 	rests    map[string]time.Time
 }
 

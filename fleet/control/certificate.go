@@ -52,7 +52,7 @@ func (c *controllers) certify(ctx context.Context, req reconcile.Request) (recon
 	if cma.Name != "" && (install.Unmanaged(cma.Annotations) || !inventory.UsesTemplate(&cma)) {
 		return reconcile.Result{}, nil // its own manager answers
 	}
-	// the identities in the status are no proof: the agent of the cluster may write them. The references to templates are the
+	// the identities in the status prove nothing: the agent of the cluster may write them. The references to templates are the
 	// hub's: an admission policy refuses others (package crd)
 	wanted, known, err := c.registrations(ctx, a)
 	if err != nil {

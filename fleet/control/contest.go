@@ -15,7 +15,7 @@ import (
 )
 
 // contest reports whether an add-on wants an object of another owner, and sets condition Conflict. The works of such an add-on
-// stay as they are. Two add-ons that are created at the same moment may both write their works. Then the agent applies the
+// are not changed. Two add-ons that are created at the same moment may both write their works. Then the agent applies the
 // object for one of them, and reports the other.
 func (r *clusterAddOns) contest(ctx context.Context, p place, plan deploy.Plan) (contested bool, err error) {
 	others, err := r.othersOn(ctx, p, plan)

@@ -56,7 +56,7 @@ type Options struct {
 	// Store has the packages that carry the images of add-ons. Works name the digests of these images then, and an add-on with an image
 	// that no package carries is given to no cluster. Nil: works name images as templates do.
 	Store *packages.Source
-	// LookupInterval is how long after a look into the store another one follows for images that were not found. Default 1 min.
+	// LookupInterval is how long after a lookup in the store another one follows for images that were not found. Default 1 min.
 	LookupInterval time.Duration
 }
 
@@ -225,7 +225,7 @@ func (c *controllers) written(before, after client.Object, err error) error {
 	return err
 }
 
-// differ compares two objects as they are on the wire.
+// differ compares two objects in their wire form.
 func differ(a, b any) (bool, error) {
 	if reflect.DeepEqual(a, b) { // the cheap answer: mostly nothing changed
 		return false, nil

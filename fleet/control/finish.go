@@ -14,8 +14,8 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// finishes deletes works some time after they are complete, if they request that. The works of add-ons stay: the hub would make
-// them again.
+// finishes deletes works some time after they are complete, if they request that. The works of add-ons stay: the hub would
+// recreate them.
 func (c *controllers) finishes() error {
 	ends := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		work, ok := o.(*ocm.ManifestWork)

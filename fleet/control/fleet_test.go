@@ -258,7 +258,7 @@ func (g *grid) dump() string {
 	return out.String()
 }
 
-// has says why an add-on on a cluster does not have a condition.
+// has returns why an add-on on a cluster does not have a condition.
 func (g *grid) has(cluster, addOn, kind, want string) string {
 	var a ocm.ManagedClusterAddOn
 	if err := g.client.Get(g.Context(), types.NamespacedName{Namespace: cluster, Name: addOn}, &a); err != nil {

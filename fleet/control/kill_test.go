@@ -87,7 +87,7 @@ func TestKilledHubResumes(t *testing.T) {
 	killHub(t, 3)
 }
 
-// killHub kills the hub so many times.
+// killHub kills the hub n times.
 func killHub(t *testing.T, kills int) {
 	g := &grid{T: t, stops: make(map[string]func())}
 	g.cfg = controlplane.ForTest(t)
@@ -161,7 +161,7 @@ var simple = strings.ReplaceAll(hello[:strings.Index(hello, "      - apiVersion:
         data: {version: "{{VERSION}}"}
 ---` + strings.ReplaceAll(addOn, "{maxConcurrency: 1, mandatoryDecisionGroups: [{groupName: canary}]}", fmt.Sprintf("{maxConcurrency: %d}", atOnce))
 
-// all says which cluster does not have the present configuration.
+// all returns a cluster that does not have the present configuration.
 func (g *grid) all(names []string) string {
 	var addOn ocm.ClusterManagementAddOn
 	if err := g.client.Get(g.Context(), types.NamespacedName{Name: "hello"}, &addOn); err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// rolloutStates keeps the states of rollouts, in a ConfigMap of the hub's namespace for each add-on. Only the hub that decides
-// writes it. Its memory buys one read of each ConfigMap, and at most one write in rememberLater of what can be found out again ("-only
+// rolloutStates keeps the states of rollouts, in a ConfigMap of the hub's namespace for each add-on. Only the hub that decides writes
+// it. Its memory saves all but one read of each ConfigMap, and all but one write per rememberLater of rediscoverable state ("-only
 // fleet" of internal/testing/bench counts both).
 type rolloutStates struct {
 	*controllers
 	memory[string, *remembered]
 }
 
-// remembered has the states of an add-on's rollouts, as stored and as they are now.
+// remembered has the stored and the current states of an add-on's rollouts.
 type remembered struct {
 	config *corev1.ConfigMap
 	stored inventory.States // in the ConfigMap

@@ -166,7 +166,7 @@ func TestAddOnIsRolledOut(t *testing.T) {
 	g.registration()
 }
 
-// cannot asks with the rights of one cluster's agent for what belongs to another one, or to the hub.
+// cannot requests objects of another cluster, or of the hub, with the rights of one cluster's agent.
 func (g *grid) cannot(cluster, other string) {
 	cfg := rest.CopyConfig(g.agents[cluster])
 	client, err := dynamic.NewForConfig(cfg)

@@ -266,7 +266,7 @@ func (g *grid) effective(cluster string, want ...string) {
 	})
 }
 
-// everywhere returns the objects of all API servers when two looks in a row are the same. Heartbeats are left out, and so are the
+// everywhere returns the objects of all API servers when two consecutive reads are equal. Heartbeats are left out, and so are the
 // numbers of signatures, which are never reused.
 func (g *grid) everywhere() (all map[string]string) {
 	g.Helper()

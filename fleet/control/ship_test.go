@@ -48,7 +48,7 @@ type ship struct {
 	road  *road
 }
 
-// road brings images to the nodes of the ship, or says why it cannot.
+// road delivers images to the nodes of the ship, or returns why it cannot.
 type road struct {
 	*ship
 	closed  string // why it cannot

@@ -35,7 +35,7 @@ spec:
       data: {text: %q}
 `
 
-// verified says why condition Verified of the work and its ConfigMap are not as wanted.
+// verified returns why condition Verified of the work and its ConfigMap are not as wanted.
 func (g *grid) verified(want seal.Reason, text string) string {
 	var work ocm.ManifestWork
 	if err := g.client.Get(g.Context(), types.NamespacedName{Namespace: "oslo", Name: "mine"}, &work); err != nil {

@@ -26,7 +26,7 @@ const (
 	// preDelete marks the Jobs and Pods that run before the add-on goes. It may be a label, even in its old form.
 	preDelete    = group + "/addon-pre-delete"
 	oldPreDelete = "open-cluster-management.io/addon-pre-delete"
-	// location says where a manifest of a hosted add-on goes. It may be a label.
+	// location returns where a manifest of a hosted add-on belongs. It may be a label.
 	location = group + "/hosted-manifest-location"
 )
 

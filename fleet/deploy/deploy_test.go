@@ -60,7 +60,7 @@ func TestAddOnWorks(t *testing.T) {
 	}
 }
 
-// configMap has about so many bytes.
+// configMap has about n bytes.
 func configMap(name string, size int) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"x": strings.Repeat("x", size)}}
 }

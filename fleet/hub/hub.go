@@ -179,7 +179,7 @@ func newManager(ctx context.Context, cluster *kube.Cluster, o Options, served *w
 		return nil, err
 	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
-	ctrllog.SetLogger(logger) // for parts of the library that nobody uses
+	ctrllog.SetLogger(logger) // for unused parts of the library
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
 		Logger: logger,

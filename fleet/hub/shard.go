@@ -40,7 +40,7 @@ type shards struct {
 	me     string
 	log    *slog.Logger
 	// duration is how long others wait for a hub that is silent, deadline how long a hub works without a renewal, and period the
-	// pause between two looks.
+	// pause between two checks.
 	duration, deadline, period time.Duration
 	// patience is how long another hub waits for unfinished work in a shard that it should get.
 	patience time.Duration
@@ -68,7 +68,7 @@ type shard struct {
 	overtime *time.Timer
 	// under the mutex of shards
 	working int
-	yielded time.Time // zero while it gives work
+	yielded time.Time // zero while it releases work
 }
 
 func newShards(leases coordinationv1client.LeaseInterface, me string, duration time.Duration, log *slog.Logger) *shards {
@@ -89,7 +89,7 @@ func (h *Hub) Shard(r reconcile.Reconciler, of func(context.Context, reconcile.R
 		}
 		working, done := h.shards.begin(ctx, shardOf(cluster))
 		if working == nil {
-			return reconcile.Result{}, nil // the hub that has the shard gets the event, too
+			return reconcile.Result{}, nil // the hub that has the shard also gets the event
 		}
 		defer done()
 		result, err := r.Reconcile(working, req)

@@ -48,7 +48,7 @@ func (r Reader) Config(ctx context.Context, config ocm.AddOnConfig) (*unstructur
 	return object, nil
 }
 
-// Lookup answers for configuration objects as they are during one decision.
+// Lookup answers for configuration objects in their state during one decision.
 type Lookup struct {
 	ctx    context.Context //nolint:containedctx // it lives for one call
 	reader Reader

@@ -52,7 +52,7 @@ type Cluster struct {
 }
 
 // Hub joins a cluster and returns the kubeconfig of its agent. Joining a cluster again gives its agent a new token and a new
-// key, and leaves all else as it is.
+// key, and changes nothing else.
 func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if problems := validation.IsDNS1123Label(c.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("cluster name %q: %s; it is also the name of a namespace", c.Name, problems[0])

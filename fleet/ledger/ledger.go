@@ -27,7 +27,7 @@ const (
 	// secretName and sequenceName name the objects.
 	secretName   = "sealift-fleet-signing"
 	sequenceName = "sealift-fleet-sequence"
-	// keyField and publicField are the names that cosign gives them.
+	// keyField and publicField are cosign's names.
 	keyField    = "cosign.key"
 	publicField = "cosign.pub"
 	// clustersField has the entries of all clusters, as a list: the API server keeps a record of each field of a ConfigMap, which makes
@@ -277,7 +277,7 @@ func (l *Ledger) load(ctx context.Context) error {
 	return err
 }
 
-// listed is an Entry as it is stored.
+// listed is an Entry in its stored form.
 type listed struct {
 	Cluster string `json:"cluster"`
 	Entry

@@ -1,7 +1,6 @@
-// Package ocm has the types of Open Cluster Management's APIs as they are on the wire: what users write, and what its
-// controllers and agents read. It has no behaviour. Upstream's module, open-cluster-management.io/api, is not imported: the module proxy
-// that Sealift is built with does not serve it. The numbers O- and X- in the packages beside it are rules of
-// docs/reference/fleet.md.
+// Package ocm has the wire types of Open Cluster Management's APIs, which users write, and its controllers and agents read. It has no
+// behaviour. Upstream's module, open-cluster-management.io/api, is not imported: the module proxy that Sealift is built with does not
+// serve it. The numbers O- and X- in the packages beside it are rules of docs/reference/fleet.md.
 package ocm
 
 import (
@@ -40,8 +39,8 @@ type List[T Object] struct {
 // DeepCopyObject makes a copy.
 func (l *List[T]) DeepCopyObject() runtime.Object { return deep.Copy(l) }
 
-// AddToScheme makes the kinds known to a scheme. AddOnTemplate and AddOnDeploymentConfig are missing: they are hashed as
-// they are stored, and read without a type.
+// AddToScheme makes the kinds known to a scheme. AddOnTemplate and AddOnDeploymentConfig are missing: they are hashed in their
+// stored form, and read without a type.
 func AddToScheme(scheme *runtime.Scheme) error {
 	add[ManagedCluster](scheme, ClusterVersion, "ManagedCluster")
 	add[ManagedClusterSet](scheme, setVersion, "ManagedClusterSet")

@@ -95,7 +95,7 @@ type ManifestConfig struct {
 	FeedbackRules      []FeedbackRule     `json:"feedbackRules,omitempty"`
 	FeedbackScrapeType string             `json:"feedbackScrapeType,omitempty"`
 	UpdateStrategy     *UpdateStrategy    `json:"updateStrategy,omitempty"`
-	// ConditionRules are read by agents. They are passed on as they are.
+	// ConditionRules are read by agents. They are passed on unchanged.
 	ConditionRules json.RawMessage `json:"conditionRules,omitempty"`
 }
 

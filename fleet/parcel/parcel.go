@@ -123,7 +123,7 @@ func ReadWork(text []byte) (one Work, err error) {
 func decode(text []byte, into any) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
-	in.UseNumber() // integers of manifests stay as they are
+	in.UseNumber() // integers of manifests are not changed
 	if err := in.Decode(into); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ type ReleaseReport struct {
 	Status      caaph.HelmReleaseProxyStatus `json:"status,omitzero"`
 }
 
-// envelope is a report as it is carried.
+// envelope is a report in its carried form.
 type envelope struct {
 	Report    json.RawMessage `json:"report"`
 	Signature string          `json:"signature"`

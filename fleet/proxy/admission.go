@@ -66,7 +66,7 @@ func admit(ctx context.Context, h *hub.Hub, schemes []string) error {
 	return nil
 }
 
-// register applies the configuration of a webhook, unless it is there: a hub that starts again writes nothing.
+// register applies the configuration of a webhook, unless it exists: a restarted hub writes nothing.
 func register(ctx context.Context, h *hub.Hub, want *unstructured.Unstructured) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(want.GroupVersionKind())
@@ -151,7 +151,7 @@ func fillIn(q *admissionv1.AdmissionRequest) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// validate refuses what cannot work. An object that is being deleted may be as it is.
+// validate refuses what cannot work. An object that is being deleted may be invalid.
 func validate(q *admissionv1.AdmissionRequest, schemes []string) error {
 	var now fields
 	var o metav1.PartialObjectMetadata

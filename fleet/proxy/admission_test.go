@@ -49,7 +49,7 @@ func TestRestartedHubWritesNothing(t *testing.T) {
 		}()
 		select {
 		case <-decides:
-			time.Sleep(time.Second) // for what controllers write when they start
+			time.Sleep(time.Second) // for the writes of controllers at their start
 		case <-ctx.Done():
 		}
 		cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/helm/source"
 )
 
-// Charts are cached for a while, so that a chart for 400 clusters is fetched once, and only so many, so that the
+// Charts are cached for a while, so that a chart for 400 clusters is fetched once, and their number is limited, so that the
 // hub's memory does not grow.
 const (
 	freshFor = time.Minute

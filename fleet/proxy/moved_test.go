@@ -20,7 +20,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// testMoved takes over the state of upstream's provider: its objects, and a release that Helm 3 made. Then it goes back.
+// testMoved takes over the state of upstream's provider: its objects, and a release that Helm 3 made. Then it returns to the old
+// one.
 func testMoved(r *room) {
 	r.cluster("one", "")
 	const pause = `{"metadata": {"annotations": {"cluster.x-k8s.io/paused": %s}}}`

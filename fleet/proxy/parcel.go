@@ -62,7 +62,7 @@ func (a *attempt) waitForParcel(ctx context.Context) error {
 		if a.hrp.Annotations[packed] == "" {
 			return a.release(ctx, a.hrp)
 		}
-		return nil // the finalizer goes with a report
+		return nil // the finalizer is removed with a report
 	case a.hrp.Status.ObservedGeneration == a.hrp.Generation:
 		return nil
 	}

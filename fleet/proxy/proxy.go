@@ -104,7 +104,7 @@ func (o Options) controller() controller.Options {
 // asked passes what users change. A controller's own writes of a status would end the pause after a failure.
 var asked = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
-// kindLook is the longest pause between two looks for the kind Cluster: each asks the API server for all of its groups.
+// kindLook is the longest pause between two checks for the kind Cluster: each asks the API server for all of its groups.
 const kindLook = time.Minute
 
 // watchClusters watches Cluster objects once the hub has that kind. Cluster API may be installed later.

@@ -80,7 +80,7 @@ type attempt struct {
 	place
 	provider Provider
 	hrp      *caaph.HelmReleaseProxy
-	base     *caaph.HelmReleaseProxy // as it was read
+	base     *caaph.HelmReleaseProxy // as read
 }
 
 // Reconcile reconciles one HelmReleaseProxy.
@@ -160,7 +160,7 @@ func (a *attempt) keep(ctx context.Context) error {
 	return a.done(ctx, t, has)
 }
 
-// unread reports a release that cannot be read. A cluster that refuses to answer is there; one that does not answer is not.
+// unread reports a release that cannot be read. A cluster that refuses to answer exists; one that does not answer may not.
 func (a *attempt) unread(ctx context.Context, err error) error {
 	if answered := new(apierrors.StatusError); errors.As(err, &answered) {
 		return a.failed(ctx, readFails, err)
@@ -294,7 +294,7 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 			return a.failed(ctx, removalFails, err)
 		}
 	}
-	// others may have finalizers on the object, too
+	// others may also have finalizers on the object
 	if err := a.write(ctx, true, available(), chartplan.Report(chartplan.Installed{})); err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func unready(r *caaph.HelmReleaseProxy) string {
 	return ""
 }
 
-// free returns the works that wait for no other chart, and says which others do.
+// free returns the works that wait for no other chart, and the reasons of the others.
 func (p *pass) free(works []work, held map[string]string) []work {
 	return slices.DeleteFunc(works, func(w work) bool {
 		why := held[w.cluster.Name]

@@ -18,7 +18,7 @@ import (
 
 // Request has the checked fields of a request for a certificate.
 type Request struct {
-	// Signer is whom it asks, and Username who asks.
+	// Signer is the requested signer, and Username the requester.
 	Signer, Username string
 	// Usages are those of Kubernetes, such as "client auth".
 	Usages []string
@@ -32,7 +32,7 @@ func (r Request) Verify(cluster string, identity ocm.RegistrationInfo) error {
 		return fmt.Errorf("its signer is %q, want %q", r.Signer, identity.SignerName)
 	}
 	account := "system:serviceaccount:" + cluster + ":" + Account
-	// of a cluster named "cluster", names of add-ons' agents on other clusters begin like this, too
+	// names of add-ons' agents on other clusters begin like this, too, if a cluster is named "cluster"
 	id, known := strings.CutPrefix(r.Username, prefix+cluster+":")
 	if r.Username != account && r.Username != prefix+cluster && (!known || strings.Contains(id, ":")) {
 		return fmt.Errorf("its requester is %q, which is not the agent of cluster %s", r.Username, cluster)

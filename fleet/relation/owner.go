@@ -56,7 +56,7 @@ func (c Contest) String() string {
 	return fmt.Sprintf("%s %s on cluster %s belongs to %s", c.Object.Resource, name, c.Work.Namespace, owner)
 }
 
-// Message says which objects are contested, and the way out.
+// Message names the contested objects, and the remedy.
 func Message(contests []Contest) string {
 	var list []string
 	for _, c := range contests[:min(len(contests), 5)] {

@@ -29,7 +29,7 @@ type AddOns struct {
 	Kind string
 	// Requires returns the requirements of an add-on, and whether the add-on exists.
 	Requires func(name string) (names []string, exists bool)
-	// Unready says why an add-on is not healthy on a cluster, as the end of "it". Empty means that it is.
+	// Unready returns why an add-on is not healthy on a cluster, as the end of "it". Empty means that it is.
 	Unready func(name, cluster string) string
 }
 

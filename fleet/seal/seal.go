@@ -168,7 +168,7 @@ func stored(metadata any) any {
 	return kept
 }
 
-// normal drops null members and gives each number one spelling.
+// normal drops null members and normalizes the spelling of numbers.
 func normal(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -35,7 +35,7 @@ func spec(t *testing.T, text string) ocm.AgentSpec {
 	return s
 }
 
-// TestDigestSurvivesAPIServer has specs as a hub writes them and as an API server gives them back.
+// TestDigestSurvivesAPIServer has specs as a hub writes them and as an API server returns them.
 func TestDigestSurvivesAPIServer(t *testing.T) {
 	for name, pair := range map[string][2]string{
 		"defaults": {

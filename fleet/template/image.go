@@ -72,7 +72,7 @@ func pin(object map[string]any, digests map[string]string) {
 	})
 }
 
-// eachImage gives each image of all pods that an object, or a list of objects, makes another name.
+// eachImage renames each image of all pods of an object, or of a list of objects.
 func eachImage(object map[string]any, rename func(string) string) {
 	for _, pod := range pods(object) {
 		for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {

@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// podPaths says where the kinds have the template of their pods.
+// podPaths has the paths of the pod templates by kind.
 var podPaths = map[string][]string{
 	"Deployment":            {"spec", "template"},
 	"DaemonSet":             {"spec", "template"},

@@ -119,7 +119,7 @@ func findIn(object map[string]any, t reflect.Type, name string) (any, bool) {
 	return nil, false
 }
 
-// jsonName returns the JSON key of a field, or that its members are those of the struct around it.
+// jsonName returns the JSON key of a field; inlined fields return ok without a key.
 func jsonName(f reflect.StructField) (key string, inline bool) {
 	if !f.IsExported() {
 		return "", false

@@ -22,8 +22,8 @@ type entry struct {
 	node *yaml.Node
 }
 
-// read parses documents and takes lists apart. As with Helm, an item belongs to the hooks of its list, whatever its own
-// annotations say.
+// read parses documents and splits lists. As with Helm, an item belongs to the hooks of its list, whatever its own annotations
+// say.
 func (n *namer) read(documents []document) (entries []entry, err error) {
 	for _, d := range documents {
 		nodes, err := parse(d.text)

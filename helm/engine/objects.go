@@ -111,7 +111,7 @@ func unique(all []object) error {
 	return nil
 }
 
-// applicable checks that a node reads the objects as they are. It is stricter than Helm.
+// applicable checks that a node reads the same objects. It is stricter than Helm.
 func applicable(objects []helm.Object) error {
 	for _, o := range objects {
 		if _, err := kuberender.Decode(bytes.NewReader(o.YAML)); err != nil {
@@ -225,7 +225,7 @@ func field(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// text returns a scalar of a mapping as it is written, "" for null.
+// text returns the written form of a scalar of a mapping, "" for null.
 func text(node *yaml.Node, key string) string {
 	if value := field(node, key); value != nil && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
 		return value.Value

@@ -66,7 +66,7 @@ func Templates(ctx context.Context, tenant string, c *chart.Chart, top map[strin
 	}, work)
 }
 
-// templatesWork is the request to the child. Values are JSON, as they are in files and in releases.
+// templatesWork is the request to the child. Values are JSON, as in files and in releases.
 type templatesWork struct {
 	Chart                node
 	Values, Capabilities []byte

@@ -28,7 +28,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.cause }
 
-// fail makes a Failure of what Helm says, or nil.
+// fail converts an error of Helm to a Failure, or returns nil.
 func fail(ctx context.Context, operation, name string, err error, values map[string]any) error {
 	if err == nil {
 		return nil
@@ -107,7 +107,7 @@ var (
 	// userInfo is a password in a URL.
 	userInfo  = regexp.MustCompile(`://[^/@]+@`)
 	separator = regexp.MustCompile(`[._/:@-]+`)
-	// inWord is a digit between letters, as in s3cr3t, and apiVersion what has one without being secret.
+	// inWord is a digit between letters, as in s3cr3t, and apiVersion a harmless word with one.
 	inWord     = regexp.MustCompile(`[A-Za-z][0-9]+[A-Za-z]`)
 	apiVersion = regexp.MustCompile(`^v[0-9]+(alpha|beta)[0-9]+$`)
 )

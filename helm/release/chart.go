@@ -17,7 +17,7 @@ import (
 type Chart struct {
 	Name       string
 	Version    string // of the chart
-	AppVersion string // of what the chart installs; may be empty
+	AppVersion string // of the chart's objects; may be empty
 
 	files []*archive.BufferedFile
 }

@@ -19,7 +19,7 @@ type confined struct {
 
 	had   []*common.File          // the chart's own list of templates
 	texts map[*common.File][]byte // of all charts
-	files map[string]string       // what became of the templates, by path
+	files map[string]string       // results of the templates, by path
 	err   error                   // of execute; Helm's error is about a template that no chart has
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// helm3 is Helm 3 itself, at work in the namespace.
+// helm3 is Helm 3 itself, working in the namespace.
 func (w *world) helm3() *action.Configuration {
 	w.t.Helper()
 	file := filepath.Join(w.t.TempDir(), "kubeconfig")

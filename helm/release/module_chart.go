@@ -56,7 +56,7 @@ func moduleChart(w helm.Wanted, files map[string][]byte) (Chart, error) {
 // moduleFiles are the files of a module's chart, by their paths below it. Links are followed, as Helm does.
 type moduleFiles struct {
 	dir   string
-	addOn bool // it is an add-on of Sealift, too
+	addOn bool // it is also an add-on of Sealift
 	rules *ignore.Rules
 	files map[string][]byte
 }

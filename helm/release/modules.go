@@ -35,7 +35,7 @@ type ModuleOptions struct {
 	Timeout    time.Duration // of each wait; 20 minutes by default
 }
 
-// Modules keeps releases of modules as they are wanted. A release gets a new revision only if what its chart renders to has
+// Modules keeps releases of modules in their desired state. A release gets a new revision only if what its chart renders to has
 // changed, if one of its objects is absent, or if the last operation on it did not succeed.
 type Modules struct {
 	client  *Client

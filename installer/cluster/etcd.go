@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
+// etcdPKI is where kubeadm keeps what etcd's clients need. It exists before a host becomes a member.
 const etcdPKI = kubeadm.PKI + "/etcd"
 
 // ownEtcd is where clients on this host reach its member.

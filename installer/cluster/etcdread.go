@@ -15,7 +15,7 @@ import (
 type EtcdContent struct {
 	Revision int64
 	Keys     map[string]int64 // with the revision of the last change of each
-	Value    []byte           // of the key that was asked for, if it is there
+	Value    []byte           // of the requested key, if it exists
 	Members  []EtcdMember
 }
 

@@ -158,7 +158,7 @@ func exists(name string) (bool, error) {
 	return err == nil, err
 }
 
-// kubectl gives what kubectl prints.
+// kubectl returns the output of kubectl.
 func kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
 	cmd.Env = environment()

@@ -53,8 +53,8 @@ type Member struct {
 	output  io.Writer
 }
 
-// Membership finds out what cluster this node is part of, with the best credentials that it has. A node without credentials gives
-// nil; one whose cluster does not answer, an error.
+// Membership finds out what cluster this node is part of, with the best credentials that it has. A node without credentials
+// returns nil; one whose cluster does not answer, an error.
 func Membership(ctx context.Context, node string, output io.Writer) (*Member, error) {
 	for _, file := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
 		if _, err := os.Stat(file); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
-// limits are how long kubeadm and Sealift wait for parts of a cluster on a host, in multiples of what kubeadm grants a fast host that has
-// nothing else to do. A wait ends as soon as the part works, so long limits cost only a host on which it never does.
+// limits are the timeouts of kubeadm and Sealift for parts of a cluster on a host, in multiples of kubeadm's for a fast idle host. A wait
+// ends as soon as the part works, so long limits cost only a host on which it never does.
 type limits int
 
 // The multiples for a host at rest, for one whose processors are busy at most, and at most. Two processors are the fewest that a control plane

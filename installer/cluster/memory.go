@@ -92,7 +92,7 @@ func unproven(memory string) (names []string, err error) {
 type Back struct {
 	AddOn string
 	Why   string // it was unhealthy
-	To    string // the version that it went back to; "" where nothing of it was remembered, so that it stays as it is
+	To    string // the version that was restored; "" if none of it was recorded, so that it does not change
 }
 
 // String says it in words.

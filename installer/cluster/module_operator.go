@@ -17,8 +17,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// modulesAnnotation marks a Deployment as an operator of modules. It has Modules as JSON, so an operator that goes back to an earlier
-// version gets the options of that version.
+// modulesAnnotation marks a Deployment as an operator of modules. It has Modules as JSON, so an operator that is rolled back gets the
+// options of that version.
 const modulesAnnotation = "sealift.dev/module-options"
 
 // How long the Pods of an operator may take to end, and how often they are looked for.

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestModuleOptionsKeepEdits configures modules again and again, with edits in between.
+// TestModuleOptionsKeepEdits configures modules repeatedly, with edits in between.
 func TestModuleOptionsKeepEdits(t *testing.T) {
 	t.Parallel()
 	client, err := kubernetes.NewForConfig(controlplane.ForTest(t))

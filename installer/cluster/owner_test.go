@@ -71,7 +71,7 @@ func (c *ownedCluster) install(version string, objects int) (output string, err 
 	return out.String(), err
 }
 
-// lights gives version and set of each object.
+// lights returns version and set of each object.
 func (c *ownedCluster) lights() map[string]string {
 	c.Helper()
 	list, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").List(c.Context(), metav1.ListOptions{LabelSelector: partOf})

@@ -18,9 +18,9 @@ import (
 // explainTime is how long a failed wait may take to find the reasons.
 const explainTime = 15 * time.Second
 
-// How long an unreachable API is awaited, how often it is probed, and how long it may take to recover on its own. The kubelet starts
-// what ended again and again only every five minutes: first etcd, and after it the API server. On a slow host that is as long as kubeadm
-// may wait for a control plane there.
+// How long an unreachable API is awaited, how often it is probed, and how long it may take to recover on its own. The kubelet restarts
+// crashing pods only every five minutes: first etcd, and after it the API server. On a slow host that is as long as kubeadm may wait for
+// a control plane there.
 const (
 	apiTime     = 6 * time.Minute
 	apiPause    = time.Second

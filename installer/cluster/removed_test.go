@@ -59,7 +59,7 @@ func TestRemovedNodeDoesNotReregister(t *testing.T) {
 	}
 	until("a removed node", "worker-1", refused)
 	until("another node", "worker-2", registered)
-	if err := NoteRemoved(t.Context(), client, "worker-2"); err != nil { // the policy is there already
+	if err := NoteRemoved(t.Context(), client, "worker-2"); err != nil { // the policy already exists
 		t.Fatal(err)
 	}
 	until("another removed node", "worker-2", refused)

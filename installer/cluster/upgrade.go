@@ -22,9 +22,9 @@ import (
 // kubeadmPath is the path of this node's kubeadm.
 const kubeadmPath = "/usr/local/bin/kubeadm"
 
-// Upgrade brings this node of a cluster to a version, with the kubeadm of that version: the static pods of a control plane,
-// and the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself
-// stays as it is. Upgrade may be repeated.
+// Upgrade brings this node of a cluster to a version, with the kubeadm of that version: the static pods of a control plane, and
+// the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself is not
+// changed. Upgrade may be repeated.
 func (k Kubeadm) Upgrade(ctx context.Context, program, version string) (err error) {
 	if err := files.Copy(kubeadmPath, 0o755, program); err != nil {
 		return fmt.Errorf("kubeadm %s: %w", version, err)
@@ -138,7 +138,7 @@ const (
 )
 
 // WaitStaticPods waits until the kubelet of a node itself reports all its static pods as Ready. A kubelet of another minor
-// version gives them other UIDs and starts them again, but at first the API still shows the pods of the kubelet before.
+// version changes their UIDs and restarts them, but at first the API still shows the old kubelet's pods.
 func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
 	client, err := Client(kubeadm.AdminKubeconfig)
 	if err != nil {

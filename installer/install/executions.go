@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Running says which programs of a bundle may run while a host is looked at.
+// Running selects which programs of a bundle may run while a host is checked.
 type Running int
 
 // The zero value runs all checks.

@@ -55,7 +55,7 @@ type Options struct {
 	Trusted []signature.PublicKey
 	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
 	AllowDowngrade bool
-	// Upgrade brings the node to the versions of the bundle; nil for an install, which leaves what runs as it is.
+	// Upgrade brings the node to the versions of the bundle; nil for an install, which does not change what runs.
 	Upgrade *Upgrade
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
@@ -237,7 +237,7 @@ func (j *job) readSpec() error {
 	return err
 }
 
-// setDefaults gives add-ons the options that they declare with a default and that the Installer does not set.
+// setDefaults sets the add-ons' declared default options that the Installer does not set.
 func (c *contents) setDefaults() {
 	for n, wanted := range c.spec.AddOns {
 		for _, a := range c.addOns {
@@ -248,7 +248,7 @@ func (c *contents) setDefaults() {
 	}
 }
 
-// Plan gives all steps, finished ones too.
+// Plan returns all steps, including finished ones.
 func (i *Install) Plan() lifecycle.Plan { return i.plan }
 
 // Pending returns the steps that Run would run.

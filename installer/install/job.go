@@ -34,8 +34,8 @@ type history interface {
 	Open() []string
 }
 
-// job is an install, a join, an upgrade or a check as it is known before the first change. The settings, the requirements and the plan
-// are functions of it: making them changes nothing.
+// job is an install, a join, an upgrade or a check before the first change. The settings, the requirements and the plan are functions
+// of it: making them changes nothing.
 type job struct {
 	options Options
 	contents

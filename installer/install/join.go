@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Join says which cluster the host becomes a node of, and as what.
+// Join describes the cluster that the host joins, and its role.
 type Join struct {
 	Cluster      share.Cluster // as a control plane of it tells
 	Server       string        // host:port of that control plane: the others reach this host where it does

@@ -157,8 +157,8 @@ func (s kurlState) finish(ctx context.Context) error {
 	return s.apply(ctx, configMap(kurlNamespace, currentConfig, data), s.config())
 }
 
-// config is kurl-config. It reveals no token and no key of certificates: 'sealift token create' makes those, and who goes by
-// the times finds that they are over.
+// config is kurl-config. It reveals no token and no key of certificates: 'sealift token create' creates those, and readers of
+// the times see that they have expired.
 func (s kurlState) config() *unstructured.Unstructured {
 	endpoint := s.values["KUBERNETES_API_ENDPOINT"]
 	if balancer.Serves(endpoint) { // no other host reaches that

@@ -28,7 +28,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// withModules is an install of two modules and of what runs them.
+// withModules is an install of two modules and their operator.
 func withModules(t *testing.T) *Install {
 	t.Helper()
 	var addOns []addOn

@@ -169,7 +169,7 @@ func (j *job) networksCheck(_ context.Context, r *preflight.Reporter) {
 	chosen := j.currentNetworks()
 	if chosen[node.PodNetwork] == "" {
 		if chosen, err = j.settleNetworks(); err != nil {
-			return // the requirement of this name says why
+			return // the requirement of this name has the reason
 		}
 	}
 	var names []string

@@ -68,7 +68,7 @@ type step struct {
 type planner struct {
 	*job
 	made    bool               // the cluster: what follows asks its API
-	running map[string]running // add-ons whose steps on the host stay as they are
+	running map[string]running // add-ons whose steps on the host do not change
 	steps   []step
 }
 
@@ -250,8 +250,8 @@ func (p *planner) beside(addOn string) (steps []string) {
 	return steps
 }
 
-// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads, and
-// the add-on's images are there.
+// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads, and the
+// add-on's images are loaded.
 func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if !a.hasHook(function) {
 		return

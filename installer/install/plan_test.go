@@ -136,7 +136,7 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	}
 	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 	plan := i.makePlan()
-	for _, s := range plan { // the cluster starts pods on a node as soon as it is one
+	for _, s := range plan { // the cluster starts pods on a node as soon as it joins
 		if strings.HasSuffix(s.ID, "/images") && s.Beside {
 			t.Errorf("%s is not waited for before the host joins", s.ID)
 		}

@@ -23,8 +23,7 @@ import (
 // preflightFile is an add-on's host checks for Troubleshoot.
 const preflightFile = "host-preflight.yaml"
 
-// PreflightOptions says which checks are made, and what becomes of their answers. The zero value is for the host that
-// makes a cluster.
+// PreflightOptions select the checks, and how their results are handled. The zero value is for the host that makes a cluster.
 type PreflightOptions struct {
 	Node           preflight.Node // role of the host for checks; a node that joins nothing has a control plane
 	Policy         preflight.Policy

@@ -44,7 +44,7 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 	return plan, nil
 }
 
-// writeRun notes what this run is about.
+// writeRun records this run.
 func (i *Install) writeRun() error {
 	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.Log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan, Address: i.settings.address}
 	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is not a path

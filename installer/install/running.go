@@ -29,7 +29,7 @@ func (h *hostFacts) live() bool {
 	return made || joined
 }
 
-// runningAddOns returns the add-ons at work on this node. One that an install has not finished is not at work.
+// runningAddOns returns the installed add-ons of this node. One that an install has not finished does not count.
 func (j *job) runningAddOns() map[string]running {
 	if !j.live() {
 		return nil
@@ -199,7 +199,7 @@ func (j *job) arriving() []addOn {
 	})
 }
 
-// staying returns the add-ons whose steps on the host stay as they are: an upgrade replaces all of them.
+// staying returns the add-ons whose steps on the host do not change: an upgrade replaces all of them.
 func (j *job) staying() map[string]running {
 	if j.options.Upgrade != nil {
 		return nil

@@ -15,7 +15,7 @@ type Seed struct {
 	Kubernetes     string // version of the cluster
 	Pods, Services string // networks of the cluster
 	Address        string // of this host; "" to choose one
-	Encrypted      bool   // Plant writes the keys with which the API server encrypts Secrets, too
+	Encrypted      bool   // Plant also writes the keys with which the API server encrypts Secrets
 	// Volumes writes the volumes that the host lacks; nil if there are none. It may be repeated.
 	Volumes *SeedVolumes
 	// Plant writes the keys and etcd's data before kubeadm, which keeps existing ones. It may be repeated.

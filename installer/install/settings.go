@@ -25,10 +25,10 @@ type settings struct {
 	airGap        bool
 	onlyHost      string // name of the only host that the Installer is for; "" for any
 	skipPackages  bool   // of the host
-	keepRuntime   bool   // leaves the configuration of containerd as it is
+	keepRuntime   bool   // does not change the configuration of containerd
 	standardPorts bool   // of Services
 	certificates  string // of CAs that the host is to trust, as PEM
-	selinux       string // mode; "" leaves it as it is
+	selinux       string // mode; "" leaves it unchanged
 	proxy         proxy
 	firewalls     map[firewall.Firewall]firewallOptions
 	pods          subnet

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// unpackedPackage is how many times larger than its file a .deb or .rpm is once installed, at most, for what add-ons need.
+// unpackedPackage is how many times larger than its file a .deb or .rpm is once installed, at most, for packages of add-ons.
 const unpackedPackage = 5
 
 // clusterSpace is the space for etcd, logs and pods in a new cluster's first days, and the kubelet's free space.
@@ -50,7 +50,7 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 // addressCheck requires an address at which other nodes and the node itself reach the API server.
 func (j *job) addressCheck(_ context.Context, r *preflight.Reporter) {
 	if j.checkAddress() != nil {
-		return // the requirement of this name says why
+		return // the requirement of this name has the reason
 	}
 	if address := j.settings.address; address != "" {
 		if !network.HasAddress(address) {

@@ -112,7 +112,7 @@ func TestUpgradeChangesAreReported(t *testing.T) {
 	}
 }
 
-// TestHooksSeeUpgrade gives hooks kURL's variables, and keeps them out of what steps depend on.
+// TestHooksSeeUpgrade passes kURL's variables to hooks, and keeps them out of the inputs of steps.
 func TestHooksSeeUpgrade(t *testing.T) {
 	addOns := standard(t)
 	addOns[1].info.Version = "1.36.3"

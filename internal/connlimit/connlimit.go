@@ -1,9 +1,9 @@
 // Package connlimit bounds what the clients of a server hold at a time: connections and requests in progress, counted in bytes of
 // memory. It does not bound how many requests a client sends.
 //
-// A client that holds its share is refused. When all clients together hold too much, the client that holds the most loses what has
-// moved no bytes for the longest time. So no client can keep the others out, however it holds on: with idle connections, with
-// responses that it does not read, or with HTTP/2 streams. Some connections beyond the bounds are kept in reserve for health checks.
+// A client that holds its share is refused. When all clients together hold too much, the largest client loses its longest idle
+// connection or request. So no client can keep the others out, however it holds on: with idle connections, with responses that it
+// does not read, or with HTTP/2 streams. Some connections beyond the bounds are kept in reserve for health checks.
 package connlimit
 
 import (

@@ -176,7 +176,7 @@ func TestHealthChecksHaveReservedConnections(t *testing.T) {
 	for n := range byte(6) { // one each, so that nobody has more than a new client would have
 		connections(t, s, from(2+n), 1)
 	}
-	for range maxReserve + 10 { // the oldest connection in the reserve gives way
+	for range maxReserve + 10 { // the oldest connection in the reserve yields
 		connections(t, s, from(1), 1)
 	}
 	if status, err := get(s, from(9), "/healthz"); status != http.StatusOK {

@@ -134,8 +134,8 @@ func (l *Limiter) victim(held int64) *hold {
 	return l.idleHold(&l.busyUntil, slices.Collect(maps.Values(l.clients))...)
 }
 
-// idleHold returns the least recently used hold, if it is idle for long enough. Until busyUntil, there can be none:
-// so a flood does not make it look again and again.
+// idleHold returns the least recently used hold, if it is idle for long enough. Until busyUntil, there can be none: so a flood
+// does not make it search repeatedly.
 func (l *Limiter) idleHold(busyUntil *time.Time, clients ...*client) *hold {
 	if time.Now().Before(*busyUntil) {
 		return nil

@@ -56,8 +56,8 @@ func sudoAdvice(etc, program string) string {
 	return ""
 }
 
-// NameAdvice tells a person who works with sudo what to type for the commands that a text names in quotes, such as 'sealift certs', where
-// sudo does not find sealift by its name. It is "" elsewhere, and for root's own shell, which finds it.
+// NameAdvice is what a person who uses sudo types for the commands that a text names in quotes, such as 'sealift certs', where sudo does
+// not find sealift by its name. It is "" elsewhere, and for root's own shell, which finds it.
 func NameAdvice(text string) string {
 	if os.Geteuid() == 0 && os.Getenv("SUDO_COMMAND") == "" {
 		return ""

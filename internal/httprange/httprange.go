@@ -23,7 +23,7 @@ func Serve(w http.ResponseWriter, r *http.Request, modified time.Time, content i
 			http.Error(w, "the content cannot be read", http.StatusInternalServerError)
 			return
 		}
-		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", size)) // nothing is there, either
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", size)) // nothing exists there, either
 	}
 	http.ServeContent(w, r, "", modified, content)
 }

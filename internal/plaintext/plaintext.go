@@ -26,7 +26,7 @@ type Writer struct {
 // NewWriter returns a Writer to an output. Call its Close.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Unwrap returns the output that a Writer writes to, and any other output as it is.
+// Unwrap returns the output that a Writer writes to, and any other output unchanged.
 func Unwrap(out io.Writer) io.Writer {
 	if w, ok := out.(*Writer); ok {
 		return w.to

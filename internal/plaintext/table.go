@@ -15,7 +15,7 @@ func NewTable(to *tabwriter.Writer) Table { return Table{to} }
 // Printf writes rows. The format has the tabs between cells and the line breaks.
 func (t Table) Printf(format string, args ...any) { fmt.Fprint(t.to, Row(format, args...)) }
 
-// Println writes a row as it is, such as the names of columns.
+// Println writes a raw row, such as the names of columns.
 func (t Table) Println(row string) { fmt.Fprintln(t.to, row) }
 
 // Row returns a row of a table, as Printf writes it.

@@ -66,9 +66,9 @@ func at(name string) ocispec.Platform {
 	return ocispec.Platform{OS: parts[0], Architecture: parts[1], Variant: parts[2]}
 }
 
-// TestImageForNodeIsChosen compares every choice with that of containerd's own package. An entry is the platform that the index
-// gives for it, "-" for none; behind a colon, the platform of its configuration if it is another one.
-// AlmaLinux/container-images#71, containers/image#911, apptainer/apptainer#2908.
+// TestImageForNodeIsChosen compares every choice with that of containerd's own package. An entry is the platform in the index,
+// "-" for none; after a colon, the platform of its configuration if it differs. AlmaLinux/container-images#71,
+// containers/image#911, apptainer/apptainer#2908.
 func TestImageForNodeIsChosen(t *testing.T) {
 	for _, row := range []struct {
 		name, entries, platform string

@@ -10,7 +10,7 @@ import (
 type EndedError struct {
 	// Cause is why the context ended.
 	Cause error
-	// Last is the error of the last try before that. It is nil when no try gave a reason.
+	// Last is the error of the last try before that. It is nil when no try returned a reason.
 	Last error
 	// After is how long Until waited.
 	After time.Duration

@@ -1,6 +1,6 @@
 // Package poll waits: Until for something that others bring about, Backoff before another attempt, Repeat between the passes of a
-// daemon. All of them end with their context. It never decides which errors of a service pass by themselves: callers mark those with
-// NotYet or NotBefore, or use Success, where all do.
+// daemon. All of them end with their context. It never decides which errors of a service are transient: callers mark those with
+// NotYet or NotBefore, or use Success, where all are.
 package poll
 
 import (
@@ -61,7 +61,7 @@ func wait(ctx context.Context, next func() time.Duration, say func(error), try f
 		if Pause(ctx, pause) == nil {
 			continue
 		}
-		if last == nil { // ctx ended during the first try, or no try gave a reason
+		if last == nil { // ctx ended during the first try, or no try returned a reason
 			last = unmarked(err)
 		}
 		return &EndedError{Cause: context.Cause(ctx), Last: last, After: time.Since(start), canceled: errors.Is(ctx.Err(), context.Canceled)}

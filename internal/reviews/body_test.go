@@ -130,7 +130,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Errorf("no memory: %d %s", code, text)
 	}
 	end()
-	for code := 0; code != http.StatusOK; { // the held one gives its memory back soon
+	for code := 0; code != http.StatusOK; { // the held one releases its memory soon
 		code, _ = post(t, server, strings.NewReader("x"))
 	}
 }

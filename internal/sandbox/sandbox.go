@@ -30,7 +30,7 @@ type Limits struct {
 type Request struct {
 	// Name is the name of the work in errors, such as "the template calico-rome".
 	Name string
-	// Tenant names who gave the input. One tenant has all children but one at most. Work without a tenant may have all.
+	// Tenant names the source of the input. One tenant has all children but one at most. Work without a tenant may have all.
 	Tenant string
 	Limits Limits
 	// Answer answers the questions that the task asks. It may be nil if the task asks none.

@@ -78,7 +78,7 @@ func RegistryLimit(r *http.Request) int64 {
 		return 0
 	}
 	for asked := r.Response; asked != nil && asked.Request != nil; asked = asked.Request.Response {
-		if strings.Contains(asked.Request.URL.Path, "/blobs/") { // which redirects to where the blobs lie
+		if strings.Contains(asked.Request.URL.Path, "/blobs/") { // which redirects to the blobs
 			return 0
 		}
 	}

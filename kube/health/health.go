@@ -43,9 +43,9 @@ func Failing(obj *unstructured.Unstructured, more ...string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// Of judges a live object by its own status, and says why it is not ready. Workloads are ready when they are rolled out, Jobs
-// when complete, definitions when established, extensions of the API when available; other kinds by the rules of kstatus and
-// K-23. A Deployment past its progress deadline or a pod in a crash loop is still Waiting, since both may recover.
+// Of judges a live object by its own status, and returns why it is not ready. Workloads are ready when they are rolled out,
+// Jobs when complete, definitions when established, extensions of the API when available; other kinds by the rules of kstatus
+// and K-23. A Deployment past its progress deadline or a pod in a crash loop is still Waiting, since both may recover.
 func Of(obj *unstructured.Unstructured) (State, string) {
 	if obj.GetDeletionTimestamp() != nil {
 		return Waiting, "it is being deleted"

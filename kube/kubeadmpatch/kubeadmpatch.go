@@ -151,7 +151,7 @@ func raise(object map[string]any) (objects []map[string]any, notes []string, err
 	return objects, notes, nil
 }
 
-// take removes a field and gives its value. Parents that become empty are removed too: in a patch they would have no effect.
+// take removes a field and returns its value. Parents that become empty are removed too: in a patch they would have no effect.
 func take(object map[string]any, path ...string) (value any, there bool) {
 	if len(path) == 1 {
 		value, there = object[path[0]]

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// finished brings a file to what kubeadm reads.
+// finished converts a file to kubeadm's format.
 func finished(t *testing.T, text string) (documents []map[string]any, notes []string) {
 	t.Helper()
 	merged, notes, err := Mergeable([]byte(text))

@@ -99,7 +99,7 @@ func (g *guard) write(ctx context.Context, record resourcelock.LeaderElectionRec
 	return nil
 }
 
-// bound gives one request its share of the renew deadline.
+// bound limits one request to its share of the renew deadline.
 func (g *guard) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, g.o.RenewDeadline/requests)
 }

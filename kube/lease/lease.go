@@ -73,7 +73,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// String gives namespace/name.
+// String returns namespace/name.
 func (o Options) String() string { return o.Namespace + "/" + o.Name }
 
 // Run waits until no other process holds the Lease, and then calls work. The context of work ends, with a cause that is

@@ -1,5 +1,5 @@
-// Package reconcile runs a function for each object that changes, again and again until it succeeds. Watching and queueing
-// are client-go's.
+// Package reconcile runs a function for each object that changes, and retries until it succeeds. Watching and queueing are
+// client-go's.
 package reconcile
 
 import (

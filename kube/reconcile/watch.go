@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// lateKind is the pause between two looks for a kind that the cluster does not serve yet.
+// lateKind is the pause between two checks for a kind that the cluster does not serve yet.
 const lateKind = 5 * time.Second
 
 // watch queues the objects of a kind as they are created, changed and deleted, until ctx ends. It keeps only their metadata.

@@ -160,8 +160,8 @@ func (r *Repository) check(f *os.File) error {
 	return r.checkLinks(info)
 }
 
-// checkLinks refuses a file that has another name outside of the repository, or in what version control keeps: a hard link leads out as
-// a symbolic one does.
+// checkLinks refuses a file that has another name outside of the repository, or in version control's files: a hard link leads out as a
+// symbolic one does.
 func (r *Repository) checkLinks(info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Nlink < 2 {

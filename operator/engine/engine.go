@@ -1,6 +1,6 @@
 // Package engine runs hooks. It loads the hooks of folders, queues their runs as time passes and objects change, and applies
-// their results. It knows neither modules nor charts: an Owner of hooks gives them more to read, and takes more of their
-// answers. Alone, with the hooks of one folder, it is shell mode.
+// their results. It knows neither modules nor charts: an Owner of hooks passes them more files, and handles more of their
+// results. Alone, with the hooks of one folder, it is shell mode.
 //
 // The order of a start (S-10, S-19): hooks with onStartup run by their order; then kubernetes bindings are watched, and each
 // hook runs once with everything that exists; then events and schedules begin.

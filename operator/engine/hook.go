@@ -25,7 +25,7 @@ type Folder struct {
 	Owner Owner
 }
 
-// Owner is who hooks belong to. It gives them more to read, and takes more of their answers than metrics and objects.
+// Owner is who hooks belong to. It passes them more files, and handles more of their results than metrics and objects.
 type Owner interface {
 	// Files are the files that a hook reads, by the variable that names the file.
 	Files() (map[string][]byte, error)
@@ -111,7 +111,7 @@ func (h *Hook) configure(ctx context.Context, runner *hook.Runner, dir string) e
 	return nil
 }
 
-// InOrder returns the hooks that have a binding such as onStartup, by its order and then as they are given.
+// InOrder returns the hooks that have a binding such as onStartup, by its order and then in their given order.
 func InOrder(hooks []*Hook, t binding.Type) []*Hook {
 	var all []*Hook
 	for _, h := range hooks {
@@ -160,7 +160,7 @@ func (h *Hook) Snapshots() map[string][]binding.Object {
 	return all
 }
 
-// fill gives contexts their objects: those that exist when the hook starts (S-8).
+// fill adds the objects of contexts: those that exist when the hook starts (S-8).
 func (h *Hook) fill(contexts []binding.Context) []binding.Context {
 	filled := slices.Clone(contexts)
 	subscriptions := h.watched()

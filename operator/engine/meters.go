@@ -64,7 +64,7 @@ func (t *telemetry) enabling(h *Hook, since time.Time, failed bool) {
 		return
 	}
 	t.meters.enabled.With(labels).Set(1)
-	t.meters.enableFailed.With(labels).Add(0) // it is there
+	t.meters.enableFailed.With(labels).Add(0) // it exists
 }
 
 // meter measures one binding.

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/operator/hook"
 )
 
-// owner notes what hooks answer, and refuses the first answer.
+// owner records the results of hooks, and refuses the first one.
 type owner struct {
 	mu    sync.Mutex
 	taken []string

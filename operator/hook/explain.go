@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// explain says why a file cannot be started. The kernel's own words for it, "exec format error" and "no such file or
+// explain returns why a file cannot be started. The kernel's own words for it, "exec format error" and "no such file or
 // directory", do not help.
 func explain(path string, err error) error {
 	switch {

@@ -27,7 +27,7 @@ func WriteShellLibrary(dir string) error {
 			if err := os.MkdirAll(at, 0o755); err != nil {
 				return err
 			}
-			return os.Chmod(at, 0o755) // hooks of another user read it, too
+			return os.Chmod(at, 0o755) // hooks of another user also read it
 		}
 		data, err := shellLibrary.ReadFile(path)
 		if err != nil {

@@ -38,7 +38,7 @@ func Compile(text string) (*Filter, error) {
 	return &Filter{text, code}, nil
 }
 
-// String returns the filter as it was written.
+// String returns the written form of the filter.
 func (f *Filter) String() string { return f.text }
 
 // quiet removes the quoted value from an error, since it may be that of a Secret and would be in the log.

@@ -57,8 +57,8 @@ func (c *converge) obsolete() bool {
 	return c.state.number != c.number
 }
 
-// ending reports whether a reload waits that will switch a module off, by what flags and relations say now. Without that, a hook
-// that always fails could not be switched off: the reload is behind it.
+// ending reports whether a reload waits that will disable a module, according to the current flags and relations. Without that,
+// a hook that always fails could not be switched off: the reload is behind it.
 func (o *Operator) ending(u *unit) bool {
 	flags, config, verdicts := o.store.hookFlags(), o.store.inForce(), map[*unit]verdict{}
 	for _, one := range o.units {

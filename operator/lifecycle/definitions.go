@@ -23,7 +23,7 @@ import (
 // definitionTime is how long new kinds may take until the cluster serves them.
 const definitionTime = time.Minute
 
-// servedPoll is the pause between two looks for a kind.
+// servedPoll is the pause between two checks for a kind.
 const servedPoll = 100 * time.Millisecond
 
 // defineTask applies the CustomResourceDefinitions of a module. Those of all modules are applied before the first module runs,

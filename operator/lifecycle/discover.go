@@ -155,7 +155,7 @@ func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*
 	return verdicts, enabled, errors.Join(errs...)
 }
 
-// lacks says which module keeps another one off: one that it requires, and that is off. It has been judged before.
+// lacks names the module that disables another one: one that it requires, and that is disabled. It has been judged before.
 func (o *Operator) lacks(u *unit, verdicts map[*unit]verdict) string {
 	for _, need := range u.Requires {
 		providers := o.store.found.Providers(need)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// healEvery is the time between two looks for absent objects, without jitter.
+	// healEvery is the time between two checks for absent objects, without jitter.
 	healEvery = 270 * time.Second
 	// byHelm selects what Helm has applied.
 	byHelm = "app.kubernetes.io/managed-by=Helm"

@@ -100,7 +100,7 @@ echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+
 	s.seen("drop", "1")
 	s.until("the hook has deleted its object", func() bool { return !exists("dropped") })
 	s.idle(o)
-	time.Sleep(3 * s.healEvery) // at least two looks
+	time.Sleep(3 * s.healEvery) // at least two checks
 	if exists("dropped") || s.revision("a") != 1 {
 		s.Errorf("what a hook has deleted is absent for Helm; revision %d", s.revision("a"))
 	}

@@ -48,8 +48,8 @@ type Options struct {
 	Namespace string
 	ConfigMap string
 	Releases  Releases
-	// HealEvery is the time between two looks for objects of charts that are absent; 0 is four and a half minutes. Up to a
-	// fifth of it is added by chance.
+	// HealEvery is the time between two checks for absent objects of charts; 0 is four and a half minutes. Up to a fifth of it is
+	// added by chance.
 	HealEvery time.Duration
 	// HooksChanged is called when hooks of modules were added or removed. It may be nil.
 	HooksChanged func()
@@ -98,7 +98,7 @@ type Operator struct {
 	purged bool
 }
 
-// unit is a module at work. The fields without a comment are the main queue's.
+// unit is a running module. The fields without a comment are the main queue's.
 type unit struct {
 	*module.Module
 

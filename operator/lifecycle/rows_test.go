@@ -310,7 +310,7 @@ func names(value any) (all []string) {
 	return all
 }
 
-// executable gives hooks and scripts of samples their mode.
+// executable sets the mode of hooks and scripts of samples.
 func (s *site) executable() {
 	s.Helper()
 	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {

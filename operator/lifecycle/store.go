@@ -94,7 +94,7 @@ func section(c values.Config, key string) any {
 	return c.Modules[key].Values
 }
 
-// orEmpty is a section, or an empty one: hooks add to it, and templates look into it.
+// orEmpty is a section, or an empty one: hooks add to it, and templates read it.
 func orEmpty(section any) any {
 	if section == nil {
 		return map[string]any{}
@@ -102,8 +102,8 @@ func orEmpty(section any) any {
 	return section
 }
 
-// configured is the section of a key from files and from a configuration, with the defaults of the schema for what
-// administrators set. A default fills what files lack; the configuration goes over both.
+// configured is the section of a key from files and from a configuration, with the schema's defaults for the administrators'
+// settings. A default fills what files lack; the configuration goes over both.
 func (s *store) configured(key string, c values.Config) any {
 	layers := []map[string]any{values.Sections(s.found.Common, key)}
 	if m := s.modules[key]; m != nil {

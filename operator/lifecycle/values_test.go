@@ -194,7 +194,7 @@ func (s *site) touch(suffix string) {
 	}
 }
 
-// testDefinitions: the kinds of all modules are there before the first module runs, and live conversions stay.
+// testDefinitions: the kinds of all modules exist before the first module runs, and live conversions stay.
 func testDefinitions(s *site) {
 	definition := func(kind, more string) string {
 		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + kind + "s." + s.namespace + ".org}\nspec: {group: " + s.namespace +

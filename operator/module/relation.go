@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/catalog"
 )
 
-// manifestFile makes a folder an add-on of Sealift. Without it, addon.yaml is a file of the module like any other.
+// manifestFile makes a folder an add-on of Sealift. Without it, addon.yaml is an ordinary file of the module.
 const manifestFile = "Manifest"
 
 func (m *Module) readRelations() error {

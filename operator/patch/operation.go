@@ -144,7 +144,7 @@ func split(stream []byte) (documents []any, err error) {
 	}
 }
 
-// file is an operation as it is written.
+// file is an operation in its written form.
 type file struct {
 	Operation           string `json:"operation"`
 	APIVersion          string `json:"apiVersion"`

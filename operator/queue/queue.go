@@ -1,6 +1,6 @@
 // Package queue runs tasks in named queues: each queue has one worker, which runs one task after the other in the order in
 // which they were added. A task that fails stays at the head of its queue and is tried again after a pause, so what follows it
-// finds its work done (S-11). Runs of one hook that follow each other become one run (S-12).
+// finds its work done (S-11). Consecutive runs of one hook become one run (S-12).
 //
 // The package starts no hooks; a task brings what it does.
 package queue

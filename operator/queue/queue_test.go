@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/operator/queue"
 )
 
-// runLog notes what ran when, on the clock of a synctest bubble.
+// runLog records what ran when, on the clock of a synctest bubble.
 type runLog struct {
 	mu    sync.Mutex
 	start time.Time

@@ -96,7 +96,7 @@ func typeNames() []string {
 }
 
 // Default sets missing values that have a default in the schema, including inside existing objects and list items. An object
-// without a default is not made, and null stays. values stays as it is.
+// without a default is not created, and null stays. values is not changed.
 func (s *Set) Default(stage Stage, values map[string]any) map[string]any {
 	c := s.at(stage)
 	if c == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // decode reads a YAML document as upstream reads schemas: yes, no, on and off are text, as in enum: [on, off], and so are times. It returns
-// plain data as encoding/json decodes it, with the types of numbers that YAML gives. An empty document is nil.
+// plain data as encoding/json decodes it, with YAML's types of numbers. An empty document is nil.
 func decode(data []byte) (any, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/operator/values"
 )
 
-// configured is the expectation of a row for a ConfigMap that was read. Error is there if it cannot be.
+// configured is the expectation of a row for a ConfigMap that was read. Error is set if it cannot be.
 type configured struct {
 	Modules any
 	Global  json.RawMessage
@@ -161,7 +161,7 @@ func (c *eventRow) check(t *testing.T) {
 	c.Expect.configured.check(t, row, config)
 }
 
-// edits are the keys that a patch sets, and null for those that it removes. Whole is there if the patch is all of the data.
+// edits are the keys that a patch sets, and null for those that it removes. Whole is set if the patch is all of the data.
 type edits struct {
 	keys  map[string]*string
 	whole bool

@@ -79,7 +79,7 @@ func CheckPatch(operations []Operation, key string) error {
 	return errors.Join(errs...)
 }
 
-// Apply applies operations to values, which stay as they are. A new patch is strict: its hook fails if it removes a missing
+// Apply applies operations to values, which are not changed. A new patch is strict: its hook fails if it removes a missing
 // value. A patch that was kept from earlier runs is not, because values below it change.
 func Apply(values map[string]any, operations []Operation, strict bool) (result map[string]any, changed bool, err error) {
 	if len(operations) == 0 {

@@ -1,7 +1,7 @@
 // Package values computes the values of modules: names and keys, layers, the ConfigMap that administrators edit, and the
 // patches of hooks.
 //
-// Values are plain data as encoding/json decodes them. All functions leave their arguments as they are.
+// Values are plain data as encoding/json decodes them. All functions leave their arguments unchanged.
 package values
 
 import (

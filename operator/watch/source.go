@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// lateKind is the pause between two looks for a kind that the cluster does not serve yet.
+	// lateKind is the pause between two checks for a kind that the cluster does not serve yet.
 	lateKind = 5 * time.Second
 	// failures of a list after which they are logged, and after which a start no longer waits for it. The first one may come from
 	// a server that does not stream lists.

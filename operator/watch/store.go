@@ -30,7 +30,7 @@ func (v view) same(f *jq.Filter) bool {
 // name is the key of an object in its source.
 type name struct{ namespace, name string }
 
-// item is an object as it is kept.
+// item is an object in its kept form.
 type item struct {
 	name
 	sum     uint64   // of the whole JSON
@@ -89,7 +89,7 @@ func (o *source) handled(came time.Time) {
 	}
 }
 
-// result runs a filter on an object. A filter that fails gives null, and the failure is logged.
+// result runs a filter on an object. A failing filter returns null, and the failure is logged.
 func (w *Watcher) result(o *source, filter *jq.Filter, whole []byte) []byte {
 	if filter == nil {
 		return nil

@@ -21,7 +21,7 @@ type certificate struct {
 	leader *http.Client // trusts the CA
 }
 
-// source returns a function that reads the certificate as it is now. It checks the Secret of our authority every keepTime: another
+// source returns a function that reads the current certificate. It checks the Secret of our authority every keepTime: another
 // replica, or a person, may have replaced or deleted it.
 func (e *endpoint) source(ctx context.Context) (func() (*certificate, error), error) {
 	if e.CertFile != "" {

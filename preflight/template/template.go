@@ -22,7 +22,7 @@ type Options struct {
 	Left string // opens an action; }} closes it
 	// Functions are added to the built-in ones. Each returns one value, or a value and an error.
 	Functions map[string]any
-	// Print replaces each value that an action prints; nil prints the values as they are.
+	// Print replaces each value that an action prints; nil prints the values unchanged.
 	Print func(value any) any
 }
 
@@ -262,7 +262,7 @@ func (r *run) variable(name string) any {
 // forget ends the scope of the variables after the first n.
 func (r *run) forget(n int) { r.variables = r.variables[:n] }
 
-// at says where in the template something failed.
+// at returns where in the template something failed.
 func (r *run) at(n parse.Node, err error) error {
 	if _, ok := errors.AsType[*locatedError](err); ok {
 		return err

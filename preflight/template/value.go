@@ -59,7 +59,7 @@ func (r *run) ofNothing(dot any, node parse.Node) (bool, error) {
 	return false, nil
 }
 
-// operand evaluates what stands for a value.
+// operand evaluates an operand.
 func (r *run) operand(dot any, node parse.Node) (any, error) {
 	switch n := node.(type) {
 	case *parse.DotNode:

@@ -48,7 +48,7 @@ type Package struct {
 	Index   string `json:"index"` // sha256 of the package's index
 }
 
-// AddOn is an add-on at work.
+// AddOn is an installed add-on.
 type AddOn struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

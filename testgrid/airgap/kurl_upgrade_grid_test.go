@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// witness is an add-on that notes what its hooks see of an upgrade.
+// witness is an add-on that records what its hooks see of an upgrade.
 const witness = `note() {
     printf '%s %s\n' "$1" "upgrade=${KUBERNETES_UPGRADE-unset} from=${CURRENT_KUBERNETES_VERSION-unset} to=$KUBERNETES_VERSION" \
         "$1" "target=$KUBERNETES_TARGET_VERSION_MAJOR.$KUBERNETES_TARGET_VERSION_MINOR.$KUBERNETES_TARGET_VERSION_PATCH distribution=$K8S_DISTRO airgap=$AIRGAP own=$WITNESS_VERSION" >>/var/tmp/witness
@@ -47,7 +47,7 @@ func secondVersions(t *testing.T, addOns []string, dir string) (folders []string
 }
 
 // TestKurlAddOnsAreUpgraded upgrades a cluster of kURL's own add-ons, a control plane and a worker: Kubernetes by one minor
-// version, and three add-ons to a second version. A witness among the add-ons notes what hooks see.
+// version, and three add-ons to a second version. A witness among the add-ons records what hooks see.
 func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	short.Skip(t, "a host of the lab")
 	before := strings.ReplaceAll(kurlInstaller, "kubernetes: {version: 1.36.3}", "kubernetes: {version: 1.35.4}\n  witness: {version: 1.0.0}")

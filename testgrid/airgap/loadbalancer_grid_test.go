@@ -72,7 +72,7 @@ func TestLoadBalancerAddressIsChanged(t *testing.T) {
 	}
 	worker.must("ip route del blackhole " + renewed)
 
-	// a worker whose kubelet does not start with it goes back; the control planes have moved
+	// a worker whose kubelet does not start with it is rolled back; the control planes have moved
 	const dropIn = "/etc/systemd/system/kubelet.service.d/99-test.conf"
 	worker.must("mkdir -p " + path.Dir(dropIn) + " && printf '[Service]\\nExecStartPre=/bin/sh -c \"! grep -q " + renewed + " /etc/kubernetes/kubelet.conf\"\\n' >" + dropIn + " && systemctl daemon-reload")
 	out, code = first.run(command + " --yes 2>&1")

@@ -27,8 +27,8 @@ const podTests = `
   installerSpec: INSTALLER
 `
 
-// TestPrivilegedPodWorksAsMachine installs a cluster in a pod of a cluster. Flannel enforces no NetworkPolicies, so a test that must have no way
-// out does not run, and the report says why.
+// TestPrivilegedPodWorksAsMachine installs a cluster in a pod of a cluster. Flannel enforces no NetworkPolicies, so a test that must have
+// no way out does not run, and the report has the reason.
 func TestPrivilegedPodWorksAsMachine(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")

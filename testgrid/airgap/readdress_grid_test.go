@@ -54,7 +54,7 @@ func (n node) knows(of node, address string) {
 	n.servesVerified(n.authorities()[0].Leaf, address)
 }
 
-// names says which files of the node name an address.
+// names lists the files of the node that have an address.
 func (n node) names(address string) string {
 	n.t.Helper()
 	return n.must("grep -lwF " + address + " -r /etc/kubernetes/manifests /etc/kubernetes/*.conf /var/lib/kubelet/kubeadm-flags.env /etc/hosts /var/lib/sealift/state/api-servers || true")
@@ -128,7 +128,7 @@ func announced(n node, was string) (address string) {
 	n.must("for i in $(seq 120); do sealift status | grep -q '" + address + "' && " + kubectl + "get --raw /readyz && exit 0; sleep 2; done; journalctl -u sealift-agent; exit 1")
 	n.t.Logf("the node has changed its address by itself %s after the boot", time.Since(began).Round(time.Second))
 	n.knows(n, address)
-	// the agent is still at work for a moment
+	// the agent still works for a moment
 	n.must("for i in $(seq 120); do sealift node readdress " + address + " --yes 2>&1 | grep -q 'nothing to do' && exit 0; sleep 1; done; exit 1")
 	return address
 }

@@ -84,7 +84,7 @@ func build(t *testing.T, kubernetes, system string) delivery {
 	})
 }
 
-// once makes a road with this name, with its programs, and fills it, unless a test of this run has done so.
+// once makes a delivery with this name, with its programs, and fills it, unless a test of this run has done so.
 func (w *workshop) once(t *testing.T, name string, fill func(delivery)) delivery {
 	t.Helper()
 	w.mu.Lock()
@@ -113,7 +113,7 @@ func (w *workshop) once(t *testing.T, name string, fill func(delivery)) delivery
 	return r
 }
 
-// part returns a folder of the road that only some tests need. fill makes it, unless a test of this run has done so.
+// part returns a folder of the delivery that only some tests need. fill creates it, unless a test of this run has done so.
 func (r delivery) part(t *testing.T, name string, fill func(dir string)) string {
 	t.Helper()
 	deliveries.mu.Lock()

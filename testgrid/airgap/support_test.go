@@ -26,7 +26,7 @@ func supportBundle(n node, files ...string) {
 			n.t.Errorf("the support bundle has no %s, only\n%s\n%q", name, all, summary.Errors)
 		}
 	}
-	// Every key of the node, and the tokens of the cluster, as they are and as a kubeconfig has them.
+	// Every key of the node, and the tokens of the cluster, in plain form and as in a kubeconfig.
 	n.refuses("cat /etc/kubernetes/pki/*.key /etc/kubernetes/pki/etcd/*.key | grep -v -e -----BEGIN -e -----END | cut -c1-60 >/tmp/keys; "+
 		"grep -h client-key-data /etc/kubernetes/*.conf | awk '{print substr($2,80,60)}' >>/tmp/keys; test -s /tmp/keys || exit 9; "+
 		"grep -rFl -f /tmp/keys /tmp/support; code=$?; rm /tmp/keys; exit $code", 1, "")

@@ -98,7 +98,7 @@ func outcome(list gridReport) string {
 	return out.String()
 }
 
-// leavesNothing looks for what hosts of a rack are made of on this machine: folders, mounts, the bridge, rules, processes.
+// leavesNothing looks for parts of a rack's hosts on this machine: folders, mounts, the bridge, rules, processes.
 func leavesNothing(t *testing.T, state string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(state))

@@ -54,8 +54,8 @@ spec:
   selector: {matchLabels: {app: asked}}
 `
 
-// clients asks a Service and the API five times a second each, the API through the balancer and as pods do, and notes what failed
-// twice in a row.
+// clients queries a Service and the API five times a second each, the API through the balancer and as pods do, and records what
+// failed twice in a row.
 const clients = ask + `
 ask service timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/80" && printf "GET / HTTP/1.0\\r\\n\\r\\n" >&3 && grep -q here <&3' "$1" &
 ` + askAPI + `

@@ -26,8 +26,7 @@ func outdated(t *testing.T, firstSpec, workerSpec host.Spec) (first, worker node
 	return first, worker
 }
 
-// ask asks with a command five times a second, and notes how it went: what has failed twice in a row, and all moments at which there
-// was an answer.
+// ask runs a command five times a second, and records the results: consecutive failures, and the times of all answers.
 const ask = `
 ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/dev/null 2>&1; } && date +%s.%N >>/var/tmp/answers-$name || date >>/var/tmp/failures-$name; sleep 0.2; done; }
 `

@@ -198,8 +198,8 @@ func (m *labMachine) Egress(ctx context.Context) ([]Connection, error) {
 	return m.readPackets(ctx)
 }
 
-// senderInterval is the time between two looks for senders. An unanswered connection is tried for a second at least, since that
-// is when the kernel repeats its first packet.
+// senderInterval is the time between two checks for senders. An unanswered connection is tried for a second at least, since
+// that is when the kernel repeats its first packet.
 const senderInterval = 500 * time.Millisecond
 
 // every calls do until ctx ends.

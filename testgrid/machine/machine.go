@@ -66,7 +66,7 @@ type Keeper interface {
 // Kept is a machine that an earlier run has kept.
 type Kept struct{ Name, Address string }
 
-// Adopter is a kind that takes kept machines back. If it fails, it leaves them as they are.
+// Adopter is a kind that takes kept machines back. If it fails, it leaves them unchanged.
 type Adopter interface {
 	Adopt(ctx context.Context, w Request, kept []Kept) ([]Machine, error)
 }

@@ -81,7 +81,7 @@ func (k podKind) Clean(ctx context.Context, owner string) error {
 	return c.remove(ctx, selector)
 }
 
-// remove removes what has these labels.
+// remove removes objects with these labels.
 func (c *cluster) remove(ctx context.Context, selector string) error {
 	list := metav1.ListOptions{LabelSelector: selector}
 	pods := retry(ctx, func(ctx context.Context) error {

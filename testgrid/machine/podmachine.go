@@ -75,7 +75,7 @@ func (m *podMachine) up(ctx context.Context) (up bool, state string, err error) 
 	return up, state, nil
 }
 
-// podState says why a pod does not run.
+// podState returns why a pod does not run.
 func podState(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		switch {

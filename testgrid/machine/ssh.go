@@ -153,8 +153,7 @@ func (h sshHost) wait(ctx context.Context) error {
 // sshPool lends the machines that a user has. A test waits until enough of them are free.
 type sshPool struct {
 	hosts []sshHost
-	// How a machine becomes bare: a script that runs on it, or a program that runs here, such as one that goes back to a
-	// snapshot.
+	// How a machine becomes bare: a script that runs on it, or a program that runs here, such as one that restores a snapshot.
 	bareScript  string
 	bareProgram program
 	powerCycle  program
@@ -232,7 +231,7 @@ func (p *sshPool) Make(ctx context.Context, w Request) ([]Machine, error) {
 	return machines, nil
 }
 
-// Adopt takes machines of the pool as they are.
+// Adopt returns machines of the pool unchanged.
 func (p *sshPool) Adopt(_ context.Context, _ Request, kept []Kept) (machines []Machine, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

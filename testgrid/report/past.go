@@ -42,7 +42,7 @@ func (f Folder) SavePast(p Past) error {
 	return atomicfile.Write(filepath.Join(f.Path, pastName), data)
 }
 
-// remember gives cells their past.
+// remember adds past results to cells.
 func (f Folder) remember(cells []Cell) error {
 	data, err := os.ReadFile(filepath.Join(f.Path, pastName))
 	if errors.Is(err, fs.ErrNotExist) {

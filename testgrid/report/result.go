@@ -27,7 +27,7 @@ type Verdict string
 const (
 	Passed  Verdict = "passed"
 	Failed  Verdict = "failed"
-	Skipped Verdict = "skipped" // it did not run, and the reason says why
+	Skipped Verdict = "skipped" // it did not run; see the reason
 	Flaky   Verdict = "flaky"
 	Running Verdict = "running"
 	Waiting Verdict = "waiting"

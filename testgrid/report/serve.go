@@ -21,7 +21,7 @@ import (
 //go:embed live.js
 var liveScript []byte
 
-// livePoll is the time between two looks for changes.
+// livePoll is the time between two checks for changes.
 const livePoll = time.Second
 
 // Server shows a report while its tests run: pages of the moment, files of the folder, and a stream with a line for each change.
@@ -68,7 +68,7 @@ func NewServer(f Folder) (*Server, error) {
 // Close closes the folder.
 func (s *Server) Close() error { return s.root.Close() }
 
-// Watch looks for changes until ctx ends. Without it, pages do not change by themselves.
+// Watch looks for changes until ctx ends. Without it, pages do not refresh.
 func (s *Server) Watch(ctx context.Context) {
 	poll.Repeat(ctx, func(context.Context) time.Duration {
 		if state := s.fingerprint(); state != "" {
@@ -84,7 +84,7 @@ func (s *Server) Watch(ctx context.Context) {
 	})
 }
 
-// fingerprint is another one whenever a file of the results is. It is "" if a file disappears in between.
+// fingerprint changes whenever a file of the results does. It is "" if a file disappears in between.
 func (s *Server) fingerprint() string {
 	sum := sha256.New()
 	for _, below := range []string{planName, "results"} {
@@ -110,7 +110,7 @@ func (s *Server) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// cells reads the report as it is now.
+// cells reads the current report.
 func (s *Server) cells() ([]Cell, error) {
 	results, err := s.folder.Read()
 	if err != nil {

@@ -88,7 +88,7 @@ func (f Folder) summary() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// put writes a file of the report, unless it has this content. Most pages stay as they are when one more test ends.
+// put writes a file of the report, unless it has this content. Most pages do not change when one more test ends.
 func (f Folder) put(name string, data []byte) error {
 	path := filepath.Join(f.Path, filepath.FromSlash(name))
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {

@@ -32,7 +32,7 @@ type bundles struct {
 	dir     string
 
 	mu   sync.Mutex
-	made map[string]*bundle // by the digest of the Installer and of what else decides
+	made map[string]*bundle // by the digest of the Installer and of its other inputs
 }
 
 // bundle is made by the first test that needs it.

@@ -77,7 +77,7 @@ const kurlHelpers = "/opt/kurl-testgrid/testhelpers.sh"
 //go:embed testhelpers.sh
 var helpers string
 
-// kurlApplication ends the names of functions that install an application which kURL's servers give out.
+// kurlApplication is the suffix of functions that install an application which kURL's servers distribute.
 const kurlApplication = "_kurl_integration_test_application"
 
 // helpersFor returns the functions that scripts call, or "" if they call none.
@@ -146,7 +146,7 @@ func (c *cell) run(ctx context.Context) {
 		c.violations(ctx)
 	}
 	if c.result.Verdict == report.Failed && len(c.machines) > 0 {
-		_ = c.step(ctx, part{name: "support bundle", most: stepTimeout, do: c.collect}) // its log says why there is none
+		_ = c.step(ctx, part{name: "support bundle", most: stepTimeout, do: c.collect}) // its log has the reason
 	}
 	c.release(ctx)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// TestFinishedTestsAreReusedOnAnotherMachine has two machines with the same tests and one store of results. The second one runs what
-// has another input, and its report says since when a test is broken, and by which package.
+// TestFinishedTestsAreReusedOnAnotherMachine has two machines with the same tests and one store of results. The second one runs
+// tests with another input, and its report says since when a test is broken, and by which package.
 func TestFinishedTestsAreReusedOnAnotherMachine(t *testing.T) {
 	t.Parallel()
 	s, err := store.Opener{Write: true}.Open(t.TempDir())

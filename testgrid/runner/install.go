@@ -120,7 +120,7 @@ func ofInstall(f gridspec.Fault) bool { return !f.Upgrade && !ofReset(f) }
 func ofReset(f gridspec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
 func ofUpgrade(f gridspec.Fault) bool { return f.Upgrade }
 
-// kurlPatch is where a pre-install script may write a patch, which kURL's runner gives to the installer.
+// kurlPatch is where a pre-install script may write a patch, which kURL's runner passes to the installer.
 const kurlPatch = "/opt/kurl-testgrid/patchfile.yaml"
 
 // arguments are those of the install and of the upgrade, for a shell on the first node.

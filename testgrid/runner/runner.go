@@ -40,7 +40,7 @@ type Options struct {
 	Part *Part
 	// Remote, if not nil, does the attempts. It needs a History, which transports the logs.
 	Remote Remote
-	// KeepFailed leaves the machines of failed tests as they are.
+	// KeepFailed keeps the machines of failed tests.
 	KeepFailed bool
 	// Resume reuses the kept machines of failed tests, and continues after the last passed step.
 	Resume bool

@@ -31,8 +31,8 @@ func ofKurl(endpoint string) bool {
 	return err == nil && (at.Hostname() == "kurl.sh" || strings.HasSuffix(at.Hostname(), ".kurl.sh"))
 }
 
-// register stores an Installer on its server, as often as it is asked to, and returns the URL of its script. The first machine asks:
-// its network reaches the server, and perhaps not this program's.
+// register stores an Installer on its server, as often as requested, and returns the URL of its script. The first machine asks: its
+// network reaches the server, and perhaps not this program's.
 func (c *cell) register(ctx context.Context, b *bundle) (script string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()

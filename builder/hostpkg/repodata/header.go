@@ -23,7 +23,7 @@ const (
 	maxStore = 32 << 20 // bytes
 )
 
-// header is a set of tags. Values are numbers, texts or bytes; asking for another type than a tag has gives nothing.
+// header is a set of tags. Values are numbers, texts or bytes; asking for another type than a tag has returns nothing.
 type header struct {
 	numbers map[uint32][]uint64
 	texts   map[uint32][]string

@@ -1,8 +1,8 @@
 // Package repodata describes rpm packages as a repository that dnf and yum install from: it reads the headers of the
 // packages and writes repomd.xml, and the lists that it names.
 //
-// The same packages give the same bytes: they have no timestamps and no trace of their author. The package checks no signatures
-// and resolves no dependencies.
+// The same packages yield the same bytes: they have no timestamps and no trace of their author. The package checks no
+// signatures and resolves no dependencies.
 package repodata
 
 import (

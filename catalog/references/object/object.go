@@ -24,7 +24,7 @@ type Image struct {
 
 // Scan configures how objects are scanned.
 type Scan struct {
-	Nested bool                  // they stand in the text of something else: nothing is certain, and lines say nothing
+	Nested bool                  // they are in the text of something else: nothing is certain, and lines mean nothing
 	Each   func(node *yaml.Node) // is called with each object that is looked at; may be nil
 }
 

@@ -17,7 +17,7 @@ var ofTheAPI = []string{
 	"10.10.0.100", "::ffff:10.10.0.100", "fd00:0:0:0::100", // the endpoint, as a patch or an administrator writes it
 	"lb.corp.example", "earlier-lb.corp.example", "LB.CORP.EXAMPLE.", "old-lb.corp.example", "10.10.0.101", // load balancers: the next one, the one of hosts that join, that of kube-proxy
 	"host-1", "HOST-1", "host-1.", "host-1.rack.example", "host-1.corp.example", "10.10.0.1", "::ffff:10.10.0.1", "fd00::1", // a control plane
-	"host-2", "10.10.0.62", "patched.corp.example", // another one, by what its certificate has
+	"host-2", "10.10.0.62", "patched.corp.example", // another one, according to its certificate
 	"host-3", "10.10.0.63", // a member of etcd that is not a node yet
 	"10.10.0.61",                     // an API server on the list
 	"own.corp.example", "10.10.0.64", // this control plane's own certificate, and the address that it is about to get

@@ -68,7 +68,7 @@ func WriteList(name string, addresses []string) error {
 	return files.Write(name, []byte(strings.Join(addresses, "\n")+"\n"))
 }
 
-// Follow keeps the servers as discover gives them, and the file too, until ctx ends. While discover fails they stay.
+// Follow keeps the servers that discover returns, and the file too, until ctx ends. While discover fails they stay.
 func (b *Balancer) Follow(ctx context.Context, file string, discover func(context.Context) ([]string, error)) {
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		asking, cancel := context.WithTimeout(ctx, askTime)

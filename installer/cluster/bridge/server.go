@@ -33,7 +33,7 @@ type server struct {
 	port        int
 }
 
-// secondOf reads the manifest of the first server. An error says why a program of the host cannot do the same.
+// secondOf reads the manifest of the first server. An error reports why a program of the host cannot do the same.
 func secondOf(manifest []byte) (s server, err error) {
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {

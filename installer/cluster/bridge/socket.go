@@ -19,10 +19,10 @@ import (
 	"github.com/sealift/sealift/internal/process"
 )
 
-// The kernel numbers the sockets of a shared port in the order of their listen(2). A program of the classic BPF says which of them
+// The kernel numbers the sockets of a shared port in the order of their listen(2). A classic BPF program decides which of them
 // gets a new connection. If there is no socket with that number, the kernel chooses one on its own. When a socket is closed, the
-// last one gets its number (socket(7), SO_ATTACH_REUSEPORT_CBPF). The program goes with the last socket, so nothing has to be
-// cleaned up after a killed run.
+// last one gets its number (socket(7), SO_ATTACH_REUSEPORT_CBPF). The program disappears with the last socket, so nothing has to
+// be cleaned up after a killed run.
 
 // socket listens on a shared port.
 type socket struct {
@@ -50,8 +50,8 @@ func listening(port int) (inodes []string, err error) {
 	return inodes, nil
 }
 
-// inOrder gives sockets the order of the kernel, from the order of those that listened before. A kubelet of another minor version
-// starts the new server before the old one has ended.
+// inOrder returns sockets in the kernel's order, from those that listened before. A kubelet of another minor version starts the
+// new server before the old one has ended.
 func inOrder(before, now []socket) []socket {
 	has := func(list []socket, s socket) bool {
 		return slices.ContainsFunc(list, func(o socket) bool { return o.inode == s.inode })
@@ -129,7 +129,7 @@ func program(leads, other uint32) []unix.SockFilter {
 	load := func(size uint16, offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_ABS | size, K: offset}
 	}
-	equal := func(value uint32, yes, no uint8) unix.SockFilter { // skips so many
+	equal := func(value uint32, yes, no uint8) unix.SockFilter { // skips n bytes
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jt: yes, Jf: no}
 	}
 	choose := func(socket uint32) unix.SockFilter {
@@ -151,7 +151,7 @@ func program(leads, other uint32) []unix.SockFilter {
 // direct has the socket with one number lead.
 //
 // The port belongs to all of its sockets, so one of our own is enough to change that. The servers' sockets are not: Go listens for
-// MPTCP, which has no such programs. Our socket is there for microseconds, or longer on a busy host. It accepts no packets: its
+// MPTCP, which has no such programs. Our socket exists for microseconds, or longer on a busy host. It accepts no packets: its
 // clients retry after a second, as TCP does, and reach a server.
 func (s server) direct(ctx context.Context, leads, other int) error {
 	l, err := listenDeaf(ctx, s.bind)

@@ -223,7 +223,7 @@ func Merge(own, other []byte) (merged []byte, changed bool, err error) {
 			if reads(all.Resources[at].Providers, p) {
 				continue
 			}
-			// identity is last, because it takes every value as it is
+			// identity is last, because it accepts every value unchanged
 			to := &all.Resources[at].Providers
 			end := len(*to)
 			if end > 0 && (*to)[end-1].Identity != nil {

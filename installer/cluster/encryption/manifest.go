@@ -52,8 +52,8 @@ func (h Host) CheckKeys() error {
 	return nil
 }
 
-// Enable has the API server of a host use the file with the keys, which is there. rootfs is the folder with the host's files; empty
-// means /.
+// Enable has the API server of a host use the existing file with the keys. rootfs is the folder with the host's files; empty means
+// /.
 func Enable(rootfs string) error { return Host{files.Host{Rootfs: rootfs}}.Enable() }
 
 // Enable has the API server of this host use the file with the keys. A kubelet starts a server whose manifest changes again.

@@ -2,7 +2,7 @@ package identity
 
 import "slices"
 
-// Party is who asks.
+// Party is the requester.
 type Party string
 
 // The parties, by what each can prove.
@@ -27,7 +27,7 @@ func Parties() []Party { return []Party{Anonymous, Token, Invited, Worker, Membe
 // Right is something that a party may request.
 type Right string
 
-// The rights at the share, the service by which control planes give files to other hosts.
+// The rights at the share, the service by which control planes serve files to other hosts.
 const (
 	ReadScript    Right = "share: script and program for joins"
 	ReadCluster   Right = "share: what a worker needs to know of the cluster"

@@ -13,11 +13,11 @@ const (
 	// BootstrapKubeconfig has the token with which the kubelet asks for a certificate if it has no valid one. Its unit names the file.
 	BootstrapKubeconfig = Folder + "/bootstrap-kubelet.conf"
 
-	// APIServerManifest is there from the moment when kubeadm has made the node a control plane, and on no other.
+	// APIServerManifest exists from the moment when kubeadm has made the node a control plane, and on no other.
 	APIServerManifest = Manifests + "/kube-apiserver.yaml"
 	// ControllerManagerManifest names the networks of the cluster.
 	ControllerManagerManifest = Manifests + "/kube-controller-manager.yaml"
-	// EtcdManifest is there on a control plane with its own etcd.
+	// EtcdManifest exists on a control plane with its own etcd.
 	EtcdManifest = Manifests + "/etcd.yaml"
 
 	// KubeletConfig is the configuration of the kubelet.

@@ -55,7 +55,7 @@ func (s *Server) Name(add, drop string) {
 	}
 }
 
-// AddArgument gives API servers an argument, unless they have one of that name.
+// AddArgument adds an argument to API servers, unless they have one of that name.
 func (s *Server) AddArgument(name, value string) error {
 	if !s.argumentMap {
 		return s.add("extraArgs", map[string]any{"name": name, "value": value})

@@ -96,7 +96,7 @@ func (h host) keep(name string, mode fs.FileMode, content []byte) error {
 	return replace(h.Path(name), is, content)
 }
 
-// exchangeLeaves gives certificates of the old CA one of the new CA, and returns the files of all of them.
+// exchangeLeaves replaces certificates of the old CA by ones of the new CA, and returns the files of all of them.
 func (h host) exchangeLeaves(p authority.Part, stage authority.Stage, entries []Entry, now time.Time) (files []string, err error) {
 	old, renewed, err := p.Certificates()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-// TestAPIServerNamesAreAddedAndRemoved only in its certificate. The others of a control plane stay as they are.
+// TestAPIServerNamesAreAddedAndRemoved only in its certificate. The others of a control plane are not changed.
 func TestAPIServerNamesAreAddedAndRemoved(t *testing.T) {
 	t.Parallel()
 	h := host{files.Host{Rootfs: strings.TrimSuffix(kubeadm.Copy(t), "/etc/kubernetes")}}

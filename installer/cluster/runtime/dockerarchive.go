@@ -64,7 +64,7 @@ func tagged(ref string) string {
 	return named.String()
 }
 
-// archivePresent reports whether an image is there that this very archive was loaded as, pinned, complete and unpacked.
+// archivePresent reports whether an image exists that this very archive was loaded as, pinned, complete and unpacked.
 func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error) {
 	name := tagged(image.Ref)
 	record, err := r.client.ImageService().Get(ctx, name)
@@ -117,7 +117,7 @@ func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, e
 	return names, err
 }
 
-// keep unpacks the images of a list that have names, and gives them these names.
+// keep unpacks the named images of a list, and names them.
 func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string) (names []string, err error) {
 	cs := r.client.ContentStore()
 	for _, target := range index.Manifests {

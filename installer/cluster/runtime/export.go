@@ -60,7 +60,7 @@ func (b layoutBlobs) Info(_ context.Context, d digest.Digest) (content.Info, err
 	return content.Info{Digest: d, Size: e.Size}, nil
 }
 
-// ReaderAt implements content.Provider. What it gives is verified.
+// ReaderAt implements content.Provider. What it returns is verified.
 func (b layoutBlobs) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
 	if _, err := b.Info(ctx, desc.Digest); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func TestEveryImageIsPinned(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for round, changes := range []int{2, 1} { // the second time one of them is there, without its pin
+	for round, changes := range []int{2, 1} { // the second time one of them exists, without its pin
 		for _, a := range []*runtime.Layout{openLayout(t, layout), openLayout(t, packed)} {
 			got, err := r.Load(t.Context(), a, func(string) {})
 			if err != nil || round == 0 && got.Loaded != 1 {

@@ -133,7 +133,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	return result, nil
 }
 
-// present reports whether an image is there under its names, pinned, complete and unpacked.
+// present reports whether an image exists under its names, pinned, complete and unpacked.
 func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 	if image.archive.Path != "" {
 		return r.archivePresent(ctx, image)

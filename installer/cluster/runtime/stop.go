@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// The labels that containerd's CRI plugin gives to containers of pods.
+// The labels that containerd's CRI plugin sets on containers of pods.
 const (
 	containerLabel    = "io.kubernetes.container.name"
 	podNamespaceLabel = "io.kubernetes.pod.namespace"

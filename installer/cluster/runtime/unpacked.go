@@ -21,9 +21,9 @@ import (
 // guessedRatio is how many times larger a layer is unpacked where its file does not say it. Most are smaller.
 const guessedRatio = 4
 
-// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer once
-// unpacked. Layers are not read for that, only the sizes in their files. The layers of a docker-archive are stored
-// uncompressed, so that they count twice.
+// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once, and every distinct layer once unpacked.
+// Layers are not read for that, only the sizes in their files. The layers of a docker-archive are stored uncompressed, so that
+// they count twice.
 func UnpackedSize(layouts ...*Layout) (int64, error) {
 	sizes := make(map[string]int64)
 	for _, l := range layouts {
@@ -140,7 +140,7 @@ func tocOffset(tail []byte) int64 {
 	return 0
 }
 
-// stargz adds up the files of a table of contents, as a tar has them. A table that cannot be read gives 0.
+// stargz adds up the files of a table of contents, as a tar has them. An unreadable table counts as 0.
 func (s sized) stargz(at int64) (int64, error) {
 	data, err := s.read(at, int(min(s.entry.Size-at, maxTOC)))
 	if err != nil {
@@ -180,14 +180,14 @@ func isSkippable(data []byte) bool {
 // maxZstdBlock is the most that a block unpacks to (RFC 8878 §3.1.1.2.4).
 const maxZstdBlock = 128 << 10
 
-// zstd adds up the frames of a file. A frame that does not give its size has no more than its blocks can hold. Where each read
-// is a request, the first frame stands for the file.
+// zstd adds up the frames of a file. A frame without its size has no more than its blocks can hold. Where each read is a
+// request, the first frame represents the file.
 func (s sized) zstd() (int64, error) {
 	w := zstdWalk{sized: s}
 	for w.at < s.entry.Size {
 		err := w.frame()
 		switch {
-		case err == errNotZstd: //nolint:errorlint // it is returned as it is
+		case err == errNotZstd: //nolint:errorlint // it is returned unchanged
 			return max(w.total, guessedRatio*s.entry.Size), nil
 		case err != nil:
 			return 0, err

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Share serves hosts that join, until ctx ends. undo returns what this node, own, gives to another one, asks, while it leads an undo.
+// Share serves joining hosts, until ctx ends. undo returns what this node, own, sends to another one, asks, while it leads an undo.
 func Share(ctx context.Context, root string, undo func(own, asks string) (share.Undo, error), log *slog.Logger) error {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package service has the two services of a node, which are sealift itself: one reaches the cluster's API for it, one gives files to
-// hosts that join. It also knows their units of systemd.
+// Package service has the two services of a node, which are sealift itself: one connects to the cluster's API, one serves files to
+// joining hosts. It also knows their units of systemd.
 package service
 
 import (
@@ -27,7 +27,7 @@ func Balancer(root string) Unit {
 	return Unit{"sealift-api.service", unit("the Kubernetes API of the cluster, on this node", "balance", 512, root)}
 }
 
-// Sharer gives files to hosts that join.
+// Sharer serves files to joining hosts.
 func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", 512, root)}
 }

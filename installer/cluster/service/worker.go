@@ -29,7 +29,7 @@ import (
 
 // workerInstaller is the part of an Installer that a worker needs to join: the add-ons with their versions; the options of Kubernetes,
 // of the container runtime, and of add-ons with a join hook; and the settings of hosts. Options that are called as secrets are left
-// out. A proxy and the settings of containerd stay as they are: a worker cannot fetch images without them.
+// out. A proxy and the settings of containerd are not changed: a worker cannot fetch images without them.
 func workerInstaller(root string, text []byte) (string, error) {
 	whole, err := spec.Parse("Installer of the cluster", strings.NewReader(string(text)))
 	if err != nil {

@@ -102,7 +102,7 @@ func TestAccessFollowsMatrix(t *testing.T) {
 		},
 		identity.ReadImages: func(c *share.Client) error {
 			_, err := c.Shelved(t.Context(), strings.Repeat("0", 64))
-			if errors.Is(err, fs.ErrNotExist) { // allowed, and nothing is there
+			if errors.Is(err, fs.ErrNotExist) { // allowed, and nothing exists
 				return nil
 			}
 			return err

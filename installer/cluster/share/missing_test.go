@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/share"
 )
 
-// endlessList is a list with one element again and again, which a client sends for as long as the server reads it.
+// endlessList is an endless list of one element, which a client sends for as long as the server reads it.
 type endlessList struct {
 	element string
 	sent    int64

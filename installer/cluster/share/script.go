@@ -89,7 +89,7 @@ const scriptEnd = "# end of join.sh"
 
 // Command is run as root on a host to make it a node: it fetches the script, verifies it, and passes it the token, and for a
 // control plane the key of the certificates, hidden from other users of the host. It needs bash and coreutils; curl is used if
-// it is there. A node that falls silent is waited for a minute.
+// installed. A node that falls silent is waited for a minute.
 func (s *Script) Command(token, certificateKey string) (string, error) {
 	text, err := s.Text()
 	if err != nil {

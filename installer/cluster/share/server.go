@@ -64,7 +64,7 @@ type index struct {
 	byDigest map[string][]bundle.Entry
 }
 
-// answer answers a client, or returns an error that says why not.
+// answer answers a client, or returns an error with the reason.
 type answer func(http.ResponseWriter, *http.Request, client) error
 
 // Handler serves the server's responses.
@@ -100,7 +100,7 @@ type client struct {
 	node string // of a certificate; "" for others
 }
 
-// prove finds out who asks. Anonymous clients need no proof.
+// prove identifies the requester. Anonymous clients need no proof.
 func (s *Server) prove(r *http.Request) (client, error) {
 	if r.TLS == nil {
 		return client{Party: identity.Anonymous}, nil

@@ -75,7 +75,7 @@ func create(ctx context.Context, client kubernetes.Interface, ttl time.Duration,
 	return whole, nil
 }
 
-// List gives all tokens, sorted by their ids.
+// List returns all tokens, sorted by their ids.
 func List(ctx context.Context, client kubernetes.Interface) ([]Token, error) {
 	found, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(api.SecretTypeBootstrapToken)})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // bucketTimeout bounds one try; the hook decides about more.
 const bucketTimeout = 30 * time.Second
 
-// createBucket makes a bucket in the cluster's object store unless it is there: address, access key, secret key, bucket.
+// createBucket creates a missing bucket in the cluster's object store: address, access key, secret key, bucket.
 func createBucket(ctx context.Context, args []string, _ io.Writer) error {
 	if err := wants(args, 4, "object_store_create_bucket"); err != nil {
 		return err

@@ -61,7 +61,7 @@ func FuzzKustomization(f *testing.F) {
 	})
 }
 
-// FuzzDocument finds documents in what may be no YAML.
+// FuzzDocument finds documents in any text.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{"metadata: {name: a}\n", "---\n---\nmetadata: {name: a}\n--- # c\nx", "metadata: a", "a: |\n  ---\n", "\xff---"} {
 		f.Add(seed)

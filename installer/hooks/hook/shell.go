@@ -148,7 +148,7 @@ func Start(o Options) (_ *Shell, err error) {
 		return nil, fmt.Errorf("start the shell of the hooks: %w", err)
 	}
 	go func() {
-		_ = wait() // how it ended was said over the pipe
+		_ = wait() // its end was reported over the pipe
 		s.hangUp()
 		close(s.exited)
 	}()

@@ -26,7 +26,7 @@ var (
 	listKey      = regexp.MustCompile(`^[0-9]{1,18}$`)
 )
 
-// unsettled are the variables of bash's own, and those that change by themselves.
+// unsettled are bash's own variables, and those that change on their own.
 var unsettled = regexp.MustCompile(`^(BASH.*|_|EPOCH.*|RANDOM|SRANDOM|SECONDS|LINENO|PIPESTATUS|FUNCNAME|OPT(ARG|ERR|IND)|COMP_.*|MAPFILE|REPLY|PPID|E?UID|SHELLOPTS|SHLVL|IFS|PWD|OLDPWD|HOST(NAME|TYPE)|MACHTYPE|OSTYPE|DIRSTACK|GROUPS|sealift_.*)$`)
 
 // Scalars are the variables that have one value.
@@ -88,7 +88,7 @@ func (v Variables) Add(changed Variables) {
 	}
 }
 
-// Variables gives all variables of the shell that hooks can have set.
+// Variables returns all variables of the shell that hooks can have set.
 func (s *Shell) Variables(ctx context.Context) (Variables, error) {
 	said, err := s.request(ctx, "read the variables", "variables")
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Shell) Set(ctx context.Context, name, value string) error {
 	return s.Restore(ctx, Variables{name: value})
 }
 
-// Restore gives variables their values and kinds, the exports last.
+// Restore restores the values and types of variables, the exports last.
 func (s *Shell) Restore(ctx context.Context, v Variables) error {
 	byExport := func(a, b string) int {
 		return strings.Compare(fmt.Sprint(strings.HasPrefix(a, exportMark), a), fmt.Sprint(strings.HasPrefix(b, exportMark), b))

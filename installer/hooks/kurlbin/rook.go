@@ -26,7 +26,7 @@ const (
 	rookNamespace = "rook-ceph"
 	// healthySeen is how often in a row Ceph must be healthy: it also reports that between two faults.
 	healthySeen = 5
-	// longWait bounds a wait for which the add-on gave no bound.
+	// longWait bounds a wait for which the add-on set no timeout.
 	longWait = 20 * time.Minute
 )
 

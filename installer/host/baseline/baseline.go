@@ -41,7 +41,7 @@ type State struct {
 // Change is an install's change of one file or package.
 type Change struct {
 	Step string `json:"step"`           // that changed it last
-	File *File  `json:"file,omitempty"` // as it was left; nil when it was removed
+	File *File  `json:"file,omitempty"` // the state that was left; nil when it was removed
 	To   string `json:"to,omitempty"`   // the version of a package; empty when it was removed
 }
 

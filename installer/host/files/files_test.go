@@ -94,7 +94,7 @@ func operations(content string) map[string]func(path string) error {
 
 func TestLinkOfUserIsNotFollowed(t *testing.T) {
 	for name, do := range operations("evil") {
-		for _, link := range []string{"app/sub", "app"} { // root made the second one, in a folder of root that others may write to
+		for _, link := range []string{"app/sub", "app"} { // root created the second one, in a folder of root that others may write to
 			t.Run(name+" "+link, func(t *testing.T) {
 				h := newHost(t)
 				h.link(h.path("etc"), link)

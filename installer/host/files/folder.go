@@ -29,7 +29,7 @@ var ErrUnsafe = errors.New("is in a folder that others may write to, so it is no
 // called.
 type Folder struct {
 	root *os.Root
-	// trusted: root alone can have put what is in the folder. In a shared one, such as /tmp, that is so for what root owns.
+	// trusted: root alone can have put what is in the folder. In a shared one, such as /tmp, that holds for root's own files.
 	trusted, shared bool
 }
 
@@ -124,7 +124,7 @@ func (f *Folder) Names() ([]string, error) {
 // Stat describes the folder itself.
 func (f *Folder) Stat() (fs.FileInfo, error) { return f.root.Stat(".") }
 
-// Lstat describes what has a name.
+// Lstat describes the file with a name.
 func (f *Folder) Lstat(name string) (fs.FileInfo, error) {
 	info, err := f.root.Lstat(name)
 	return info, f.at(name, err)
@@ -216,7 +216,7 @@ func (f *Folder) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes what has a name, with everything in it. It may be gone already.
+// RemoveAll removes the file or folder with a name, and its content. It may be gone already.
 func (f *Folder) RemoveAll(name string) error { return f.at(name, f.root.RemoveAll(name)) }
 
 // SetModified sets the time of the last change of an open file or folder.

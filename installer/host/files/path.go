@@ -164,7 +164,7 @@ func Symlink(target, path string) error {
 // Remove removes a file, a link or an empty folder. It may be gone already.
 func Remove(path string) error { return remove(path, (*Folder).Remove) }
 
-// RemoveAll removes what has a path, with everything in it. It may be gone already.
+// RemoveAll removes the file or folder at a path, and its content. It may be gone already.
 func RemoveAll(path string) error { return remove(path, (*Folder).RemoveAll) }
 
 func remove(path string, by func(*Folder, string) error) error {

@@ -28,7 +28,7 @@ type savedTable struct {
 	policies map[string]string
 }
 
-// savedTables asks one tool for everything; none when it is not there.
+// savedTables reads all tables of one tool; none if it is not installed.
 func savedTables(ctx context.Context, tool string) ([]savedTable, error) {
 	save, err := exec.LookPath(tool + "-save")
 	if err != nil {

@@ -34,7 +34,7 @@ func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 			continue
 		}
 		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.name)
-		if _, gone := net.InterfaceByName(link.name); gone == nil { // the other end of a pair goes with the first
+		if _, gone := net.InterfaceByName(link.name); gone == nil { // the other end of a pair disappears with the first
 			errs = append(errs, err)
 		}
 	}

@@ -105,7 +105,7 @@ func (d DNF) configuration() (string, error) {
 	return b.String(), nil
 }
 
-// fileURL escapes commas, too: dnf splits lists of addresses at them.
+// fileURL also escapes commas: dnf splits lists of addresses at them.
 func fileURL(path string) string {
 	return strings.ReplaceAll((&url.URL{Scheme: "file", Path: path}).String(), ",", "%2C")
 }

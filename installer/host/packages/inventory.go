@@ -35,7 +35,7 @@ func Stamp() string {
 type database interface {
 	// installed lists packages with their versions, by names that may have an architecture in them.
 	installed(ctx context.Context) (map[string]string, error)
-	// remove removes packages with their settings, and gives those that stay with the reason.
+	// remove removes packages with their settings, and returns those that stay with the reason.
 	remove(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error)
 	// bare is a name of installed without its architecture.
 	bare(name string) string
@@ -149,7 +149,7 @@ func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []stri
 	return kept, nil
 }
 
-// dpkgReason finds what dpkg said of a package that it did not remove.
+// dpkgReason finds dpkg's message about a package that it did not remove.
 func dpkgReason(said, name string) string {
 	short := dpkgDatabase{}.bare(name)
 	for line := range strings.Lines(said) {

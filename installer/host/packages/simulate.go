@@ -82,7 +82,7 @@ func (a APT) Obstacles(ctx context.Context, names []string) ([]Obstacle, error) 
 // notInstalled names a dependency that cannot be installed for its own reason.
 var notInstalled = regexp.MustCompile(`(?:Pre)?Depends: (\S+).* but it is not going to be installed`)
 
-// ask simulates an installation. A dependency that apt-get does not explain is asked for by name, too: then it does.
+// ask simulates an installation. A dependency that apt-get does not explain is also requested by name: then it does.
 func (a APT) ask(ctx context.Context, names []string) (*Obstacle, error) {
 	for asked := slices.Clone(names); ; {
 		args := append(a.options(), "install", "--simulate", "--fix-broken", "--yes", "--no-install-recommends", "--no-remove", "--")

@@ -9,7 +9,7 @@ import (
 	"regexp"
 )
 
-// Mask stands where a secret was. Troubleshoot's redactors write the same.
+// Mask replaces a secret. Troubleshoot's redactors write the same.
 const Mask = "***HIDDEN***"
 
 // maxLine is the longest line that is looked at, in bytes. Of a longer one nothing is let through.

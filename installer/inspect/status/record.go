@@ -78,7 +78,7 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	return r, nil
 }
 
-// installerOf reads the Installer as it was installed. An earlier sealift kept only the bundle's.
+// installerOf reads the installed Installer. An earlier sealift kept only the bundle's.
 func installerOf(root string) (*spec.Installer, error) {
 	text, err := regularfile.ReadFile(node.InstallerFile(root))
 	if errors.Is(err, fs.ErrNotExist) {

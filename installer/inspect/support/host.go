@@ -32,7 +32,7 @@ func plainFiles() []string {
 	}
 }
 
-// files collects files of the host, and the logs of containers, which are there when no API server answers.
+// files collects files of the host, and the logs of containers, which exist when no API server answers.
 func (c *collection) files() {
 	for _, name := range plainFiles() {
 		f, err := c.Host.Open(name)

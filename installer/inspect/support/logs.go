@@ -25,7 +25,7 @@ const (
 	maxTree    = 200 // collected files of a folder, the newest
 )
 
-// podLogs collects the logs of containers, which are there when no API server answers.
+// podLogs collects the logs of containers, which exist when no API server answers.
 func (c *collection) podLogs(dir string) {
 	root, err := files.OpenRoot(dir)
 	if err != nil {

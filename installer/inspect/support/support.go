@@ -123,7 +123,7 @@ type collection struct {
 	api      bool // whether the cluster's API answers
 }
 
-// failed notes what could not be collected. A missing part of a host is not an error.
+// failed records a failed collection. A missing part of a host is not an error.
 func (c *collection) failed(what string, err error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return

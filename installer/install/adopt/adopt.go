@@ -106,7 +106,7 @@ func adopted(j *lifecycle.Journal) (done bool, err error) {
 	return done, nil
 }
 
-// Check looks for what forbids the adoption.
+// Check looks for obstacles to the adoption.
 func (a *Adoption) Check(ctx context.Context) (preflight.Report, error) {
 	if a.adopted {
 		return preflight.Report{Results: []preflight.Result{}}, nil
@@ -168,7 +168,7 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 	return lifecycle.Run(ctx, lifecycle.Adopting, plan, a.Journal, a.Log.Narrate(observe))
 }
 
-// writeRun notes what this run is about.
+// writeRun records this run.
 func (a *Adoption) writeRun() error {
 	c := a.Found.Cluster
 	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.Log.Name(), Resume: Resume(), Began: time.Now().UTC(), Plan: a.plan,

@@ -61,8 +61,8 @@ type Node struct {
 
 // Kurl is the state of kURL's installer in the cluster.
 type Kurl struct {
-	Namespace bool         `json:"namespace"` // the namespace kurl is there
-	Config    bool         `json:"config"`    // kurl-config is there, which kURL writes at the end of each run
+	Namespace bool         `json:"namespace"` // the namespace kurl exists
+	Config    bool         `json:"config"`    // kurl-config exists, which kURL writes at the end of each run
 	Ours      bool         `json:"ours"`      // Sealift wrote it
 	Folder    string       `json:"folder"`    // kURL's install directory
 	Applied   []node.AddOn `json:"applied"`   // the add-ons that kURL noted as applied

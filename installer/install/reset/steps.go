@@ -157,7 +157,7 @@ func resetFailed(ctx context.Context, units []string) error {
 	return nil
 }
 
-// system gives settings that no file holds their former values, and starts what ran before.
+// system restores settings whose old values no file holds, and starts programs that ran before.
 func (r *Reset) system(ctx context.Context) error {
 	now, err := host.ReadState(ctx)
 	if err != nil {

@@ -220,7 +220,7 @@ func readRecords(r io.Reader) (records []Record, good int64, err error) {
 	}
 }
 
-// Records gives all records, oldest first.
+// Records returns all records, oldest first.
 func (j *Journal) Records() []Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -55,7 +55,7 @@ func InstallerFile(root string) string { return filepath.Join(StateDir(root), in
 // MemoryDir has the objects that this node applied to the cluster, for a rollback.
 func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }
 
-// UndoDir has what upgrades replaced on this node, to go back to.
+// UndoDir has the files that upgrades replaced on this node.
 func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName) }
 
 // ReaddressDir has copies of files that a change of this node's address replaced.
@@ -64,7 +64,7 @@ func ReaddressDir(root string) string { return filepath.Join(StateDir(root), rea
 // ShelfDir has bundles whose images other nodes fetch from this one: see package delivery.
 func ShelfDir(root string) string { return filepath.Join(StateDir(root), shelfName) }
 
-// SnapshotsFile says which cluster the snapshots are of that this node saved.
+// SnapshotsFile names the cluster of the snapshots that this node saved.
 func SnapshotsFile(root string) string { return filepath.Join(StateDir(root), snapshotsName) }
 
 // QuiescedFile names the pods that a snapshot has quiesced.
@@ -76,7 +76,7 @@ func VolumesDir(root string) string { return filepath.Join(StateDir(root), volum
 // LoadBalancerFile records a change of the load balancer that this node has begun and neither finished nor rolled back.
 func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
 
-// AcceptedFile has the number of the newest request of another node that the agent took on. An undo leaves it as it is.
+// AcceptedFile has the number of the newest request of another node that the agent took on. An undo does not change it.
 func AcceptedFile(root string) string { return filepath.Join(StateDir(root), acceptedName) }
 
 // TemporaryFile is for something that is needed for a while.

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// Scope says where an operation works, and who hears of it. The zero value of a folder is its default.
+// Scope says where an operation works, and who is notified. The zero value of a folder is its default.
 type Scope struct {
 	Root   string
 	LogDir string

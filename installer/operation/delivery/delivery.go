@@ -72,7 +72,7 @@ type Options struct {
 	Say func(string)
 }
 
-// Result says which nodes have the images.
+// Result lists the nodes that have the images.
 type Result struct {
 	Nodes []string `json:"nodes"`
 	// Away are nodes that are not Ready. They were not asked.

@@ -234,7 +234,7 @@ func (n Node) restartUsers(ctx context.Context, files []string, generation strin
 	return pki.RestartUsers(ctx, n.rootfs, files, generation)
 }
 
-// until asks again and again until ctx ends.
+// until repeats a request until ctx ends.
 func (n Node) until(ctx context.Context, what string, ask func(context.Context) error) error {
 	if err := poll.Until(ctx, pause, poll.Print(n.Output, what), poll.Success(ask)); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

@@ -154,7 +154,7 @@ func (c *Change) begin(ctx context.Context, records operation.Records, from, to 
 		c.params, c.Resumes = was, true
 		id := c.run.Record.ID
 		c.run.Resume(*known)
-		if known.Waits && !c.options.Finish { // all nodes are looked at once more
+		if known.Waits && !c.options.Finish { // all nodes are checked again
 			c.run.Record.ID = id
 			c.run.Record = c.run.Record.In("")
 		}
@@ -247,7 +247,7 @@ func (c *Change) insist(ctx context.Context, request func(context.Context, kuber
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, c.client) })
 }
 
-// note gives control planes that join from now on a certificate for both.
+// note requests a certificate for both from control planes that join from now on.
 func (c *Change) note(ctx context.Context) error {
 	return c.insist(ctx, func(ctx context.Context, client kubernetes.Interface) error {
 		return nameServers(ctx, client, cluster.HostOf(c.To()), "")

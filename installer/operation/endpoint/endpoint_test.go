@@ -48,7 +48,7 @@ func TestOnlyOldLoadBalancerIsReplaced(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		set        func(text, was, is string) (string, int)
-		text, want string // "" for what stays
+		text, want string // "" for no change
 	}{
 		{"a kubeconfig", setServer, "clusters:\n- cluster:\n    server: https://10.0.0.1:6443\n  name: a\n", "clusters:\n- cluster:\n    server: https://api.example.com:443\n  name: a\n"},
 		{"a quoted one", setServer, "    server: \"https://10.0.0.1:6443\"\n", "    server: \"https://api.example.com:443\"\n"},

@@ -80,5 +80,5 @@ func (r Reader) check(in Intent) error {
 	return nil
 }
 
-// Next returns the number of a new intent for a node that gave this report.
+// Next returns the number of a new intent for a node with this report.
 func (r Report) Next(now time.Time) int64 { return max(now.UnixNano(), r.Number+1) }

@@ -212,7 +212,7 @@ func (s *realServer) Remember(context.Context) error {
 	return nil
 }
 
-// rotate runs a rotation and kills it at so many moments.
+// rotate runs a rotation and kills it after n moments.
 func (s *realServer) rotate(state string, kills int) {
 	s.t.Helper()
 	for n := range kills + 1 {

@@ -117,7 +117,7 @@ func (m *model) readable() {
 func (m *model) List(context.Context) ([]string, error) {
 	m.pass()
 	if m.joining != "" && m.count > 12 {
-		// it has the file of the control plane that it joined, as it was before or is now
+		// it has the file of the control plane that it joined, in its old or current form
 		m.hosts[m.joining] = encryption.Host{Host: files.Host{Rootfs: m.t.TempDir()}}
 		if text, err := os.ReadFile(m.hosts[m.names[1]].Path(cluster.EncryptionFile)); err == nil {
 			if err := m.hosts[m.joining].Import(text); err != nil {

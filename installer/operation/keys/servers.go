@@ -195,8 +195,8 @@ func (c *controlPlanes) Rewrite(ctx context.Context) error {
 // rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
 const rewritePage = 50
 
-// rewrite writes each Secret as it is. The API server writes it to etcd if it is not encrypted with the first key there. Each request
-// is repeated by itself while the API is away, so that the number of Secrets does not matter.
+// rewrite writes each Secret unchanged. The API server writes it to etcd if it is not encrypted with the first key there. Each
+// request is repeated by itself while the API is away, so that the number of Secrets does not matter.
 func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer) error {
 	written := 0
 	for next := ""; ; {

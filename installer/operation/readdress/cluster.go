@@ -121,7 +121,7 @@ func (r *Readdress) reachedByOthers(ctx context.Context) error {
 }
 
 // restartPods deletes the pods of this node that have the network of the host and were started with the old address: Kubernetes does
-// not change the address of a pod. What made them makes them again. The kubelet itself may delete them, so that a worker can.
+// not change the address of a pod. Their creators recreate them. The kubelet itself may delete them, so that a worker can.
 func (r *Readdress) restartPods(ctx context.Context) error {
 	client, err := cluster.Client(r.host.Path(kubeadm.KubeletKubeconfig))
 	if err != nil {

@@ -63,7 +63,7 @@ func TestScheduledAddressMustBeOnHost(t *testing.T) {
 	}
 }
 
-// TestAddressInUseIsRefused connects to an address in a network of the test's own.
+// TestAddressInUseIsRefused connects to an address in a separate network.
 func TestAddressInUseIsRefused(t *testing.T) {
 	isolation.Network(t)
 	isolation.Run(t, "", "ip", "link", "set", "lo", "up")

@@ -128,7 +128,7 @@ func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	r.ControlPlane, r.From = r.state.controlPlane, r.state.address
 	r.last = interruption(r.Journal.Records())
 	if r.last.To != r.To && r.From == r.last.To && !network.HasAddress(r.last.From.String()) {
-		r.last = interrupted{} // the files have an address that did not work, and there is none to go back to: this one replaces it
+		r.last = interrupted{} // the files have an address that did not work, and there is none to return to: this one replaces it
 	}
 	switch begun := r.last.inputs != ""; {
 	case begun && (r.options.Before || r.last.To != r.To):
@@ -292,12 +292,12 @@ func (r *Readdress) client() (kubernetes.Interface, error) {
 	return cluster.Client(r.host.Path(kubeadm.AdminKubeconfig))
 }
 
-// copies are the copies of what changes.
+// copies are the copies of the changed files.
 func (r *Readdress) copies() undo.Store {
 	return undo.Store{Root: r.options.Root, Rootfs: r.host.Rootfs, Folder: node.ReaddressDir(r.options.Root), Files: r.host.kept()}
 }
 
-// Copies is the folder with the copies of what changes.
+// Copies is the folder with the copies of the changed files.
 func (r *Readdress) Copies() string {
 	return filepath.Join(node.ReaddressDir(r.options.Root), r.last.generation())
 }

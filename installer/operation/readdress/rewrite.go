@@ -20,7 +20,7 @@ const routeUnit = "sealift-service-route.service"
 
 var routeLink = regexp.MustCompile(`( dev )\S+`)
 
-// rewrite writes the new address into a file of the node, and counts the changed places. The rest of the file stays as it is.
+// rewrite writes the new address into a file of the node, and counts the changed places. The rest of the file is not changed.
 func (c Change) rewrite(name, text string) (out string, places int) {
 	out, places = replace(text, c.From, c.To)
 	if filepath.Base(name) == routeUnit && c.Link != "" {

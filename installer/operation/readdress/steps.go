@@ -94,7 +94,7 @@ func (r *Readdress) worksTitle() string {
 	return "wait until this node is Ready at " + r.To.String()
 }
 
-// bound is how long the new address may take to work. Without the old one, there is nothing to go back to, and a host that has just
+// bound is how long the new address may take to work. Without the old one, there is nothing to return to, and a host that has just
 // booted is slow.
 func (r *Readdress) bound() time.Duration {
 	if !r.hasOld() {
@@ -225,7 +225,7 @@ func (r *Readdress) waitServerAt(ctx context.Context, address string) error {
 	return r.until(ctx, "the API server at "+address, func(ctx context.Context) error { return prober.Ready(ctx, joined(address)) })
 }
 
-// until asks again and again until ctx ends.
+// until repeats a request until ctx ends.
 func (r *Readdress) until(ctx context.Context, what string, ask func(context.Context) error) error {
 	if err := poll.Until(ctx, pause, poll.Print(r.Log, what), poll.Success(ask)); err != nil {
 		return fmt.Errorf("%s: %w; see 'journalctl --unit kubelet' and /var/log/pods", what, err)

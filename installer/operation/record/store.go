@@ -51,7 +51,7 @@ func (s Store) Change(ctx context.Context, change func(All) error) error {
 		for kind, r := range k.all {
 			if name := k.earlier[kind]; name != "" && reflect.DeepEqual(before[kind], r) {
 				replaced = slices.DeleteFunc(replaced, func(n string) bool { return n == name })
-				continue // it stays as it is
+				continue // it is not changed
 			}
 			text, err := json.Marshal(r)
 			if err != nil {
@@ -79,7 +79,7 @@ func (s Store) maps() corev1client.ConfigMapInterface {
 	return s.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 }
 
-// write replaces the ConfigMap as it was found, nil for none. A conflict is the API's error.
+// write replaces the ConfigMap that was found, nil for none. A conflict is the API's error.
 func (s Store) write(ctx context.Context, found *corev1.ConfigMap, data map[string]string) (err error) {
 	switch {
 	case found == nil && len(data) == 0:

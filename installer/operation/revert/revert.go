@@ -31,7 +31,7 @@ var ErrNoSnapshot = errors.New("the last upgrade stopped before its first change
 type Options struct {
 	Root string
 	Node string   // the name of this node
-	Set  undo.Set // what this node goes back to
+	Set  undo.Set // the state that this node restores
 	// Order is set if other control planes are undone, too.
 	Order  *undo.JointUndo
 	Output io.Writer // receives what programs print, besides the log file
@@ -86,7 +86,7 @@ func together(o undo.JointUndo) *restore.Together {
 	return &restore.Together{Token: o.ID, Members: o.Members}
 }
 
-// Join has this control plane go back as one of several.
+// Join has this control plane undone as one of several.
 func (r *Revert) Join(o undo.JointUndo) error { return r.Restore.Join(*together(o)) }
 
 // Snapshot is the sha256 of the snapshot of etcd, in hex.
@@ -122,8 +122,7 @@ func (r *Revert) Close() error {
 	return err
 }
 
-// checkAuthority refuses to go back beyond a rotation of the cluster's CA: etcd's data and the files from before name
-// the old CA.
+// checkAuthority refuses an undo beyond a rotation of the cluster's CA: etcd's data and the old files name the old CA.
 func checkAuthority(file string, upgraded time.Time) error {
 	ca, err := identity.ReadCA(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -60,7 +60,7 @@ func (c *realCluster) lead(state string, o Options) (r *Rotation, dead bool, err
 	return r, false, r.run(c.t.Context(), func(lifecycle.Event) {})
 }
 
-// killed runs a part, and kills it at so many moments.
+// killed runs a part, and kills it after n moments.
 func (c *realCluster) killed(state string, o Options, kills int) (r *Rotation) {
 	c.t.Helper()
 	for n := range kills + 1 {
@@ -183,8 +183,8 @@ func (c *realCluster) roots(t *testing.T, want []byte) {
 	})
 }
 
-// TestClusterIsRotatedDuringWrites kills both parts of the rotation again and again. A client that knows only the old CA
-// works until the end, and nothing that was written is lost.
+// TestClusterIsRotatedDuringWrites kills both parts of the rotation repeatedly. A client that knows only the old CA works until
+// the end, and nothing that was written is lost.
 func TestClusterIsRotatedDuringWrites(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "two kube-apiservers")

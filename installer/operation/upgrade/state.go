@@ -76,7 +76,7 @@ type State struct {
 func (s State) untouched() bool { return s.Phase == Preparing && s.Snapshot == "" }
 
 // after is the state with which a run begins that has planned s, if last is the state in the cluster. A later stop keeps the snapshot of
-// the first one: its leader may be another node, and a snapshot of now would be of a version between.
+// the first one: its leader may be another node, and a current snapshot would be of an intermediate version.
 func (s State) after(last State) (State, error) {
 	switch {
 	case last.Phase == "", last.Phase == Finished, last.untouched() && last.Upgrade != s.Upgrade:

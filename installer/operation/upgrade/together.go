@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/internal/poll"
 )
 
-// ControlPlanes are those that go back together; none if this is the only one.
+// ControlPlanes are those that are undone together; none if this is the only one.
 func (u *Undo) ControlPlanes() (names []string) {
 	if u.order == nil {
 		return nil
@@ -137,7 +137,7 @@ func (u *Undo) enter(stage undo.Stage) error {
 	return u.Set.WriteOrder(o)
 }
 
-// arm has every control plane make etcd's data of the snapshot, and then the workers go back.
+// arm has every control plane create etcd's data from the snapshot, and then undoes the workers.
 func (u *Undo) arm(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if err := u.Set.WriteOrder(*u.order); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (u *Undo) others() []string {
 	return slices.DeleteFunc(u.ControlPlanes(), func(name string) bool { return name == u.own })
 }
 
-// backTime is how long the other control planes may take to go back. They began with this one.
+// backTime is how long the undo of the other control planes may take. They began with this one.
 const backTime = 20 * time.Minute
 
 // await waits until the other control planes report that they are restored, or have left the cluster.

@@ -28,12 +28,12 @@ import (
 )
 
 // Undo restores the cluster of this host to its state before the last upgrade: etcd from the upgrade's snapshot, the nodes from the
-// replaced files. Several control planes go back together: see lead. Close must be called.
+// replaced files. Several control planes are undone together: see lead. Close must be called.
 type Undo struct {
 	// Set is what this node restores, Lost the newer objects that will be gone.
 	Set  undo.Set
 	Lost restore.Lost
-	// Nodes are the workers that go back first. Away says why they could not be listed; "" if they could.
+	// Nodes are the workers that are undone first. Away says why they could not be listed; "" if they could.
 	Nodes []string
 	Away  string
 
@@ -112,7 +112,7 @@ func (u *Undo) elsewhere(err error) error {
 
 const restoreInstead = "restore a snapshot instead, as docs/snapshots.md says"
 
-// checkAlone refuses to go back without the API if other nodes may run the new version: they are upgraded after this one. When an undo that
+// checkAlone refuses an undo without the API if other nodes may run the new version: they are upgraded after this one. When an undo that
 // was interrupted has begun with etcd's data, they have gone back already.
 func (u *Undo) checkAlone(root, name string) error {
 	others := slices.DeleteFunc(slices.Clone(u.revert.Restore.Nodes), func(n string) bool { return n == name })
@@ -131,7 +131,7 @@ func (u *Undo) checkAlone(root, name string) error {
 // apiTime is how long an API that does not answer is asked again: it restarts, or its host is busy.
 const apiTime = 30 * time.Second
 
-// findNodes lists the workers that go back.
+// findNodes lists the workers to undo.
 func (u *Undo) findNodes(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, apiTime)
 	defer cancel()
@@ -196,7 +196,7 @@ func changed(last State, name string, r intent.Report, set undo.Set) bool {
 // about reports whether a set is of this upgrade.
 func (s State) about(set undo.Set) bool { return s.Whole == set.Upgrade || s.Upgrade == set.Upgrade }
 
-// checkKept refuses workers that keep nothing to go back to, before any other goes back.
+// checkKept refuses workers without copies, before any other is undone.
 func (u *Undo) checkKept() error {
 	if u.cluster == nil || !u.cluster.last.about(u.Set) {
 		return nil // the agents of such workers refuse
@@ -216,7 +216,7 @@ func (u *Undo) LogFile() string { return u.revert.Restore.LogFile() }
 // Close releases the lock of the node.
 func (u *Undo) Close() error { return u.revert.Close() }
 
-// Run goes back. It may be repeated after an interruption.
+// Run undoes. It may be repeated after an interruption.
 func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if err := u.revert.Restore.Check(ctx); err != nil {
 		return err

@@ -34,7 +34,7 @@ func upgraded(t *testing.T) (root string) {
 	return root
 }
 
-// TestUndoRefusesNewerKubelets refuses to go back without the API where other nodes may have been upgraded.
+// TestUndoRefusesNewerKubelets refuses an undo without the API where other nodes may have been upgraded.
 func TestUndoRefusesNewerKubelets(t *testing.T) {
 	t.Parallel()
 	root := upgraded(t)

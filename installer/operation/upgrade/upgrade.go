@@ -244,7 +244,7 @@ func (r *run) lead(ctx context.Context) (err error) {
 	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
 }
 
-// rollBack rolls back the add-ons that are not healthy. An interrupted upgrade leaves them as they are, because it will be resumed.
+// rollBack rolls back the add-ons that are not healthy. An interrupted upgrade does not change them, because it will be resumed.
 func (r *run) rollBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause

@@ -240,7 +240,7 @@ func (s *sandbox) differ(ctx context.Context, was map[string][sha256.Size]byte) 
 	return names, err
 }
 
-// unserved names the objects of the snapshot that etcd has and the API server does not give out, and the kinds that it cannot list.
+// unserved names the objects of the snapshot that etcd has and the API server does not return, and the kinds that it cannot list.
 // An object is known by the revision of its last change, which is unique.
 func (s *sandbox) unserved(ctx context.Context, was map[string][sha256.Size]byte) (names, unlisted []string, err error) {
 	client, err := s.client()
@@ -278,7 +278,7 @@ func (s *sandbox) unserved(ctx context.Context, was map[string][sha256.Size]byte
 	return names, unlisted, nil
 }
 
-// How often objects are listed that the API server seems not to give out.
+// How often objects are listed that the API server seems not to return.
 const (
 	servedTries = 3
 	servedPause = time.Second

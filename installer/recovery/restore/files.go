@@ -35,7 +35,7 @@ func (h host) clusterOf() (hash, file string, err error) {
 	return identity.CAHash(all[0]), file, nil
 }
 
-// hasContent reports whether a file is there. An empty one was lost with the power.
+// hasContent reports whether a file exists. An empty one was lost with the power.
 func (h host) hasContent(name string) (bool, error) {
 	info, err := os.Stat(h.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-s
 
 // member is this host's etcd, from its manifest.
 type member struct {
-	Name  string // of the node, too
+	Name  string // also of the node
 	Peers string // URLs, with commas between
 	Data  string // folder
 	Image string

@@ -63,7 +63,7 @@ func TestWorkersAreKeptIfTheyReachNewHost(t *testing.T) {
 		want              bool
 	}{
 		{balancer.Endpoint, "10.0.0.2", true},
-		{balancer.Endpoint, "10.0.0.1", true}, // the balancers of workers know that one, too
+		{balancer.Endpoint, "10.0.0.1", true}, // the balancers of workers also know that one
 		{balancer.Endpoint, "10.0.0.9", false},
 		{"localhost:6444", "10.0.0.9", false},
 		{"10.0.0.100:6443", "10.0.0.9", true}, // a load balancer

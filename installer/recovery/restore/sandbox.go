@@ -41,7 +41,7 @@ const (
 	sandboxPeer = "unix://peer:1"
 )
 
-// sandboxTime is how long etcd or the API server may take to answer, and sandboxPause the time between two looks.
+// sandboxTime is how long etcd or the API server may take to answer, and sandboxPause the time between two checks.
 const (
 	sandboxTime  = 10 * time.Minute
 	sandboxPause = 100 * time.Millisecond

@@ -135,7 +135,7 @@ func makeData(ctx context.Context, root string, d dataFolder, m member, output i
 func (r *Restore) stop(ctx context.Context) error { return StopControlPlane(ctx, r.Log) }
 
 // waitAPI waits for the API. A snapshot from before Sealift approved certificates of nodes brings back what approved them then. An undo
-// leaves that: it goes back to agents that do not approve.
+// keeps that: it restores agents that do not approve.
 func (r *Restore) waitAPI(ctx context.Context) error {
 	if err := cluster.WaitAPI(ctx, r.Log); err != nil || r.besides != nil {
 		return err
@@ -184,7 +184,7 @@ func (r *Restore) start(ctx context.Context) error {
 	return StartKubelet(ctx, r.Log)
 }
 
-// renew renews what has ended: certificates of an old snapshot, or of a host that was off for long. The API would not start with them.
+// renew renews expired certificates, of an old snapshot, or of a host that was off for long. The API would not start with them.
 func (r *Restore) renew(now time.Time) error {
 	files, err := pki.RenewEnded(r.host.Rootfs, now)
 	if err != nil {

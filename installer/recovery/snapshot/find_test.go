@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestHostWithoutClusterAsksWhoSigned reads the newest snapshot of a store behind files that are no snapshots.
+// TestHostWithoutClusterAsksWhoSigned reads the newest snapshot of a store behind files that are not snapshots.
 func TestHostWithoutClusterAsksWhoSigned(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)

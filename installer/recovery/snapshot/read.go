@@ -60,7 +60,7 @@ func (r Reader) verifyAll(from io.Reader, create createFunc) (Index, error) {
 	if err != nil {
 		return Index{}, err
 	}
-	if _, err := io.Copy(io.Discard, rest); err != nil { // age authenticates the end, too
+	if _, err := io.Copy(io.Discard, rest); err != nil { // age also authenticates the end
 		return Index{}, damaged(err)
 	}
 	return index, nil

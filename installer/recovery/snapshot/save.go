@@ -195,7 +195,7 @@ func (o *opened) collect(s Source) error {
 	return nil
 }
 
-// add notes a file of the host, unless it is too large.
+// add records a file of the host, unless it is too large.
 func (o *opened) add(s Source, path string) error {
 	f, err := regularfile.Open(s.path(path))
 	if err != nil {

@@ -25,9 +25,9 @@ type Stage string
 const (
 	// Prepared: everything is ready, and nothing that runs has changed. The order may still be dropped.
 	Prepared Stage = "armed"
-	// Committed: every control plane goes back. It can no longer be stopped.
+	// Committed: every control plane is undone. It can no longer be stopped.
 	Committed Stage = "going"
-	// Restored: the cluster answers with the old data. Sealift's own state goes back next.
+	// Restored: the cluster answers with the old data. Sealift's own state is restored next.
 	Restored Stage = "gone"
 )
 

@@ -311,7 +311,7 @@ func (s Set) check(n int, f File, to io.Writer) error {
 // PutBack writes the files of the host again, or those of Sealift's own state, where they differ, and returns their paths. Files of
 // the state, and those of Kubernetes on the host, that are new since are removed. It may be repeated.
 //
-// The program itself goes back with the state, at the end: an undo that was killed is resumed by the program that began it.
+// The program itself is restored with the state, at the end: an undo that was killed is resumed by the program that began it.
 func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 	write := func(wanted func(File) bool) error {
 		for n, f := range set.Files {
@@ -356,7 +356,7 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 	return changed, err
 }
 
-// putBack writes a file of a set, by its number, unless it is as it was.
+// putBack restores a file of a set, by its number, if it has changed.
 func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 	f := set.Files[n]
 	to := s.onDisk(f)
@@ -375,7 +375,7 @@ func (s Store) putBack(set Set, n int) (wrote bool, err error) {
 	return true, nil
 }
 
-// same reports whether a file is as it was.
+// same reports whether a file is unchanged.
 func (s Store) same(f File, name string) (bool, error) {
 	src, err := regularfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -184,7 +184,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// CheckFolder refuses a path at which data must not be written: it is not one of a folder, or in a folder of the system.
+// CheckFolder refuses a path at which data must not be written: it is not a folder, or in a system folder.
 func CheckFolder(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%q is not the path of a folder", path)

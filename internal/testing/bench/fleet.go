@@ -146,7 +146,7 @@ func (f *fleetBench) put(ctx context.Context, r schema.GroupVersionResource, o *
 	return err
 }
 
-// configure gives all add-ons a version.
+// configure sets a version of all add-ons.
 func (f *fleetBench) configure(ctx context.Context, version string) error {
 	for n := range fleetAddOns {
 		o, err := object(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"name":"bench-%d","namespace":"default"},

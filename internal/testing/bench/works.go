@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// follow calls seen for each work as it is and as it becomes, until seen returns true.
+// follow calls seen for each work and its changes, until seen returns true.
 func (f *fleetBench) follow(ctx context.Context, seen func(*unstructured.Unstructured) bool) error {
 	for ctx.Err() == nil {
 		list, err := f.client.Resource(fleetWorks).List(ctx, metav1.ListOptions{})

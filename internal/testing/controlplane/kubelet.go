@@ -214,7 +214,7 @@ func (k *Kubelet) Command(ctx context.Context, pod *corev1.Pod, home string) (*e
 	return cmd, nil
 }
 
-// MakeNode makes a ready node with room for so many pods.
+// MakeNode creates a ready node with room for n pods.
 func MakeNode(ctx context.Context, client kubernetes.Interface, name string, labels map[string]string, pods int) error {
 	room := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(int64(pods), resource.DecimalSI),
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi")}

@@ -61,7 +61,7 @@ func Follow(t *testing.T, page, program string, env ...string) {
 	}
 }
 
-// Prompt tells where a command runs.
+// Prompt is where a command runs.
 type Prompt string
 
 // The prompts: of a user on the machine where bundles are made, and of root on a node.

@@ -94,7 +94,8 @@ func known(t testing.TB, cfg *rest.Config, namespace string, rules []rbacv1.Poli
 	}
 }
 
-// Define applies the definitions of a hub, for tests that run no hub, and waits until they are served. Nobody converts: a kind is served as it is stored.
+// Define applies the definitions of a hub, for tests that run no hub, and waits until they are served. No conversion happens: a
+// kind is served as stored.
 func Define(t testing.TB, cluster *kube.Cluster) {
 	t.Helper()
 	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"})

@@ -1,4 +1,4 @@
-// Package released has the files that releases wrote, for the tests of what reads them: docs/releasing.md promises which formats stay
+// Package released has the files that releases wrote, for the tests of their readers: docs/releasing.md promises which formats stay
 // readable. The files are in testdata/released/RELEASE, and never change after that release.
 package released
 

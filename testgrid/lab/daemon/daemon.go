@@ -137,8 +137,8 @@ func (d *Daemon) LogTail() string {
 	return strings.TrimSpace(string(tail))
 }
 
-// The ports that FreeAddress chooses from. They are below those that the kernel gives to connections that go out
-// (net.ipv4.ip_local_port_range), so a server that is started again finds its port free.
+// The ports that FreeAddress chooses from. They are below those that the kernel assigns to outgoing connections
+// (net.ipv4.ip_local_port_range), so a restarted server finds its port free.
 const (
 	firstPort = 20000
 	portCount = 10000

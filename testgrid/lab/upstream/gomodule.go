@@ -26,7 +26,7 @@ type GoModule struct {
 	CGO      bool     `json:",omitempty"` // a static binary either way
 	Tags     []string `json:",omitempty"`
 	Set      []string `json:",omitempty"` // linker -X assignments, import/path.name=value
-	Files    []string `json:",omitempty"` // files of the module that are kept as they are, under their base names
+	Files    []string `json:",omitempty"` // unchanged files of the module, under their base names
 	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Image is one image that the lab serves: a tag for an index with one manifest, for linux/amd64.
 type Image struct {
-	Ref        string   // the full name as it is pulled: host, repository and tag
+	Ref        string   // the full pulled name: host, repository and tag
 	Base       []string // components that are layers, lowest first
 	Files      []Placed // the image's own layer, on top
 	Entrypoint []string

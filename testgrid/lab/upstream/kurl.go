@@ -11,7 +11,7 @@ const (
 	KurlRunc       = "runc-v1.3.6"
 )
 
-// localPath is the maker of volumes that stands in for OpenEBS's.
+// localPath is the provisioner that replaces OpenEBS's.
 const localPath = "local-path-provisioner-v0.0.30"
 
 func kurlComponents() []Component {

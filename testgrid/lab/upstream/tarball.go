@@ -22,7 +22,7 @@ import (
 // epoch is the time of everything in an archive or image, so that the same recipe gives the same bytes.
 var epoch = time.Unix(0, 0).UTC()
 
-// Placed is a file of a component and where it goes: a slash-separated path relative to the root of an archive or image.
+// Placed is a file of a component and its target: a slash-separated path relative to the root of an archive or image.
 type Placed struct {
 	From FileOf
 	To   string
