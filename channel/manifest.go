@@ -40,7 +40,7 @@ func (s Source) Objects(ctx context.Context, e Entry) ([]*unstructured.Unstructu
 	var objs []*unstructured.Unstructured
 	switch {
 	case len(s.Trusted) > 0 && !isPackage(at):
-		err = fmt.Errorf("%w: only packages bear signatures", bundle.ErrUntrusted)
+		err = fmt.Errorf("%w: only packages are signed", bundle.ErrUntrusted)
 	case isPackage(at):
 		objs, err = s.packaged(ctx, at, e)
 	case isKustomization(at):

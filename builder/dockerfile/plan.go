@@ -124,7 +124,7 @@ func (p *Plan) from(i int, known map[string]string) error {
 		return err
 	}
 	if base == "" {
-		return fmt.Errorf("FROM %s names no image; give the argument a value", words[0])
+		return fmt.Errorf("FROM %s has no image name; set the argument", words[0])
 	}
 	if s.parent = p.stage(base); s.parent < 0 && base != scratch {
 		s.base = base

@@ -197,7 +197,7 @@ func testChannelSigned(c *channelCluster) {
 		err      string
 	}{
 		{"built/unsigned-1.0.0.tar.gz", app.ExitFailed, "not signed with a given key"},
-		{"plain.yaml", app.ExitFailed, "only packages bear signatures"},
+		{"plain.yaml", app.ExitFailed, "only packages are signed"},
 		{"built/signed-1.0.0.tar.gz", app.ExitDone, ""},
 	} {
 		index := c.index("addons.yaml", "{name: signed, version: 1.0.0, manifest: "+tt.manifest+"}")

@@ -103,7 +103,7 @@ func refuseStrangers(ctx context.Context, client kubernetes.Interface, namespace
 		}
 	}
 	if len(strangers) > 0 {
-		return fmt.Errorf("namespace %s has releases of Helm that are no modules of the bundle, and its operator would uninstall them: %s; "+
+		return fmt.Errorf("namespace %s has Helm releases that are not modules of the bundle, so its operator would uninstall them: %s; "+
 			"stop your own operator, add these modules to the Installer or uninstall the releases, and run the same command again",
 			namespace, strings.Join(slices.Sorted(maps.Keys(strangers)), ", "))
 	}
@@ -119,7 +119,7 @@ func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[str
 	}
 	if text := live.Annotations[givenAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &before); err != nil {
-			return nil, fmt.Errorf("annotation %s: %w; remove it, and what differs from the Installer counts as an edit", givenAnnotation, err)
+			return nil, fmt.Errorf("annotation %s: %w; if you remove it, all differences from the Installer count as edits", givenAnnotation, err)
 		}
 	}
 	data := maps.Clone(live.Data)

@@ -107,7 +107,7 @@ func (r *Renewal) look(now time.Time) error {
 	r.files = filesOf(r.renewals)
 	r.pods = podsOf(r.files, manifests)
 	if r.node == "" {
-		return errors.New("/etc/kubernetes/kubelet.conf does not tell the name of this node: it has no certificate that the cluster's CA signed")
+		return errors.New("/etc/kubernetes/kubelet.conf lacks the name of this node: it has no certificate that the cluster's CA signed")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 	}
 	node := nodeName(entries)
 	if node == "" {
-		return errors.New(kubeadm.KubeletKubeconfig + " does not tell the name of this node")
+		return errors.New(kubeadm.KubeletKubeconfig + " lacks the name of this node")
 	}
 	r.step("keys and certificates")
 	if known, ok, err := authority.Read(r.host.Rootfs); err != nil {

@@ -78,7 +78,7 @@ func compareVersions(_ context.Context, args []string, out io.Writer) error {
 	}
 	parts, err := strconv.Atoi(args[0])
 	if err != nil || parts < 1 || parts > maxVersionParts {
-		return fmt.Errorf("%q is not a number of parts of a version", args[0])
+		return fmt.Errorf("%q is not a number of version parts", args[0])
 	}
 	a, errA := versionNumbers(args[1], parts)
 	b, errB := versionNumbers(args[2], parts)

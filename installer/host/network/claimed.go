@@ -40,7 +40,7 @@ func Claimed(link string, address netip.Addr) (net.HardwareAddr, error) {
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(swapped(unix.ETH_P_ARP)))
 	if err != nil {
-		return nil, fmt.Errorf("ask who has %s: %w", address, err)
+		return nil, fmt.Errorf("send an ARP request for %s: %w", address, err)
 	}
 	defer unix.Close(fd)
 	wait := unix.NsecToTimeval(int64(probeWait))
@@ -48,12 +48,12 @@ func Claimed(link string, address netip.Addr) (net.HardwareAddr, error) {
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: swapped(unix.ETH_P_ARP), Ifindex: i.Index}),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
 	if err != nil {
-		return nil, fmt.Errorf("ask who has %s: %w", address, err)
+		return nil, fmt.Errorf("send an ARP request for %s: %w", address, err)
 	}
 	everybody := &unix.SockaddrLinklayer{Protocol: swapped(unix.ETH_P_ARP), Ifindex: i.Index, Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255}}
 	for range probes {
 		if err := unix.Sendto(fd, probe(i.HardwareAddr, address), 0, everybody); err != nil {
-			return nil, fmt.Errorf("ask who has %s: %w", address, err)
+			return nil, fmt.Errorf("send an ARP request for %s: %w", address, err)
 		}
 		if other := heard(fd, i.HardwareAddr, address); other != nil {
 			return other, nil

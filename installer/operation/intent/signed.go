@@ -26,7 +26,7 @@ func (in Intent) Sign(ca identity.Authority, controlPlane string) (string, error
 }
 
 // ErrRefused means that a node does not carry out an intent, whatever it asks for.
-var ErrRefused = errors.New("this node refuses what it is asked for")
+var ErrRefused = errors.New("this node refuses the request")
 
 // Reader is a node that reads its requests.
 type Reader struct {

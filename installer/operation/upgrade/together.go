@@ -208,7 +208,7 @@ func isBack(report intent.Report, id string) error {
 	case report.State == intent.Failed:
 		return errors.New(report.Error)
 	case report.State != intent.Done:
-		return errors.New("it is at work")
+		return errors.New("it is still working")
 	}
 	return nil
 }
