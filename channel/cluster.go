@@ -144,7 +144,7 @@ func (c *Cluster) Preview(ctx context.Context, entries []Entry, adopt ...string)
 	})
 }
 
-// plan makes a plan. It does without what cannot be read if forgive returns no error.
+// plan makes a plan. It skips unreadable input if forgive returns no error.
 func (c *Cluster) plan(ctx context.Context, entries []Entry, adopt []string, forgive func(what string, err error) error) (Plan, error) {
 	version, err := c.engine.Version(ctx)
 	if err != nil {

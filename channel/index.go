@@ -112,7 +112,7 @@ func Parse(data []byte, location *url.URL, channel string) (Index, error) {
 	return wrap(data, location, channel), nil
 }
 
-// documents splits a file at lines of three dashes, and leaves out what holds nothing but blanks and comments.
+// documents splits a file at lines of three dashes, and omits documents of only blanks and comments.
 func documents(data []byte) ([][]byte, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))

@@ -52,7 +52,7 @@ type dockerout struct {
 	outputs []dockerfile.Output
 }
 
-// wanted lists the directives to run: those for targets that are built for.
+// wanted lists the directives to run: those for the targets of the build.
 func (k *dockeroutKind) wanted(m *manifest.File) []manifest.Dockerout {
 	return slices.DeleteFunc(m.Dockerouts(), func(d manifest.Dockerout) bool {
 		return !slices.ContainsFunc(k.options.Targets, func(t hostpkg.Target) bool { return t.Name == d.Target })

@@ -136,7 +136,7 @@ func (c *checker) otherTags(w *syntax.Word) {
 	}
 }
 
-// onlyVariable is a text that is nothing but a variable in capitals.
+// onlyVariable matches a text that is only a variable in capitals.
 var onlyVariable = regexp.MustCompile(`^\$([A-Z][A-Z0-9_]*)$`)
 
 // foreign reports an image that comes from another add-on's variable. The Manifest cannot contain it, and if nothing sets

@@ -115,7 +115,7 @@ func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) 
 	return hinted(root.ExecuteContext(ctx))
 }
 
-// hinted adds the way out to errors whose makers cannot know it.
+// hinted adds advice to errors whose origin cannot know it.
 func hinted(err error) error {
 	var stranger *tls.CertificateVerificationError
 	if errors.As(err, &stranger) {

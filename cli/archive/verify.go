@@ -55,7 +55,7 @@ type verdict struct {
 	Digest string `json:"digest"` // of the index
 	Files  int    `json:"files"`
 	Signed bool   `json:"signed"` // has a signature, checked or not
-	// Trust is there when keys were given.
+	// Trust is set if keys were given.
 	Trust *bundle.Trust `json:"trust,omitempty"`
 }
 

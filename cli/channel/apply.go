@@ -187,7 +187,7 @@ func (a commands) printEntry(entry kube.Entry) {
 	}
 }
 
-// compactJSON writes a value on one line; a field that is absent is shown as such.
+// compactJSON writes a value on one line; a missing field is shown as absent.
 func compactJSON(value any) string {
 	if value == nil {
 		return "(absent)"

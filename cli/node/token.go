@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
-// tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.
+// tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates stay for two hours.
 const (
 	tokenLife       = 24 * time.Hour
 	certificateLife = 2 * time.Hour

@@ -44,7 +44,7 @@ func (a *agent) readFeedback(ctx context.Context, work *ocm.ManifestWork, m *man
 	set(&s.Conditions, "Available", "True", "ResourceAvailable", "Resource is available")
 	a.judge(ctx, work, m, live, s)
 	available := string(meta.FindStatusCondition(s.Conditions, "Available").Status) // a rule may judge it
-	if len(m.config.FeedbackRules) == 0 {                                           // there is nothing to do, which is done
+	if len(m.config.FeedbackRules) == 0 {                                           // there is nothing to do, so it counts as done
 		set(&s.Conditions, "StatusFeedbackSynced", "True", "NoStatusFeedbackSynced", "")
 		return available
 	}

@@ -198,7 +198,7 @@ func sinceOf(cluster *ocm.ManagedCluster, file []byte) (*bundle.Since, error) {
 	return since, nil
 }
 
-// verified reads a report and checks that it is of a cluster.
+// verified reads a report and checks that a cluster signed it.
 func verified(cluster *ocm.ManagedCluster, file []byte) (parcel.Report, error) {
 	r, verify, err := parcel.ReadReport(file)
 	if err != nil {

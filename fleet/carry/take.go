@@ -83,7 +83,7 @@ func (h Hub) Take(ctx context.Context, file []byte, plan bool) (Taken, error) {
 	return out, h.Ledger.Take(ctx, r.Cluster, r.Number)
 }
 
-// takeWork brings the status of a work up to date, or lets go of a work that is gone from the cluster.
+// takeWork brings the status of a work up to date, or releases a work that is gone from the cluster.
 func (h Hub) takeWork(ctx context.Context, w *ocm.ManifestWork, r parcel.Report, plan bool, out *Taken) error {
 	if slices.Contains(r.Gone, w.Name) && !w.DeletionTimestamp.IsZero() {
 		out.Gone = append(out.Gone, w.Name)

@@ -17,8 +17,8 @@ import (
 // answer is on its way.
 const answerTime = 5 * time.Second
 
-// report writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
-// soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends. While
+// report writes the status of an add-on. If only the reason for waiting changed, it writes that only if the cluster does not
+// answer soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends. While
 // many clusters get a configuration, statuses wait: works are written first.
 func (r *clusterAddOns) report(ctx context.Context, p place) (wait time.Duration, err error) {
 	key := client.ObjectKeyFromObject(p.addOn)

@@ -22,7 +22,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// diaryVariable names a file into which hubs write when they are at work. leaseVariable is how long their Leases are valid.
+// diaryVariable names a file into which hubs write when they run. leaseVariable is how long their Leases are valid.
 const diaryVariable, leaseVariable = "SEALIFT_TEST_DIARY", "SEALIFT_TEST_LEASE"
 
 // leader marks the deciding hub in the diary.

@@ -127,7 +127,7 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	err = c.Get(ctx, types.NamespacedName{Name: work.Namespace}, &cluster)
 	gone := apierrors.IsNotFound(err) && deleted // its agent waits for the seal
 	if err != nil && !gone {
-		return client.IgnoreNotFound(err) // the namespace is of no cluster
+		return client.IgnoreNotFound(err) // the namespace belongs to no cluster
 	}
 	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
 	had, err := seal.Read(work.Annotations[seal.Annotation])

@@ -82,7 +82,7 @@ type Webhook struct {
 	Cert, Key, CA string
 }
 
-// Hub is a hub that is about to run.
+// Hub is a hub that has not started yet.
 type Hub struct {
 	manager.Manager
 	// Namespace has the hub's own objects.

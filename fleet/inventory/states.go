@@ -12,7 +12,7 @@ import (
 // States has the state of a rollout, for each placement of an add-on.
 type States map[ocm.ConfigObject]rollout.State
 
-// StatesName is the name of the ConfigMap, in the hub's namespace, that has the States of an add-on.
+// StatesName is the name of the ConfigMap, in the hub's namespace, that stores the States of an add-on.
 func StatesName(addOn string) string { return "rollout." + addOn }
 
 // ReadStates reads the data of the ConfigMap. States that cannot be read are left out, each with an error.

@@ -149,7 +149,7 @@ type DecisionGroupStatus struct {
 	ClusterCount       int32    `json:"clusterCount"`
 }
 
-// PlacementDecision has up to 100 of the clusters that a placement selects.
+// PlacementDecision lists up to 100 of the clusters that a placement selects.
 type PlacementDecision struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`

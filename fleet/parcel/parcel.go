@@ -196,7 +196,7 @@ type Report struct {
 // WorkReport is the result of applying a work.
 type WorkReport struct {
 	Name string `json:"name"`
-	// Seal is the mark of the applied work.
+	// Seal identifies the applied work.
 	Seal   seal.Mark              `json:"seal"`
 	Status ocm.ManifestWorkStatus `json:"status"`
 }

@@ -21,7 +21,7 @@ type status struct {
 	Conditions               []Condition
 }
 
-// after returns the decisions that there are after the requests of a row, by name, and the status that its placement has then.
+// after returns the decisions, by name, and the placement's status after the requests of a row.
 func after(t *testing.T, placement json.RawMessage, existing []ocm.PlacementDecision, observed []upstreamcases.Observation) ([]ocm.PlacementDecision, status) {
 	t.Helper()
 	decisions := map[string]ocm.PlacementDecision{}

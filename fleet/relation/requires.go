@@ -47,7 +47,7 @@ func (a AddOns) Broken(name string) string {
 	return ""
 }
 
-// circle finds a way back to an add-on. From those that were seen, no way leads back.
+// circle finds a path back to an add-on. No path leads back from the visited ones.
 func (a AddOns) circle(name string, way []string, seen map[string]bool) []string {
 	names, _ := a.Requires(way[len(way)-1])
 	for _, next := range names {

@@ -5,7 +5,7 @@
 // types work too: .Cluster.Spec.ClusterNetwork.Pods.CIDRBlocks. They are only looked up, so range and toJson do not show
 // them, and they never hide a label or an annotation of a user.
 //
-// Templates are of tenants: they run in a child process, within limits. They read no environment and no network.
+// Tenants write templates, so they run in a child process, within limits. They read no environment and no network.
 package values
 
 import (

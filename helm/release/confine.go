@@ -9,7 +9,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// Templates are of tenants, and Helm's actions execute them in this process. So each action gets a chart whose templates only call
+// Tenants write templates, and Helm's actions execute them in this process. So each action gets a chart whose templates only call
 // functions of a confined. The first template that Helm executes is one that confined adds: it hands over the values that Helm has made,
 // the chart gets its templates back, and a child process executes them. Each of the others returns the text that became of it.
 type confined struct {

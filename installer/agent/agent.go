@@ -258,7 +258,7 @@ func (a *Agent) annotate(ctx context.Context, annotations map[string]string) err
 	return err
 }
 
-// introduce tells that there is an agent, and what the host has left.
+// introduce reports the agent and what it found on the host.
 func (a *Agent) introduce(ctx context.Context) error {
 	here, err := Look(a.Root, a.Version)
 	if err != nil {
@@ -292,7 +292,7 @@ func (a *Agent) unitFile() fs.FileInfo {
 	return info
 }
 
-// program gives the path of a sealift with this digest: the one that runs, or one that fetch brings.
+// program returns the path of a sealift with this digest: the running one, or one that fetch downloads.
 func program(root, digest string, fetch func(io.Writer) error) (path string, err error) {
 	if hasDigest(node.Binary, digest) {
 		return node.Binary, nil

@@ -75,7 +75,7 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err == nil && !traces {
 		traces, err = hollow(kubeadm.PKI)
 	}
-	if err == nil && traces { // kubeadm would accept the files that are there
+	if err == nil && traces { // kubeadm would accept the existing files
 		err = run(ctx, k.Output, "kubeadm", "reset", "--force")
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ var (
 	podKind  = kube.Ref{Version: "v1", Kind: "Pod"}
 )
 
-// Member is this node as a part of a cluster that it is about to leave.
+// Member is this node as a member of the cluster that it leaves.
 type Member struct {
 	Node string
 	// Others are the cluster's other nodes, as far as this node may know of them.
@@ -245,7 +245,7 @@ func forget(ctx context.Context, config *rest.Config, node string, note bool) er
 	return nodes.Delete(ctx, node, metav1.DeleteOptions{})
 }
 
-// AwaitUnlisted waits until this node's API server is off the list of those that there are: hosts that join try all of them.
+// AwaitUnlisted waits until this node's API server is no longer listed: joining hosts try all listed ones.
 func (m *Member) AwaitUnlisted(ctx context.Context) error {
 	if m.worker || !m.known {
 		return nil

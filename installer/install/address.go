@@ -17,7 +17,7 @@ import (
 func (c *contents) asksForIPv6() bool { return isTrue(c.spec.Section("kurl").Options, "ipv6") }
 func (c *contents) asksForBoth() bool { return isTrue(c.spec.Section("kurl").Options, "dualStack") }
 
-// dualStack reports whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
+// dualStack reports whether the cluster has IPv4 and IPv6 or, before it exists, whether the Installer requests both.
 func (j *job) dualStack() bool {
 	networks := j.currentNetworks()
 	if networks[node.PodNetwork] == "" {

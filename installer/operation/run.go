@@ -193,7 +193,7 @@ type end struct {
 func (r *Run) spread(ctx context.Context, s Stage) error {
 	ends, asked := make(chan end), map[string]bool{}
 	var errs []error
-	stopped := false // those at work end by themselves
+	stopped := false // running nodes finish on their own
 	for {
 		var ask []string
 		if !stopped {
@@ -218,7 +218,7 @@ func (r *Run) spread(ctx context.Context, s Stage) error {
 			stopped = stopped || !s.Tolerant || ctx.Err() != nil
 			state = record.Node{State: record.Failed, Error: e.err.Error()}
 		}
-		if ctx.Err() != nil && e.err != nil { // it may still be at work
+		if ctx.Err() != nil && e.err != nil { // it may still be running
 			continue
 		}
 		if err := r.note(ctx, state, e.name); err != nil {

@@ -23,7 +23,7 @@ func TestEmptyRangesAreRefused(t *testing.T) {
 		{"0123456789", "bytes=0-0", "", 206, "bytes 0-0/10", "0"},
 		{"0123456789", "bytes=0-0,-1", "", 200, "", "0123456789"},
 		{"0123456789", "bytes=0-0,-0", "", 200, "", "0123456789"},
-		{"0123456789", "bytes=-0", `"other"`, 200, "", "0123456789"}, // If-Range: the range is of another version
+		{"0123456789", "bytes=-0", `"other"`, 200, "", "0123456789"}, // If-Range: the range belongs to another version
 		{"0123456789", "lines=-0", "", 416, "", ""},
 		{"", "bytes=-0", "", 200, "", ""}, // as net/http responds to any range of an empty file
 	} {

@@ -176,7 +176,7 @@ func (c *process) end() error {
 	return c.wait()
 }
 
-// exchange runs one task in the child. After an error the child is of no use.
+// exchange runs one task in the child. After an error the child is unusable.
 func (c *process) exchange(ctx context.Context, r Request, request frame) (frame, error) {
 	var late atomic.Bool
 	timer := time.AfterFunc(r.Limits.Wall, func() { late.Store(true); _ = c.cmd.Process.Kill() })

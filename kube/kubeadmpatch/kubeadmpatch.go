@@ -228,7 +228,7 @@ func asMap(arguments any) (any, error) {
 	return values, nil
 }
 
-// asList is the way back, in the order of the names.
+// asList is the inverse of asMap, ordered by name.
 func asList(arguments any) (any, error) {
 	values, ok := arguments.(map[string]any)
 	if !ok {
@@ -274,7 +274,7 @@ func volumesAsMap(volumes any) (any, error) {
 	return named, nil
 }
 
-// volumesAsList is the way back, in the order of the names.
+// volumesAsList is the inverse, ordered by name.
 func volumesAsList(volumes any) (any, error) {
 	named, ok := volumes.(map[string]any)
 	if !ok {

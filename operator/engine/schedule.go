@@ -22,7 +22,7 @@ type entry struct {
 	binds []*binding.Schedule
 }
 
-// Schedule lets a hook's schedules tick.
+// Schedule starts the schedules of a hook.
 func (e *Engine) Schedule(h *Hook) error {
 	e.clock.mu.Lock()
 	defer e.clock.mu.Unlock()

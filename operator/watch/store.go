@@ -206,7 +206,7 @@ func (o *source) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync is of no use here.
+// Resync has no use here.
 func (*source) Resync() error { return nil }
 
 // put stores an object and returns the subscriptions that it is news for. o.mu is held.

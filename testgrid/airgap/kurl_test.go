@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// kurlInstaller is of kURL's form. Only Kubernetes comes from the shipped catalogue.
+// kurlInstaller has kURL's format. Only Kubernetes comes from the shipped catalogue.
 const kurlInstaller = `apiVersion: cluster.kurl.sh/v1beta1
 kind: Installer
 metadata: {name: 1a2b3c4}

@@ -8,8 +8,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// unusualHost gives a host peculiarities of real ones, without leftovers that an install refuses: a bridge as uplink beside the network of a
-// storage, a hostname in capitals, a /tmp that runs no programs, and files that switch forwarding off.
+// unusualHost gives a host peculiarities of real ones, without leftovers that an install refuses: a bridge as uplink beside a storage
+// network, a hostname in capitals, a /tmp that runs no programs, and files that switch forwarding off.
 const unusualHost = `set -e
 hostname STRANGE-1 && echo STRANGE-1 >/etc/hostname
 address=$(ip -4 -oneline address show dev host0 | awk '{ print $4; exit }')

@@ -152,7 +152,7 @@ func (r delivery) fromRecord(t *testing.T, first node, disk string) {
 	}
 }
 
-// runs checks that there are so many nodes, all Ready with a version of Kubernetes.
+// runs checks the number of nodes, and that all are Ready with a version of Kubernetes.
 func (n node) runs(version string, nodes int) {
 	n.t.Helper()
 	if got := n.must(kubectl + "get nodes --no-headers"); strings.Count(got, version) != nodes || strings.Count(got, " Ready ") != nodes {

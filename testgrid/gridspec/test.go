@@ -18,7 +18,7 @@ const (
 	defaultMemory = 16 << 30
 )
 
-// The limits of a test. More is a typo.
+// The limits of a test. A higher value is a typo.
 const (
 	maxNodes = 100
 	maxCPU   = 1024

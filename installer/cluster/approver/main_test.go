@@ -78,7 +78,7 @@ type request struct {
 	key                                *ecdsa.PrivateKey
 }
 
-// fill completes a request of worker-1 that is within the rule.
+// fill completes a request of worker-1 that obeys the rule.
 func (r request) fill() request {
 	if r.user == "" {
 		r.user = "system:node:worker-1"

@@ -50,7 +50,7 @@ type Bridge struct {
 	Folder string
 	// Client may write EndpointSlices.
 	Client kubernetes.Interface
-	// Alone says that there is no other control plane. The Service kubernetes keeps its address then.
+	// Alone means that there is no other control plane. The Service kubernetes keeps its address then.
 	Alone bool
 	// Output receives what is done.
 	Output io.Writer

@@ -44,7 +44,7 @@ type Options struct {
 	Token string
 }
 
-// Renewal is about to renew the certificates of this node. Nothing is changed before Run.
+// Renewal renews the certificates of this node. Only Run changes anything.
 type Renewal struct {
 	host    host
 	options Options

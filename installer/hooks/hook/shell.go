@@ -196,7 +196,7 @@ type message struct {
 	fields []string
 }
 
-// maxFields bounds the fields of a message: an array of a hook is shorter.
+// maxFields bounds the fields of a message. Hooks have shorter arrays.
 const maxFields = 1 << 20
 
 func (s *Shell) read() (m message, err error) {

@@ -181,7 +181,7 @@ func ofAddress(of func(packet) netip.Addr, networks []netip.Prefix, invert bool)
 	}
 }
 
-// ofState fits packets that begin a connection, or that belong to one.
+// ofState matches packets that begin a connection, or that belong to one.
 func ofState(states []string, invert bool) condition {
 	has := func(state string) bool {
 		return slices.ContainsFunc(states, func(s string) bool { return strings.EqualFold(s, state) })

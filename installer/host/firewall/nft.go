@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The JSON of libnftables-json(5), as far as it tells what happens to packets.
+// The JSON of libnftables-json(5), as far as it decides what happens to packets.
 type (
 	nftObject struct {
 		Chain *nftChain `json:"chain"`

@@ -227,7 +227,7 @@ func outside(six bool) string {
 	return "192.0.2.1:9"
 }
 
-// candidates are the addresses of an interface that could be meant, at most one of each network. If there are others, an
+// candidates are the addresses of an interface that a node could use, at most one of each network. If there are others, an
 // address with a full-length prefix is left out: it belongs to a service that moves between hosts.
 func (l link) candidates(six bool) (found []Candidate) {
 	var networks []netip.Prefix

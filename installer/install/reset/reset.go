@@ -25,7 +25,7 @@ import (
 // ErrNothingInstalled says that a reset has nothing to take back.
 var ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
 
-// ErrIncomplete says that something could not be taken back. What is needed to try again is kept.
+// ErrIncomplete says that something could not be undone. The files that a retry needs are kept.
 var ErrIncomplete = errors.New("the reset is not complete")
 
 // How long a step may take before it is stopped: several times what a slow disk needs.
@@ -150,7 +150,7 @@ func (r *Reset) leaves(what, why string, args ...any) {
 	r.left = append(r.left, baseline.Left{What: what, Why: fmt.Sprintf(why, args...)})
 }
 
-// Run takes the install back. It returns what is not as it was before, with the reasons. The error is ErrIncomplete if some of it
+// Run reverts the install. It returns what differs from the state before, with reasons. The error is ErrIncomplete if some of it
 // has failed: the record of the host stays then, so that the next reset goes on.
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.

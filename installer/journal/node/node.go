@@ -76,7 +76,7 @@ func VolumesDir(root string) string { return filepath.Join(StateDir(root), volum
 // LoadBalancerFile records a change of the load balancer that this node has begun and neither finished nor rolled back.
 func LoadBalancerFile(root string) string { return filepath.Join(StateDir(root), loadBalancerName) }
 
-// AcceptedFile has the number of the newest request of another node that the agent took on. An undo does not change it.
+// AcceptedFile has the number of the newest request of another node that the agent accepted. An undo does not change it.
 func AcceptedFile(root string) string { return filepath.Join(StateDir(root), acceptedName) }
 
 // TemporaryFile is for something that is needed for a while.

@@ -84,7 +84,7 @@ type params struct {
 	Configured *metav1.Time `json:"configured,omitempty"`
 }
 
-// Change is about to give the API of a cluster another load balancer. Nothing is changed before Run.
+// Change gives the API of a cluster another load balancer. Only Run changes anything.
 type Change struct {
 	// Resumes says that an earlier run began this change.
 	Resumes bool

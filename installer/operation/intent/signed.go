@@ -12,7 +12,7 @@ import (
 )
 
 // An annotation is the JSON object of an Intent whose last field is the signature. What precedes that field, closed by a brace, is
-// the text that was signed. An agent of an earlier sealift reads the same object, and passes over the fields that it does not know.
+// the text that was signed. An agent of an earlier sealift reads the same object, and ignores the fields that it does not know.
 const signatureField = `,"signature":`
 
 // Sign writes an Intent as an annotation, signed by a control plane.

@@ -45,7 +45,7 @@ type Servers interface {
 	Uses(ctx context.Context, name string) (string, error)
 	// Rewrite writes all Secrets again.
 	Rewrite(ctx context.Context) error
-	// Values calls see with each Secret as etcd has it.
+	// Values calls see with each Secret as etcd stores it.
 	Values(ctx context.Context, see func(key, value []byte) error) error
 	// Note tells the cluster which new key is on its way, so that nothing begins that would harm the rotation; "" when it has ended.
 	Note(ctx context.Context, key string) error

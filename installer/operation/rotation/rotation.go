@@ -62,7 +62,7 @@ type Nodes interface {
 	Bring(ctx context.Context, name string, s authority.State) error
 }
 
-// Rotation is about to rotate the CAs of a cluster. Nothing is changed before Run.
+// Rotation rotates the CAs of a cluster. Only Run changes anything.
 type Rotation struct {
 	Resumes bool
 	// Holders run since before the new CAs signed. They may know only the old ones. Run completes them.
@@ -74,7 +74,7 @@ type Rotation struct {
 	rootfs  string
 	nodes   Nodes
 	client  func() (kubernetes.Interface, error) // with the credentials that this host has now
-	cluster *kube.Cluster                        // has the Lease that only one holds who restarts API servers
+	cluster *kube.Cluster                        // has the Lease for restarts of API servers: one holder at a time
 	*node.Session
 	pause time.Duration
 }

@@ -28,7 +28,7 @@ const maxClockSkew = 30 * time.Second
 // Checks look at the cluster as a whole, before anything is changed. They change nothing, but that nodes are asked to look at
 // themselves if ask is true.
 func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
-	ask = ask && c.begun == nil // an agent that is at work answers late
+	ask = ask && c.begun == nil // a busy agent answers late
 	return []preflight.Check{
 		{Name: "versions", Probe: func(_ context.Context, r *preflight.Reporter) { c.versions(in, r) }},
 		{Name: "nodes", Probe: c.ready},

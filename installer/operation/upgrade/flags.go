@@ -244,7 +244,7 @@ func ofKubelet(config []byte, flags []string) (*planned, error) {
 	return &planned{program: "kubelet", owner: "the kubelet", flags: flags, config: text}, err
 }
 
-// kubeadmsFlags are those that kubeadm gives kubelets, and takes back when a version does not have them.
+// kubeadmsFlags are those that kubeadm gives kubelets, and removes when a version lacks them.
 var kubeadmsFlags = []string{"container-runtime-endpoint", "hostname-override", "node-ip", "node-labels", "pod-infra-container-image", "register-with-taints"}
 
 // kubeletFlags are the flags that this host gives its kubelet, beside kubeadm's.

@@ -128,7 +128,7 @@ func (r *run) upgradeNodes(ctx context.Context) error {
 
 func (r *run) paused(ctx context.Context) (paused bool, err error) {
 	if ctx.Err() != nil {
-		return false, nil //nolint:nilerr // nodes at work end by themselves
+		return false, nil //nolint:nilerr // running nodes finish on their own
 	}
 	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
 		_, paused, err = r.store.read(ctx)

@@ -40,7 +40,7 @@ type Options struct {
 	Together *Together
 }
 
-// Restore is about to bring this control plane back. Nothing is changed before Run.
+// Restore restores this control plane. Only Run changes anything.
 type Restore struct {
 	// Lost lists objects written after the snapshot, as far as they can be read. Nodes are those in the snapshot.
 	Lost  Lost

@@ -194,7 +194,7 @@ func TestNextSaveResumesQuiescedPods(t *testing.T) {
 	}
 }
 
-// forged is a snapshot with other bytes in its archive, by a holder of the public key.
+// forged is a snapshot whose archive a holder of the public key has replaced.
 func forged(t *testing.T, snapshot []byte, keys []age.Identity, to []age.Recipient, was, is string) []byte {
 	t.Helper()
 	decrypted, err := age.Decrypt(bytes.NewReader(snapshot), keys...)

@@ -140,7 +140,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	return set, files.WriteMode(filepath.Join(set.dir, recordName), 0o600, text)
 }
 
-// find lists the files to keep that are there.
+// find lists the existing files to keep.
 func (s Store) find() (found []File, err error) {
 	patterns := s.Files
 	if patterns == nil {

@@ -325,7 +325,7 @@ func TestLinksOmittedByOlderSealiftAreKept(t *testing.T) {
 	}
 }
 
-// TestKubeletIsRestartedAfterFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet record
+// TestKubeletIsRestartedAfterFailure has a folder where a file belongs. Programs that replace systemctl and its kubelet record
 // their calls: a real one would run the kubelet of this machine.
 func TestKubeletIsRestartedAfterFailure(t *testing.T) {
 	h := newHost(t)

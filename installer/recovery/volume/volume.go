@@ -199,7 +199,7 @@ func within(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
-// group puts volumes together whose pods are the same, and sorts them by name.
+// group groups volumes that have the same pods, and sorts them by name.
 func group(volumes []Volume, users map[string][]corev1.Pod) ([]Group, error) {
 	slices.SortFunc(volumes, func(a, b Volume) int { return cmp.Compare(a.Name, b.Name) })
 	type members struct {

@@ -49,7 +49,7 @@ type Options struct {
 	Version  string            // Kubernetes release, such as v1.36.3; must be one that the lab knows
 	CacheDir string            // the lab's cache; default as in package cache
 	Progress func(line string) // called for binaries that have to be built first
-	// Arguments of the API server, besides those that it cannot do without.
+	// Arguments of the API server, besides the required ones.
 	Arguments []string
 	Jobs      bool // run kube-scheduler, and kube-controller-manager with the controllers that Jobs need
 	// Controllers are more controllers that kube-controller-manager runs, such as SigningController.
@@ -158,7 +158,7 @@ func (c *ControlPlane) signal(s syscall.Signal) error {
 	return nil
 }
 
-// Restart ends the API server, and starts it again with these arguments besides those that it cannot do without. Its address and
+// Restart ends the API server, and restarts it with these arguments besides the required ones. Its address and
 // its certificates stay.
 func (c *ControlPlane) Restart(ctx context.Context, arguments ...string) error {
 	address, err := url.Parse(c.config.Host)

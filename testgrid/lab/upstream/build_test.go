@@ -59,7 +59,7 @@ func shop(t *testing.T, recipes map[string]Recipe) (w *Workshop, lines func() st
 	return w, func() string { return strings.Join(said, "\n") }
 }
 
-// rendezvous returns when both its callers are there, and an error when one of them is late.
+// rendezvous returns when both callers have arrived, with an error if one is late.
 func rendezvous(ctx context.Context, mine, theirs chan struct{}) error {
 	close(mine)
 	select {
