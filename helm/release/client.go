@@ -96,7 +96,7 @@ func New(c Config) (*Client, error) {
 	forDiscovery.Timeout = discoveryTimeout
 	found, err := discovery.NewDiscoveryClientForConfig(forDiscovery)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, fmt.Errorf("create a cluster client: %w", err)
 	}
 	kinds := memory.NewMemCacheClient(found)
 	return &Client{
@@ -200,7 +200,7 @@ func (c *Client) History(ctx context.Context, name string) ([]Release, error) {
 func (c *Client) List(ctx context.Context) ([]Record, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, fmt.Errorf("create a cluster client: %w", err)
 	}
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	if c.configMaps {

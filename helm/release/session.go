@@ -40,7 +40,7 @@ func (c *Client) begin(ctx context.Context) (*session, error) {
 	records, err := kubernetes.NewForConfig(within(recording, c.config))
 	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, fmt.Errorf("create a cluster client: %w", err)
 	}
 	handler := slog.DiscardHandler
 	if c.log != nil {

@@ -87,7 +87,7 @@ func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Int
 	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.UpgradeID || o.Server != in.Server || o.Stage != undo.Prepared:
 		err = fmt.Errorf("%s gives out another order than the one that this node was asked to follow", in.Server)
 	case !o.Has(a.Node):
-		err = fmt.Errorf("the order is not about %s", a.Node)
+		err = fmt.Errorf("the order does not concern node %s", a.Node)
 	}
 	if err != nil {
 		return set, o, err

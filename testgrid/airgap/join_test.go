@@ -108,7 +108,7 @@ func joinRefusals(first, worker node) {
 	token := joinToken(command)
 	worker.refuses(strings.ReplaceAll(command, token, token[:7]+"0123456789abcdef"), 1, "does not know the token")
 	worker.refuses(command+" control-plane", 3, "key of the cluster's certificates")
-	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
+	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not from the CA with the given hash")
 	worker.refuses(command+" kubernetes-version=1.30.0", 1, "not 1.30.0")
 	worker.refuses("echo "+quoted(publicKey(worker.t))+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
 	first.must("sealift token revoke " + token[:6])

@@ -48,7 +48,7 @@ func TestHostsInstallThemselvesFromServer(t *testing.T) {
 	}
 
 	printed := first.joinCommand("--from " + url)
-	worker.refuses(printed+" --ca-hash sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
+	worker.refuses(printed+" --ca-hash sha256:"+strings.Repeat("0", 64), 1, "not from the CA with the given hash")
 	before := depot.sent()
 	if out := worker.must(printed); !strings.Contains(out, "done: ") {
 		t.Errorf("the join ended without saying so:\n%s", out)

@@ -176,7 +176,7 @@ func encodeKey(key crypto.Signer) (string, error) {
 	}
 	k, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
-		return "", fmt.Errorf("a key of the kind %T", key)
+		return "", fmt.Errorf("unsupported key type %T", key)
 	}
 	der, err := x509.MarshalECPrivateKey(k)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})), err

@@ -35,7 +35,7 @@ func (p pins) verify(state tls.ConnectionState, address string) error {
 		}
 	}
 	if !found {
-		return errors.New("its certificate is not of the CA with the given hash")
+		return errors.New("its certificate is not from the CA with the given hash")
 	}
 	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
 		return err

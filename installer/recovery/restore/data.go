@@ -78,7 +78,7 @@ func (d data) read(path string) (_ data, err error) {
 	err = db.View(func(tx *bbolt.Tx) error {
 		keys, members := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(memberBucket))
 		if keys == nil || members == nil {
-			return errors.New("it is not a database of etcd")
+			return errors.New("it is not an etcd database")
 		}
 		return errors.Join(keys.ForEach(d.addChange), members.ForEach(d.addMember))
 	})
