@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -45,7 +46,7 @@ func TestAgentWaitsForRestartingService(t *testing.T) {
 		}
 		served <- err
 	})
-	of, err := about(t.Context(), client)
+	of, err := operation.Host{Server: func() (*share.Client, error) { return client, nil }}.Cluster(t.Context())
 	if err != nil || of.Name != "test" {
 		t.Errorf("%+v, %v", of, err)
 	}

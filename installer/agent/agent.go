@@ -216,7 +216,7 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		return err
 	}
 	a.last = report
-	if in.Operation == intent.Rotate || restarts(in) {
+	if restarts(in) {
 		return ErrReplaced
 	}
 	return a.replaced()

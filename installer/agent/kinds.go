@@ -12,10 +12,12 @@ import (
 	"github.com/sealift/sealift/installer/operation/delivery"
 	"github.com/sealift/sealift/installer/operation/endpoint"
 	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/keys"
+	"github.com/sealift/sealift/installer/operation/rotation"
 )
 
 // kinds are the changes of all nodes in which a node takes its part.
-var kinds = []operation.Kind{delivery.Kind, endpoint.Kind}
+var kinds = []operation.Kind{delivery.Kind, endpoint.Kind, keys.Kind, rotation.Kind}
 
 // kindsOf returns the operations of kinds that a node of a role carries out.
 func kindsOf(role intent.Role) (all []intent.Operation) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,18 +18,15 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/cluster/encryption"
-	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/recovery/undo"
-	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -75,16 +71,9 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 	if err != nil {
 		return "", err
 	}
-	of, err := about(ctx, client)
+	of, err := operation.Host{Server: func() (*share.Client, error) { return client, nil }}.Cluster(ctx)
 	if err != nil {
 		return "", err
-	}
-	if in.Operation == intent.Encrypt {
-		step("take the keys for Secrets")
-		return "", encryption.FetchKeys(of.Encryption)
-	}
-	if in.Operation == intent.Rotate {
-		return a.rotate(ctx, in, of.Rotation, step)
 	}
 	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
 	if err != nil {
@@ -116,27 +105,6 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		err = files.Remove(binary)
 	}
 	return prepared.LogFile(), err
-}
-
-// rotate brings this host to the stage of a rotation of CAs.
-func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step func(string)) (log string, err error) {
-	if text == "" {
-		return "", errors.New("the control plane that asks knows of no rotation of CAs for this node")
-	}
-	state, err := authority.Parse([]byte(text))
-	if err != nil {
-		return "", err
-	}
-	if state.Request() != in.Upgrade {
-		return "", fmt.Errorf("%s is at another stage of the rotation than the requested one: %s", in.Server, state.Stage)
-	}
-	output := node.NewLog(node.DefaultLogDir, lifecycle.RotatingCAs, nil)
-	defer func() { err = errors.Join(err, output.Close()) }()
-	err = pki.Rotator{Root: a.Root, Output: output, Step: step}.Bring(ctx, state)
-	if err == nil && state.Stage == authority.Forget {
-		err = authority.Remove("")
-	}
-	return output.Name(), err
 }
 
 // undo puts back what the upgrade replaced on this host. Its pods go on running.
@@ -188,23 +156,6 @@ func (a *Agent) isBack(ctx context.Context, version string) error {
 
 // kubeletTime is how long the kubelet of before may take until its node is Ready.
 const kubeletTime = 10 * time.Minute
-
-// restartTime is how long the control plane that asks may be away: its own upgrade starts the service for files again.
-const restartTime = 2 * time.Minute
-
-// about asks the control plane for the cluster, and waits for one that is away.
-func about(ctx context.Context, client *share.Client) (of share.Cluster, err error) {
-	ctx, cancel := context.WithTimeout(ctx, restartTime)
-	defer cancel()
-	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (_ bool, err error) {
-		of, err = client.Cluster(ctx)
-		if refused := (*net.OpError)(nil); errors.As(err, &refused) {
-			err = poll.NotYet(err)
-		}
-		return err == nil, err
-	})
-	return of, err
-}
 
 // prepare plans what the bundle of an intent changes on this host.
 func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Client, of share.Cluster, binary string) (*install.Install, error) {

@@ -227,6 +227,15 @@ func (r *Run) spread(ctx context.Context, s Stage) error {
 	}
 }
 
+// Round asks all nodes of a stage once more, also those that are done with it. It is for Before and After of stages in which every node
+// is asked several times.
+func (r *Run) Round(ctx context.Context, s Stage) error {
+	if err := r.change(ctx, func(now record.Record) record.Record { return now.In(s.ID) }); err != nil {
+		return err
+	}
+	return r.spread(ctx, s)
+}
+
 // next finds the nodes that are asked now, and notes that they are at work.
 func (r *Run) next(ctx context.Context, s Stage, asked map[string]bool) (ask []string, err error) {
 	nodes, err := r.Nodes.List(ctx)

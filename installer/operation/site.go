@@ -32,9 +32,9 @@ type Site struct {
 	View   *cluster.View
 }
 
-// Open looks at this host and its cluster, and refuses an operation that another one excludes. config chooses how the API is asked; nil
-// asks as the administrator's kubeconfig says. It changes nothing and takes no lock.
-func Open(ctx context.Context, scope *node.Scope, kind Kind, config func(context.Context, controlplane.Administrator) (*rest.Config, error)) (*Site, error) {
+// Open looks at this host and its cluster, and refuses an operation that another one excludes. config chooses how the API is asked, once
+// the site has its log and its address; nil asks as the administrator's kubeconfig says. It changes nothing and takes no lock.
+func Open(ctx context.Context, scope *node.Scope, kind Kind, config func(context.Context, *Site) (*rest.Config, error)) (*Site, error) {
 	session, err := scope.Begin(kind.Journal)
 	if err != nil {
 		return nil, err
@@ -47,11 +47,9 @@ func Open(ctx context.Context, scope *node.Scope, kind Kind, config func(context
 		return nil, err
 	}
 	if config == nil {
-		config = func(context.Context, controlplane.Administrator) (*rest.Config, error) {
-			return cluster.Config(kubeadm.AdminKubeconfig)
-		}
+		config = func(context.Context, *Site) (*rest.Config, error) { return cluster.Config(kubeadm.AdminKubeconfig) }
 	}
-	if s.Config, err = config(ctx, s.Admin); err != nil {
+	if s.Config, err = config(ctx, s); err != nil {
 		return nil, err
 	}
 	if s.View, err = cluster.ViewOf(s.Config, false); err != nil {

@@ -348,7 +348,7 @@ func TestInvalidChangesAreRefused(t *testing.T) {
 	own.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: newHost}}
 	own, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), own, metav1.UpdateOptions{})
 	c.made(err)
-	refused(c.new.address, "is the address of node a-worker, and no load balancer")
+	refused(c.new.address, "is the address of node a-worker, not of a load balancer")
 	own.Status.Addresses[0].Address = oldHost
 	_, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), own, metav1.UpdateOptions{})
 	c.made(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
-	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation"
 )
@@ -24,9 +23,6 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 		if to, err = Parse(address); err != nil {
 			return nil, err
 		}
-	}
-	direct := func(ctx context.Context, admin controlplane.Administrator) (*rest.Config, error) {
-		return direct(ctx, admin.Address)
 	}
 	site, err := operation.Open(ctx, &o.Scope, Kind, direct)
 	if err != nil {
@@ -51,13 +47,13 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 }
 
 // direct has the rights of an administrator, and asks the API server of this host if that answers: the load balancer may be gone.
-func direct(ctx context.Context, address string) (*rest.Config, error) {
+func direct(ctx context.Context, site *operation.Site) (*rest.Config, error) {
 	config, err := cluster.Config(kubeadm.AdminKubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	config.Timeout = time.Minute
-	if own := net.JoinHostPort(address, cluster.APIPort); balancer.NewProber().Ready(ctx, own) == nil {
+	if own := net.JoinHostPort(site.Admin.Address, cluster.APIPort); balancer.NewProber().Ready(ctx, own) == nil {
 		config.Host = "https://" + own
 	}
 	return config, nil

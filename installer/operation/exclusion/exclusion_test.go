@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -18,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
@@ -35,7 +37,7 @@ func newPlace(t *testing.T) place {
 	return place{t, exclusion.Host{Root: t.TempDir(), Rootfs: t.TempDir()}, fake.NewClientset()}
 }
 
-func (p place) record(r leader.Record, key string, value any) {
+func (p place) record(name, key string, value any) {
 	p.t.Helper()
 	data, ok := value.(map[string]string)
 	if !ok {
@@ -45,19 +47,20 @@ func (p place) record(r leader.Record, key string, value any) {
 		}
 		data = map[string]string{key: string(text)}
 	}
-	if err := r.Write(p.t.Context(), p.client, data); err != nil {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+	if _, err := p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(p.t.Context(), m, metav1.CreateOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 func (p place) upgrade(phase, snapshot string) {
 	p.t.Helper()
-	p.record(leader.UpgradeRecord, "state.json", map[string]any{"from": "1.35.4", "to": "1.36.3", "phase": phase, "leader": "host-1", "snapshot": snapshot})
+	p.record(record.UpgradeConfigMap, "state.json", map[string]any{"from": "1.35.4", "to": "1.36.3", "phase": phase, "leader": "host-1", "snapshot": snapshot})
 }
 
 func (p place) loadBalancer(moved bool) {
 	p.t.Helper()
-	p.record(leader.LoadBalancerRecord, "change", map[string]any{"id": "1", "from": "10.0.0.1:6443", "to": "10.0.0.2:6443", "moved": moved})
+	p.record("sealift-load-balancer", "change", map[string]any{"id": "1", "from": "10.0.0.1:6443", "to": "10.0.0.2:6443", "moved": moved})
 }
 
 func (p place) order(stage undo.Stage) {
@@ -159,11 +162,15 @@ func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 		write func(place)
 		next  string // the refusal has it
 	}{
-		"upgrade":                  {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
-		"undo":                     {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
-		"CAs-on-this-host":         {place.rotation, "sealift certs rotate-ca"},
-		"CAs-on-another-host":      {func(p place) { p.record(leader.CARecord, "", map[string]string{"id": "20260101", "leader": "host-3"}) }, "run 'sealift certs rotate-ca' on host-3"},
-		"keys":                     {func(p place) { p.record(leader.KeysRecord, "", map[string]string{"key": "key-2", "leader": "host-1"}) }, "sealift certs rotate-encryption"},
+		"upgrade":          {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
+		"undo":             {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
+		"CAs-on-this-host": {place.rotation, "sealift certs rotate-ca"},
+		"CAs-on-another-host": {func(p place) {
+			p.record("sealift-rotation", "", map[string]string{"id": "20260101", "leader": "host-3"})
+		}, "run 'sealift certs rotate-ca' on host-3"},
+		"keys": {func(p place) {
+			p.record("sealift-encryption", "", map[string]string{"key": "key-2", "leader": "host-1"})
+		}, "sealift certs rotate-encryption"},
 		"load-balancer":            {func(p place) { p.loadBalancer(false) }, "sealift node load-balancer 10.0.0.2:6443"},
 		"readdress":                {func(p place) { p.readdress("readdress/keep") }, "sealift node readdress 10.0.0.9"},
 		"restore":                  {func(p place) { p.restore(time.Now(), "restore/data", "restore/stop") }, "sealift restore"},
@@ -210,8 +217,8 @@ func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 
 func TestDamagedRecordsAreReported(t *testing.T) {
 	for name, write := range map[string]func(place){
-		"an upgrade":      func(p place) { p.record(leader.UpgradeRecord, "", map[string]string{"state.json": "{"}) },
-		"a load balancer": func(p place) { p.record(leader.LoadBalancerRecord, "", map[string]string{"change": "{"}) },
+		"an upgrade":      func(p place) { p.record(record.UpgradeConfigMap, "", map[string]string{"state.json": "{"}) },
+		"a load balancer": func(p place) { p.record("sealift-load-balancer", "", map[string]string{"change": "{"}) },
 	} {
 		p := newPlace(t)
 		write(p)

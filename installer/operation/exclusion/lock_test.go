@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/operation/exclusion"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	testcluster "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 )
@@ -24,7 +24,11 @@ func TestConflictingOperationIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := leader.KeysRecord.Write(t.Context(), client, map[string]string{"key": "key-2", "leader": "host-1"}); err != nil {
+	records := record.Store{Client: client}
+	if err := records.Change(t.Context(), func(all record.All) error {
+		all[record.Keys] = record.Record{ID: "key-2", Kind: record.Keys, Leader: "host-1"}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	on := exclusion.Host{Root: t.TempDir(), Rootfs: t.TempDir()}
@@ -42,7 +46,10 @@ func TestConflictingOperationIsRefused(t *testing.T) {
 	if worked, err := begin(exclusion.Keys); !worked || err != nil {
 		t.Errorf("the same rotation: worked %t, %v", worked, err)
 	}
-	if err := leader.KeysRecord.Forget(t.Context(), client); err != nil {
+	if err := records.Change(t.Context(), func(all record.All) error {
+		delete(all, record.Keys)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if worked, err := begin(exclusion.Upgrade); !worked || err != nil {

@@ -3,6 +3,7 @@ package keys
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/short"
 )
@@ -154,25 +156,27 @@ type realServer struct {
 	started string // the file with which it was started last
 }
 
-func (s *realServer) List(context.Context) ([]string, error) {
-	s.pass()
-	return []string{"self"}, nil
+func (s *realServer) List(context.Context) ([]cluster.Node, error) {
+	return []cluster.Node{{Name: "self", Ready: true, Roles: []string{"control-plane"}}}, s.pass()
 }
 
-func (s *realServer) Give(ctx context.Context, _ string) error {
-	s.pass()
+// Apply implements operation.Nodes.
+func (s *realServer) Apply(ctx context.Context, _ string, _ operation.Request) error {
+	if err := s.pass(); err != nil {
+		return err
+	}
 	text, err := os.ReadFile(s.Path(cluster.EncryptionFile))
 	if err != nil || string(text) == s.started || s.reloads && s.started != "" {
 		return err
 	}
 	s.started = string(text)
-	err = s.Restart(ctx, s.arguments()...)
-	s.pass()
-	return err
+	return errors.Join(s.Restart(context.WithoutCancel(ctx), s.arguments()...), s.pass())
 }
 
 func (s *realServer) Uses(ctx context.Context, _ string) (string, error) {
-	s.pass()
+	if err := s.pass(); err != nil {
+		return "", err
+	}
 	return usedBy(ctx, s.Config())
 }
 
@@ -182,7 +186,9 @@ func (s *realServer) Rewrite(ctx context.Context) error {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut {
-				s.pass()
+				if err := s.pass(); err != nil {
+					return nil, err
+				}
 			}
 			return next.RoundTrip(r)
 		})
@@ -202,15 +208,7 @@ func (s *realServer) Values(ctx context.Context, see func(key, value []byte) err
 	return cluster.EachValue(ctx, s.etcd, secretsPrefix, see)
 }
 
-func (s *realServer) Note(context.Context, string) error {
-	s.pass()
-	return nil
-}
-
-func (s *realServer) Remember(context.Context) error {
-	s.pass()
-	return nil
-}
+func (s *realServer) Remember(context.Context) error { return s.pass() }
 
 // rotate runs a rotation and kills it after n moments.
 func (s *realServer) rotate(state string, kills int) {
@@ -220,7 +218,7 @@ func (s *realServer) rotate(state string, kills int) {
 		if n == kills {
 			s.killAt = 0
 		}
-		dead, err := lead(s.t, s.Host, state, s, time.Second)
+		dead, err := lead(s.t, s.moments, "self", s.Host, state, s, time.Second)
 		if err != nil || dead != (n < kills) {
 			s.t.Fatalf("run %d: killed %v, %v", n+1, dead, err)
 		}

@@ -5,6 +5,7 @@ package keys
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -35,26 +38,43 @@ const (
 	useTime     = 10 * time.Minute
 )
 
+// Kind is a rotation of keys for Secrets. An agent takes the keys from the control plane that asks.
+var Kind = operation.Kind{
+	Name: record.Keys, Asks: intent.Encrypt, Roles: []intent.Role{intent.ControlPlane}, Journal: lifecycle.Rotating,
+	Apply: func(ctx context.Context, h operation.Host, _ operation.Request) error {
+		if h.Server == nil {
+			return encryption.Host{}.Enable()
+		}
+		of, err := h.Cluster(ctx)
+		if err != nil {
+			return err
+		}
+		h.Step("take the keys for Secrets")
+		return encryption.FetchKeys(of.Encryption)
+	},
+}
+
+// params are what the cluster knows of a rotation.
+type params struct {
+	Key string `json:"key"` // name of the new one
+	// Enables says that API servers start again to encrypt: one at a time.
+	Enables bool `json:"enables,omitempty"`
+}
+
 // Servers are the API servers of a cluster.
 type Servers interface {
-	// List returns the names of the control planes, this host's first.
-	List(ctx context.Context) ([]string, error)
-	// Give has a control plane take the file of this host. Its API server uses it soon after.
-	Give(ctx context.Context, name string) error
 	// Uses returns the sha256 of the file that an API server uses, in hex; "" if it has none, and starts again to use one.
 	Uses(ctx context.Context, name string) (string, error)
 	// Rewrite writes all Secrets again.
 	Rewrite(ctx context.Context) error
 	// Values calls see with each Secret as etcd stores it.
 	Values(ctx context.Context, see func(key, value []byte) error) error
-	// Note tells the cluster which new key is on its way, so that nothing begins that would harm the rotation; "" when it has ended.
-	Note(ctx context.Context, key string) error
 	// Remember has control planes that join later, and upgrades, encrypt Secrets, too.
 	Remember(ctx context.Context) error
 }
 
 // Rotation gives a cluster a new key for Secrets, and removes the old ones. In a cluster without encryption, it turns that on.
-// Whatever ends it, the same command resumes it on any control plane: how far it came is in the files.
+// Whatever ends it, the same command resumes it on any control plane.
 //
 // At every moment each API server can read what any of them writes.
 type Rotation struct {
@@ -64,98 +84,96 @@ type Rotation struct {
 	Resumes bool
 
 	host    encryption.Host
-	on      exclusion.Host
 	servers Servers
-	cluster *kube.Cluster // has the Lease that only one holds who restarts API servers
+	nodes   operation.Nodes // the control planes among them take the file of this host
+	run     *operation.Run
+	site    *operation.Site
 	*node.Session
-	fresh  encryption.Key // the new key, unless the file has it already
-	inputs string         // of the steps: the new key, and when the rotation began
-	pause  time.Duration
+	fresh encryption.Key // the new key, unless the file has it already
+	pause time.Duration
 }
 
-// separator parts the name of the new key from the time in the inputs of the steps.
-const separator = " "
-
 // begin resumes an interrupted rotation, or begins one.
-func (r *Rotation) begin(ctx context.Context, records []lifecycle.Record, now time.Time) error {
+func (r *Rotation) begin(ctx context.Context, records operation.Records, own string, now time.Time) error {
 	c, there, err := r.host.Read()
 	if err != nil {
 		return err
 	}
-	r.Enables = !there || c.PlainFirst
-	inputs := interrupted(records)
-	key, _, _ := strings.Cut(inputs, separator)
-	begun := slices.ContainsFunc(c.Keys, func(k encryption.Key) bool { return k.Name == key })
-	if begun && len(c.Keys) == 1 && !c.PlainFirst { // another control plane may have finished it, which this journal does not tell
-		r.Key = key
-		left, err := r.left(ctx)
-		if err != nil {
-			return fmt.Errorf("check whether the last rotation was finished: %w", err)
-		}
-		if begun = len(left) > 0; !begun {
-			inputs = ""
-		}
+	known, err := operation.Known(ctx, records, Kind.Name)
+	if err != nil {
+		return err
 	}
+	r.run = &operation.Run{Own: own, Known: known, Records: records, Nodes: users{r.nodes, r}}
+	p := params{Enables: !there || c.PlainFirst}
 	switch {
-	case begun:
-		r.Key, r.inputs, r.Resumes = key, inputs, true
-	case c.PlainFirst || len(c.Keys) > 1: // another control plane led, or a restore has merged keys
+	case known != nil:
+		if err := r.resume(*known, c, &p); err != nil {
+			return err
+		}
+	case c.PlainFirst || len(c.Keys) > 1: // a restore has merged keys
 		r.Key, r.Resumes = c.Newest().Name, true
 	default:
 		r.fresh = encryption.NewKey(c)
 		r.Key = r.fresh.Name
 	}
-	if r.inputs == "" {
-		r.inputs = r.Key + separator + now.UTC().Format(time.RFC3339Nano)
-	}
+	r.Enables, p.Key = p.Enables, r.Key
 	for _, k := range c.Keys {
 		if k.Name != r.Key {
 			r.Old = append(r.Old, k.Name)
 		}
 	}
+	if r.run.Record.ID == "" {
+		r.run.Record = record.Record{ID: r.Key + " " + now.UTC().Format(time.RFC3339Nano), Kind: Kind.Name, Began: now.UTC()}
+	}
+	r.run.Record.About = fmt.Sprintf("the cluster gets the new key %s for Secrets (begun by %s)", r.Key, own)
+	r.run.Record.Next = "run 'sealift certs rotate-encryption' on a control plane"
+	r.run.Record.Params, err = json.Marshal(p)
+	r.stages()
+	return err
+}
+
+// resume goes on with a rotation that the cluster knows of. A host whose file does not fit the stage begins with the first one again: an
+// earlier leader may have been killed before it gave the key to anybody, or a restore has brought the file of another time.
+func (r *Rotation) resume(known record.Record, c encryption.Config, p *params) error {
+	var was params
+	if err := known.Decode(&was); err != nil {
+		return err
+	}
+	p.Enables = p.Enables || was.Enables
+	has := slices.ContainsFunc(c.Keys, func(k encryption.Key) bool { return k.Name == was.Key })
+	early := known.Stage == "" || known.Stage == readStep
+	r.Resumes, r.Key = true, was.Key
+	switch {
+	case has && (early || known.Stage == writeStep || c.Keys[0].Name == was.Key && !c.PlainFirst):
+		r.run.Resume(known)
+	case !has && early: // no API server writes with it
+		r.fresh = encryption.NewKey(c)
+		r.Key = r.fresh.Name
+	case !has:
+		return fmt.Errorf("this control plane lacks the key %s, with which others encrypt: run the command on %s, or take this one out with 'sealift reset', and join it again", was.Key, known.Leader)
+	}
 	return nil
 }
 
-// interrupted returns the inputs of the last rotation that this host led, unless it was finished.
-func interrupted(records []lifecycle.Record) (inputs string) {
-	for _, rec := range records {
-		if rec.Operation == lifecycle.Rotating {
-			inputs = rec.Inputs
-			if rec.Step == LastStep && rec.Outcome == lifecycle.Finished {
-				inputs = ""
-			}
-		}
-	}
-	return inputs
-}
-
-// Plan returns the steps. Those that an interrupted rotation has finished are skipped when it runs.
-func (r *Rotation) Plan() (plan lifecycle.Plan) {
+// stages are those of the run.
+func (r *Rotation) stages() {
 	forget := "check that etcd has no other key"
 	if len(r.Old) > 0 {
 		forget = "remove " + strings.Join(r.Old, ", ")
 	}
-	for _, s := range []struct {
-		id, title string
-		timeout   time.Duration
-		run       func(context.Context) error
-	}{
-		{readStep, "let every API server read with " + r.Key, spreadTime, r.read},
-		{writeStep, "let every API server write with " + r.Key, spreadTime, r.write},
-		{rewriteStep, "write all Secrets again", rewriteTime, r.servers.Rewrite},
-		{LastStep, forget, rewriteTime, r.forget},
-	} {
-		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Outro, Title: s.title, Timeout: s.timeout, Inputs: r.inputs,
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, s.run(ctx) }})
+	r.run.Stages = []operation.Stage{
+		{ID: readStep, Title: "let every API server read with " + r.Key, Timeout: spreadTime, Before: r.read},
+		{ID: writeStep, Title: "let every API server write with " + r.Key, Timeout: spreadTime, Before: r.write},
+		{ID: rewriteStep, Title: "write all Secrets again", Timeout: rewriteTime, Before: r.servers.Rewrite},
+		{ID: LastStep, Title: forget, Timeout: rewriteTime, Before: r.forget},
 	}
-	return plan
 }
+
+// Plan returns the steps. Those that an interrupted rotation has finished are skipped when it runs.
+func (r *Rotation) Plan() lifecycle.Plan { return r.run.Plan() }
 
 // read gives the new key to every API server. None writes with it.
 func (r *Rotation) read(ctx context.Context) error {
-	if err := r.servers.Note(ctx, r.Key); err != nil {
-		return err
-	}
 	c, there, err := r.host.Read()
 	if err != nil {
 		return err
@@ -166,7 +184,7 @@ func (r *Rotation) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.spread(ctx); err != nil {
+	if err := r.spread(ctx, readStep); err != nil {
 		return err
 	}
 	return r.servers.Remember(ctx)
@@ -174,7 +192,7 @@ func (r *Rotation) read(ctx context.Context) error {
 
 // write lets every API server write with the new key, once all of them read with it: also those that have joined meanwhile.
 func (r *Rotation) write(ctx context.Context) error {
-	if err := r.spread(ctx); err != nil {
+	if err := r.spread(ctx, writeStep); err != nil {
 		return err
 	}
 	c, _, err := r.host.Read()
@@ -190,7 +208,7 @@ func (r *Rotation) write(ctx context.Context) error {
 	if err := r.host.Write(c); err != nil {
 		return err
 	}
-	return r.spread(ctx)
+	return r.spread(ctx, writeStep)
 }
 
 // rewrites is how often Secrets are written again if etcd still has some of another key: a control plane may have joined meanwhile.
@@ -198,7 +216,7 @@ const rewrites = 3
 
 // forget removes the other keys, once nothing in etcd needs them.
 func (r *Rotation) forget(ctx context.Context) error {
-	if err := r.spread(ctx); err != nil {
+	if err := r.spread(ctx, LastStep); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {
@@ -224,10 +242,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 	if err := r.host.Write(c); err != nil {
 		return err
 	}
-	if err := r.spread(ctx); err != nil {
-		return err
-	}
-	return r.servers.Note(ctx, "")
+	return r.spread(ctx, LastStep)
 }
 
 // left are the Secrets that etcd has and that are not encrypted with the new key.
@@ -247,44 +262,34 @@ const secretsPrefix = "/registry/secrets/"
 
 // spread gives this host's file to every control plane, and returns when all API servers use it. Those that have to start again
 // do so one at a time.
-func (r *Rotation) spread(ctx context.Context) error {
-	text, err := regularfile.ReadFile(r.host.Path(cluster.EncryptionFile))
+func (r *Rotation) spread(ctx context.Context, stage string) error {
+	atOnce := 0
+	if r.Enables {
+		atOnce = 1
+	}
+	return r.run.Round(ctx, operation.Stage{ID: stage, Nodes: operation.ControlPlanes, AtOnce: atOnce})
+}
+
+// users are the API servers that use the file of this host as soon as they were given it.
+type users struct {
+	operation.Nodes
+	*Rotation
+}
+
+// Apply implements operation.Nodes.
+func (u users) Apply(ctx context.Context, name string, request operation.Request) error {
+	text, err := regularfile.ReadFile(u.host.Path(cluster.EncryptionFile))
 	if err != nil {
 		return err
 	}
 	digest := fmt.Sprintf("%x", sha256.Sum256(text))
-	done := map[string]bool{}
-	for {
-		names, err := r.servers.List(ctx)
-		if err != nil {
-			return err
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return done[name] })
-		if len(names) == 0 {
-			return nil
-		}
-		for _, name := range names {
-			uses, _ := r.servers.Uses(ctx, name) // one that does not answer is asked again below
-			if uses == digest {
-				done[name] = true
-				continue
-			}
-			if err := r.servers.Give(ctx, name); err != nil {
-				return fmt.Errorf("send the keys for Secrets to %s: %w", name, err)
-			}
-			if uses == "" {
-				if err := r.await(ctx, name, digest); err != nil {
-					return err
-				}
-			}
-		}
-		for _, name := range names {
-			if err := r.await(ctx, name, digest); err != nil {
-				return err
-			}
-			done[name] = true
-		}
+	if uses, err := u.servers.Uses(ctx, name); err == nil && uses == digest { // one that does not answer is asked again below
+		return nil
 	}
+	if err := u.Nodes.Apply(ctx, name, request); err != nil {
+		return fmt.Errorf("give the keys for Secrets to %s: %w", name, err)
+	}
+	return u.await(ctx, name, digest)
 }
 
 // await waits until an API server uses a file.
@@ -302,12 +307,6 @@ func (r *Rotation) await(ctx context.Context, name, digest string) error {
 		return fmt.Errorf("the API server of %s does not use its new keys for Secrets: %w; see /var/log/pods there", name, err)
 	}
 	return nil
-}
-
-// Run rotates.
-func (r *Rotation) run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.Rotating, r.Plan(), r.Journal, observe)
-	return err
 }
 
 // Options of a rotation. The zero value of a folder is its default.

@@ -5,9 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,10 +17,11 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/installer/operation/record"
 )
 
-// errKilled is what ends a run as a loss of power does.
-// made makes the keys of a encryption.Host, unless it has some.
+// made makes the keys of a host, unless it has some.
 func made(t *testing.T, h encryption.Host) encryption.Config {
 	t.Helper()
 	if err := h.Make(); err != nil {
@@ -32,44 +34,86 @@ func made(t *testing.T, h encryption.Host) encryption.Config {
 	return c
 }
 
+// errKilled is what ends a run as a loss of power does.
 var errKilled = errors.New("killed")
 
-// moments counts what a run does, and kills it at one of these moments.
+// moments counts what a run does, and kills it at one of these moments: nothing that it does after that has an effect.
 type moments struct {
+	mu            sync.Mutex
 	count, killAt int
 	check         func()
+	dead          bool
+	kill          context.CancelFunc
+	all           record.All
 }
 
-func (m *moments) pass() {
+func (m *moments) pass() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.passLocked()
+}
+
+func (m *moments) passLocked() error {
+	if m.dead {
+		return errKilled
+	}
 	m.check()
 	if m.count++; m.count == m.killAt {
-		panic(errKilled)
+		m.dead = true
+		m.kill()
+		return errKilled
 	}
+	return nil
+}
+
+// Change implements operation.Records.
+func (m *moments) Change(_ context.Context, change func(record.All) error) error {
+	if err := m.pass(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(m.all)
+	if all == nil {
+		all = record.All{}
+	}
+	if err := change(all); err != nil {
+		return err
+	}
+	m.all = all
+	return m.passLocked()
+}
+
+// testCluster is what a rotation works on.
+type testCluster interface {
+	Servers
+	operation.Nodes
+	operation.Records
 }
 
 // lead runs a rotation on a host to its end, or until it is killed.
-func lead(t *testing.T, h encryption.Host, state string, servers Servers, pause time.Duration) (dead bool, err error) {
+func lead(t *testing.T, m *moments, own string, h encryption.Host, state string, c testCluster, pause time.Duration) (dead bool, err error) {
 	t.Helper()
 	journal, err := lifecycle.OpenJournal(state)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	m.dead, m.kill = false, cancel
 	defer func() {
+		cancel()
 		if err := journal.Close(); err != nil {
 			t.Error(err)
 		}
-		if p := recover(); p != nil {
-			if p != errKilled { //nolint:errorlint // the very value
-				panic(p)
-			}
-			dead = true
+		if m.dead {
+			dead, err = true, nil
 		}
 	}()
-	r := &Rotation{host: h, servers: servers, Session: &node.Session{Journal: journal}, pause: pause}
-	if err := r.begin(t.Context(), journal.Records(), time.Now()); err != nil {
+	r := &Rotation{host: h, servers: c, nodes: c, Session: &node.Session{Journal: journal}, pause: pause}
+	if err := r.begin(ctx, c, own, time.Now()); err != nil {
 		return false, err
 	}
-	return false, r.run(t.Context(), func(lifecycle.Event) {})
+	return false, r.run.Journaled(ctx, lifecycle.Rotating, journal, func(lifecycle.Event) {})
 }
 
 // model is a cluster of API servers that take a file some time after it was given to them, and of Secrets by the key that encrypts
@@ -82,7 +126,6 @@ type model struct {
 	digests map[string]string
 	secrets map[string]string
 	names   []string
-	noted   string // the key that the cluster knows to be on its way
 	joining string // joins at the first look after half of the moments
 }
 
@@ -103,19 +146,23 @@ func (m *model) readable() {
 		}
 		for name, key := range m.secrets {
 			if !can[key] {
-				m.t.Fatalf("moment %d: %s cannot read %s, which is encrypted with %s", m.count, reader, name, key)
+				m.t.Errorf("moment %d: %s cannot read %s, which is encrypted with %s", m.count, reader, name, key)
 			}
 		}
 		for _, writer := range m.names {
 			if !can[m.writes(writer)] {
-				m.t.Fatalf("moment %d: %s cannot read what %s writes with %s", m.count, reader, writer, m.writes(writer))
+				m.t.Errorf("moment %d: %s cannot read what %s writes with %s", m.count, reader, writer, m.writes(writer))
 			}
 		}
 	}
 }
 
-func (m *model) List(context.Context) ([]string, error) {
-	m.pass()
+func (m *model) List(context.Context) (nodes []cluster.Node, err error) {
+	if err := m.pass(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.joining != "" && m.count > 12 {
 		// it has the file of the control plane that it joined, in its old or current form
 		m.hosts[m.joining] = encryption.Host{Host: files.Host{Rootfs: m.t.TempDir()}}
@@ -127,53 +174,69 @@ func (m *model) List(context.Context) ([]string, error) {
 		}
 		m.names, m.joining = append(m.names, m.joining), ""
 	}
-	return slices.Clone(m.names), nil
+	for _, name := range m.names {
+		nodes = append(nodes, cluster.Node{Name: name, Ready: true, Roles: []string{"control-plane"}})
+	}
+	return nodes, nil
 }
 
-func (m *model) Give(_ context.Context, name string) error {
-	m.pass()
-	if m.noted == "" {
-		m.t.Fatalf("moment %d: %s gets keys, and nothing tells other operations of that", m.count, name)
+// Apply implements operation.Nodes: a control plane takes the file of the first one.
+func (m *model) Apply(_ context.Context, name string, _ operation.Request) error {
+	if err := m.pass(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, noted := m.all[Kind.Name]; !noted {
+		m.t.Errorf("moment %d: %s gets keys, and nothing tells other operations of that", m.count, name)
 	}
 	text, err := os.ReadFile(m.hosts[m.names[0]].Path(cluster.EncryptionFile))
 	if err == nil && name != m.names[0] {
 		err = m.hosts[name].Import(text)
 	}
-	m.pass()
-	return err
+	return errors.Join(err, m.passLocked())
 }
 
 // Uses shows the file that the server used until now, and lets it read its file again.
 func (m *model) Uses(_ context.Context, name string) (string, error) {
-	m.pass()
+	if err := m.pass(); err != nil {
+		return "", err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	digest := m.digests[name]
 	if _, err := os.Stat(m.hosts[name].Path(cluster.EncryptionFile)); err == nil {
 		m.load(name)
 	}
-	m.pass()
-	return digest, nil
+	return digest, m.passLocked()
 }
 
 func (m *model) load(name string) {
 	text, err := os.ReadFile(m.hosts[name].Path(cluster.EncryptionFile))
-	if err != nil {
-		m.t.Fatal(err)
+	if err == nil {
+		m.uses[name], err = encryption.Parse(text)
 	}
-	if m.uses[name], err = encryption.Parse(text); err != nil {
-		m.t.Fatal(err)
+	if err != nil {
+		m.t.Error(err)
 	}
 	m.digests[name] = fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func (m *model) Rewrite(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for n, name := range []string{"a", "b", "c"} {
 		m.secrets[name] = m.writes(m.names[n%len(m.names)])
-		m.pass()
+		if err := m.passLocked(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (m *model) Values(_ context.Context, see func(key, value []byte) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for name, key := range m.secrets {
 		if err := see([]byte(secretsPrefix+name), []byte("k8s:enc:secretbox:v1:"+key+":")); err != nil {
 			return err
@@ -182,17 +245,7 @@ func (m *model) Values(_ context.Context, see func(key, value []byte) error) err
 	return nil
 }
 
-func (m *model) Note(_ context.Context, key string) error {
-	m.pass()
-	m.noted = key
-	m.pass()
-	return nil
-}
-
-func (m *model) Remember(context.Context) error {
-	m.pass()
-	return nil
-}
+func (m *model) Remember(context.Context) error { return m.pass() }
 
 func newModel(t *testing.T, encrypts, joins bool) *model {
 	t.Helper()
@@ -240,8 +293,8 @@ func (m *model) ended(t *testing.T, number int) {
 			t.Errorf("Secret %s is encrypted with %q", name, with)
 		}
 	}
-	if m.noted != "" {
-		t.Errorf("the cluster still waits for %s", m.noted)
+	if len(m.all) > 0 {
+		t.Errorf("the cluster still waits for %v", m.all)
 	}
 }
 
@@ -255,13 +308,13 @@ func TestSecretsAreReadableWheneverRotationIsKilled(t *testing.T) {
 			m := newModel(t, encrypts, at%2 == 0)
 			m.killAt = at
 			state := map[string]string{"one": t.TempDir(), "two": t.TempDir()}
-			dead, err := lead(t, m.hosts["one"], state["one"], m, time.Millisecond)
+			dead, err := lead(t, m.moments, "one", m.hosts["one"], state["one"], m, time.Millisecond)
 			if dead && at%3 == 0 { // another control plane leads
 				m.names[0], m.names[1] = m.names[1], m.names[0]
 			}
 			if dead {
 				kills++
-				_, err = lead(t, m.hosts[m.names[0]], state[m.names[0]], m, time.Millisecond)
+				_, err = lead(t, m.moments, m.names[0], m.hosts[m.names[0]], state[m.names[0]], m, time.Millisecond)
 			}
 			if err != nil {
 				t.Fatalf("killed at moment %d: %v", at, err)
@@ -292,7 +345,7 @@ func TestMergedKeysAreRotatedAway(t *testing.T) {
 	m := newModel(t, true, false)
 	state := t.TempDir()
 	old := m.uses["one"].Keys[0]
-	if _, err := lead(t, m.hosts["one"], state, m, time.Millisecond); err != nil {
+	if _, err := lead(t, m.moments, "one", m.hosts["one"], state, m, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	m.ended(t, 2)
@@ -304,7 +357,7 @@ func TestMergedKeysAreRotatedAway(t *testing.T) {
 		}
 		m.load(name)
 	}
-	if _, err := lead(t, m.hosts["one"], state, m, time.Millisecond); err != nil {
+	if _, err := lead(t, m.moments, "one", m.hosts["one"], state, m, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	m.ended(t, 2)
@@ -315,17 +368,22 @@ func TestRotationFinishedElsewhereIsNotResumed(t *testing.T) {
 	t.Parallel()
 	m := newModel(t, true, false)
 	first, second := t.TempDir(), t.TempDir()
-	m.killAt = 20
-	if dead, err := lead(t, m.hosts["one"], first, m, time.Millisecond); err != nil || !dead || len(m.uses["two"].Keys) != 2 {
+	m.check = func() {
+		m.readable()
+		if m.killAt == 0 && len(m.uses["two"].Keys) == 2 {
+			m.killAt = m.count + 1
+		}
+	}
+	if dead, err := lead(t, m.moments, "one", m.hosts["one"], first, m, time.Millisecond); err != nil || !dead || len(m.uses["two"].Keys) != 2 {
 		t.Fatalf("killed %v with %v, %v", dead, m.uses["two"], err)
 	}
 	m.names[0], m.names[1] = m.names[1], m.names[0]
-	if _, err := lead(t, m.hosts["two"], second, m, time.Millisecond); err != nil {
+	if _, err := lead(t, m.moments, "two", m.hosts["two"], second, m, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	m.ended(t, 2)
 	m.names[0], m.names[1] = m.names[1], m.names[0]
-	if _, err := lead(t, m.hosts["one"], first, m, time.Millisecond); err != nil {
+	if _, err := lead(t, m.moments, "one", m.hosts["one"], first, m, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	m.ended(t, 3)

@@ -25,59 +25,38 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/encryption"
-	"github.com/sealift/sealift/installer/cluster/share"
-	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/operation/exclusion"
-	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/leader"
-	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
 
 // Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
-	session, err := o.Begin(lifecycle.Rotating)
-	if err != nil {
+	r := &Rotation{pause: usePause}
+	answers := func(ctx context.Context, site *operation.Site) (*rest.Config, error) {
+		if err := r.host.CheckKeys(); err != nil {
+			return nil, err
+		}
+		if err := cluster.WaitAPI(ctx, site.Log); err != nil {
+			return nil, err
+		}
+		return cluster.Config(kubeadm.AdminKubeconfig)
+	}
+	if r.site, err = operation.Open(ctx, &o.Scope, Kind, answers); err != nil {
 		return nil, err
 	}
-	r := &Rotation{on: exclusion.Host{Root: o.Root}, Session: session, pause: usePause}
-	admin, err := controlplane.AsAdministrator()
-	if err != nil {
-		return nil, err
-	}
-	if err := r.host.CheckKeys(); err != nil {
-		return nil, err
-	}
-	config, err := cluster.Config(kubeadm.AdminKubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	view, err := cluster.ViewOf(config, false)
-	if err != nil {
-		return nil, err
-	}
-	own, err := hostinfo.Name()
-	if err != nil {
-		return nil, err
-	}
-	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.Log}
-	if err := cluster.WaitAPI(ctx, r.Log); err != nil {
-		return nil, err
-	}
-	if err := r.on.Check(ctx, admin.Client, exclusion.Keys); err != nil {
-		return nil, err
-	}
+	r.Session, r.nodes = r.site.Session, r.site.Nodes(operation.Say(r.site.Log))
+	c := controlPlanes{r.site}
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	r.servers, r.cluster = c, view.Cluster()
+	r.servers = c
 	if err = r.Lock(); err != nil {
 		return nil, err
 	}
-	if err := r.begin(ctx, r.Journal.Records(), time.Now()); err != nil {
+	if err := r.begin(ctx, r.site.Records(), r.site.Own, time.Now()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -88,31 +67,24 @@ const usePause = 2 * time.Second
 
 // Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return exclusion.WithClusterLock(ctx, r.cluster, r.on, exclusion.Keys, waiting, func(ctx context.Context) error { return r.run(ctx, r.Log.Narrate(observe)) })
+	return r.site.Lead(ctx, r.run, waiting, observe)
 }
 
 // controlPlanes are the API servers of this host's cluster.
-type controlPlanes struct {
-	own    string // this node
-	root   string
-	admin  controlplane.Administrator
-	view   *cluster.View
-	config *rest.Config
-	output io.Writer
-}
+type controlPlanes struct{ *operation.Site }
 
 // check refuses a cluster with a control plane that could not take its part.
-func (c *controlPlanes) check(ctx context.Context) error {
-	nodes, err := c.view.Nodes(ctx)
+func (c controlPlanes) check(ctx context.Context) error {
+	nodes, err := c.View.Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	_, noBundle := os.Stat(filepath.Join(c.root, bundle.IndexName))
+	_, noBundle := os.Stat(filepath.Join(c.Root, bundle.IndexName))
 	for _, n := range nodes {
 		switch {
 		case !n.ControlPlane():
-		case n.Name != c.own && errors.Is(noBundle, fs.ErrNotExist): // see package service
-			return fmt.Errorf("this node was adopted, and serves nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
+		case n.Name != c.Own && errors.Is(noBundle, fs.ErrNotExist): // see package service
+			return fmt.Errorf("this node was adopted, and gives nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
 		case !n.Ready:
 			return fmt.Errorf("control plane %s is not Ready (%s), and would not get the new key; bring it back, or remove it with 'sealift node remove %s'", n.Name, n.Why, n.Name)
 		case cluster.TooOldToEncrypt(strings.TrimPrefix(n.Version, "v")):
@@ -122,41 +94,13 @@ func (c *controlPlanes) check(ctx context.Context) error {
 	return nil
 }
 
-// List implements Servers.
-func (c *controlPlanes) List(ctx context.Context) (names []string, err error) {
-	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-		nodes, err := c.view.Nodes(ctx)
-		names = []string{c.own}
-		for _, n := range nodes {
-			if n.ControlPlane() && n.Name != c.own {
-				names = append(names, n.Name)
-			}
-		}
-		return err
-	})
-	return names, err
-}
-
-// Give implements Servers.
-func (c *controlPlanes) Give(ctx context.Context, name string) error {
-	if name == c.own {
-		return encryption.Host{}.Enable()
-	}
-	text, err := regularfile.ReadFile(cluster.EncryptionFile)
-	if err != nil {
-		return err
-	}
-	say := func(line string) { fmt.Fprintln(c.output, line) }
-	return leader.Of(c.view).Ask(ctx, say, name, intent.Intent{Upgrade: lifecycle.Digest(string(text))[:16], Operation: intent.Encrypt, Server: share.Address(c.admin.Address)})
-}
-
 // Uses implements Servers. It asks the API server itself, and no balancer.
-func (c *controlPlanes) Uses(ctx context.Context, name string) (string, error) {
-	n, err := c.view.OwnNode(ctx, name)
+func (c controlPlanes) Uses(ctx context.Context, name string) (string, error) {
+	n, err := c.View.OwnNode(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	direct := rest.CopyConfig(c.config)
+	direct := rest.CopyConfig(c.Config)
 	direct.Host = "https://" + net.JoinHostPort(n.Address, cluster.APIPort)
 	return usedBy(ctx, direct)
 }
@@ -188,8 +132,8 @@ func usedBy(ctx context.Context, config *rest.Config) (digest string, err error)
 }
 
 // Rewrite implements Servers.
-func (c *controlPlanes) Rewrite(ctx context.Context) error {
-	return rewrite(ctx, c.admin.Client, c.output)
+func (c controlPlanes) Rewrite(ctx context.Context) error {
+	return rewrite(ctx, c.Admin.Client, c.Log)
 }
 
 // rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
@@ -239,21 +183,11 @@ func listSecrets(ctx context.Context, client kubernetes.Interface, next string) 
 }
 
 // Values implements Servers.
-func (c *controlPlanes) Values(ctx context.Context, see func(key, value []byte) error) error {
+func (c controlPlanes) Values(ctx context.Context, see func(key, value []byte) error) error {
 	return cluster.EtcdValues(ctx, cluster.EtcdAddress{}, secretsPrefix, see)
 }
 
 // Remember implements Servers.
-func (c *controlPlanes) Remember(ctx context.Context) error {
-	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return encryption.Remember(ctx, c.admin.Client) })
-}
-
-// Note implements Servers.
-func (c *controlPlanes) Note(ctx context.Context, key string) error {
-	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-		if key == "" {
-			return leader.KeysRecord.Forget(ctx, c.admin.Client)
-		}
-		return leader.KeysRecord.Write(ctx, c.admin.Client, map[string]string{"key": key, "leader": c.own})
-	})
+func (c controlPlanes) Remember(ctx context.Context) error {
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return encryption.Remember(ctx, c.Admin.Client) })
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
+	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"
@@ -49,6 +51,8 @@ type realCluster struct {
 	worker     string // the folder with its files
 	count      int
 	killAt     int
+	dead       bool
+	kill       context.CancelFunc
 }
 
 func free(t *testing.T) (port string) {
@@ -203,31 +207,52 @@ func (p *plane) client(kubeconfig string) (kubernetes.Interface, error) {
 }
 
 // pass is a moment at which the rotation may be killed.
-func (c *realCluster) pass() {
+func (c *realCluster) pass() error {
 	if c.count++; c.count == c.killAt {
-		panic(errKilled)
+		c.dead = true
+		c.kill()
 	}
+	if c.dead {
+		return errKilled
+	}
+	return nil
 }
 
-// List implements Nodes.
-func (c *realCluster) List(context.Context) (controlPlanes, workers []string, err error) {
-	c.pass()
-	return []string{"0", "1"}, []string{"worker"}, nil
+// List implements operation.Nodes.
+func (c *realCluster) List(context.Context) ([]cluster.Node, error) {
+	roles := []string{"control-plane"}
+	return []cluster.Node{{Name: "0", Ready: true, Roles: roles}, {Name: "1", Ready: true, Roles: roles}, {Name: "worker", Ready: true}}, c.pass()
 }
 
-// Bring implements Nodes. A program that was started at the stage is not started again.
-func (c *realCluster) Bring(ctx context.Context, name string, s authority.State) error {
-	c.pass()
+// Change implements operation.Records. Nothing is written after a loss of power.
+func (c *realCluster) Change(ctx context.Context, change func(record.All) error) error {
+	if c.dead {
+		return errKilled
+	}
+	return operation.RecordsOf(func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") }).Change(ctx, change)
+}
+
+// Apply implements operation.Nodes. A program that was started at the stage is not started again.
+func (c *realCluster) Apply(ctx context.Context, name string, r operation.Request) error {
+	if err := c.pass(); err != nil {
+		return err
+	}
+	s, ok, err := authority.Read(c.planes[0].rootfs)
+	if err != nil || !ok || r.Stage != "rotate-ca/"+string(s.Stage) {
+		return fmt.Errorf("node %s is asked for %s with the state %s: %w", name, r.Stage, s.Stage, err)
+	}
 	if name == "worker" {
 		public, _ := s.ForWorkers()
-		return pki.ExchangeWorker(ctx, c.worker, public)
+		return pki.ExchangeWorker(context.WithoutCancel(ctx), c.worker, public)
 	}
 	p := c.planes[int(name[0]-'0')]
 	pods, err := pki.Exchange(p.rootfs, s, time.Now())
 	if err != nil {
 		return err
 	}
-	c.pass()
+	if err := c.pass(); err != nil {
+		return err
+	}
 	for _, pod := range pods {
 		key := pod + string(s.Stage)
 		if p.reached[key] {
@@ -243,8 +268,7 @@ func (c *realCluster) Bring(ctx context.Context, name string, s authority.State)
 		}
 		p.reached[key] = true
 	}
-	c.pass()
-	return nil
+	return c.pass()
 }
 
 // writes are a client's writes that the API has accepted.

@@ -22,26 +22,12 @@ import (
 	"github.com/sealift/sealift/installer/operation/leader"
 )
 
-// ownRecord records a rotation, so that no other control plane begins one.
-const ownRecord = leader.CARecord
-
-// insist repeats a request while the API is unreachable.
+// insist repeats a request while the API is away.
 func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, client) })
 }
 
-// tell writes the record, or takes over that of a rotation of this host that was killed before it had keys.
-func (r *Rotation) tell(ctx context.Context) error {
-	client, err := r.client()
-	if err != nil {
-		return err
-	}
-	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
-		return ownRecord.Write(ctx, client, map[string]string{"id": r.state.ID, "leader": r.own, "parts": strings.Join(r.Parts(), " ")})
-	})
-}
-
-// publish lets joining hosts trust the CAs of the stage.
+// publish lets hosts that join trust what the stage trusts.
 func (r *Rotation) publish(ctx context.Context) error {
 	p, ok := r.state.Part(authority.Cluster)
 	if !ok {

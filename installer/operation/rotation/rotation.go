@@ -8,6 +8,7 @@ package rotation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -17,12 +18,15 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation/record"
 )
 
 // The IDs of the steps. The first part ends with signStep, the second one with LastStep.
@@ -54,12 +58,16 @@ type Options struct {
 	Restart bool
 }
 
-// Nodes are those of a cluster.
-type Nodes interface {
-	// List returns the names of the control planes, this host's first, and of the workers.
-	List(ctx context.Context) (controlPlanes, workers []string, err error)
-	// Bring brings a node to the stage of a rotation. It may be repeated.
-	Bring(ctx context.Context, name string, s authority.State) error
+// Kind is a rotation of CAs. An agent takes the rotation from the control plane that asks, with private keys if it is one itself.
+var Kind = operation.Kind{
+	Name: record.CAs, Asks: intent.Rotate, Roles: []intent.Role{intent.Worker, intent.ControlPlane}, Journal: lifecycle.RotatingCAs, Apply: bring,
+	Restarts: func(string) bool { return true },
+}
+
+// params are what the cluster knows of a rotation. The keys are in files.
+type params struct {
+	Parts  []string   `json:"parts"`
+	Signed *time.Time `json:"signed,omitempty"`
 }
 
 // Rotation rotates the CAs of a cluster. Only Run changes anything.
@@ -72,9 +80,12 @@ type Rotation struct {
 	state   authority.State
 	own     string // this node
 	rootfs  string
-	nodes   Nodes
+	nodes   operation.Nodes
+	run     *operation.Run
+	site    *operation.Site
 	client  func() (kubernetes.Interface, error) // with the credentials that this host has now
-	cluster *kube.Cluster                        // has the Lease for restarts of API servers: one holder at a time
+	// fetch gets the rotation with an ID from another control plane; ok is false if none of them has it.
+	fetch func(ctx context.Context, id string) (s authority.State, ok bool, err error)
 	*node.Session
 	pause time.Duration
 }
@@ -99,42 +110,63 @@ func (r *Rotation) Pin() (string, error) {
 }
 
 // begin resumes the rotation that this host or the cluster knows of, or begins one.
-func (r *Rotation) begin(ctx context.Context, now time.Time) error {
-	state, known, err := authority.Read(r.rootfs)
+func (r *Rotation) begin(ctx context.Context, records operation.Records, now time.Time) error {
+	state, here, err := authority.Read(r.rootfs)
 	if err != nil {
 		return err
 	}
-	client, err := r.client()
+	known, err := operation.Known(ctx, records, Kind.Name)
 	if err != nil {
 		return err
 	}
-	var record map[string]string
-	var told bool
-	if err := insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) (err error) {
-		record, told, err = ownRecord.Read(ctx, client)
-		return err
-	}); err != nil {
-		return err
+	if known != nil && (!here || state.ID != known.ID) { // this host was not reached yet
+		if state, here, err = r.fetch(ctx, known.ID); err != nil {
+			return fmt.Errorf("a rotation of CAs is under way, which control plane %s led last, and this one does not have its keys: %w", known.Leader, err)
+		}
 	}
+	r.run = &operation.Run{Own: r.own, Known: known, Records: records, Nodes: r.nodes}
 	switch {
-	case told && (record["leader"] != r.own || known && record["id"] != state.ID):
-		return fmt.Errorf("a rotation of CAs is under way, which control plane %s leads: run the command there; if that host is gone, "+
-			"delete the record with 'kubectl --namespace kube-system delete configmap %s', and run the command again here", record["leader"], ownRecord)
-	case known:
-		return r.resume(ctx, state)
+	case here:
+		if err := r.resume(ctx, state, known); err != nil {
+			return err
+		}
 	case r.options.Finish:
 		return errors.New("no rotation of CAs is under way; 'sealift certs rotate-ca' begins one")
+	default: // also if a leader was killed before anybody got its keys
+		names := r.options.Only
+		if len(names) == 0 {
+			names = authority.Names()
+		}
+		if r.state, err = authority.New(r.rootfs, names, now); err != nil {
+			return err
+		}
 	}
-	names := r.options.Only
-	if len(names) == 0 {
-		names = authority.Names()
+	if r.run.Record.ID == "" {
+		r.run.Record = record.Record{ID: r.state.ID, Kind: Kind.Name, Began: now.UTC()}
+		if here && r.state.Stage == authority.Forget { // it was killed after it had removed the record
+			r.run.Record.Stage = LastStep
+		}
 	}
-	r.state, err = authority.New(r.rootfs, names, now)
+	r.stages()
+	r.run.Record.About, r.run.Record.Next = record.RotatingCAs(r.state.ID), "run '"+strings.TrimPrefix(r.state.Next(), "sudo ")+"' on a control plane"
+	r.run.Record.Params, err = json.Marshal(params{r.Parts(), r.state.Signed})
 	return err
 }
 
-func (r *Rotation) resume(ctx context.Context, state authority.State) error {
+func (r *Rotation) resume(ctx context.Context, state authority.State, known *record.Record) error {
 	r.state, r.Resumes = state, true
+	if known != nil {
+		var p params
+		if len(known.Params) > 0 {
+			if err := known.Decode(&p); err != nil {
+				return err
+			}
+		}
+		if r.state.Signed == nil { // another control plane led
+			r.state.Signed = p.Signed
+		}
+		r.run.Resume(*known)
+	}
 	only, parts := slices.Sorted(slices.Values(r.options.Only)), slices.Sorted(slices.Values(r.Parts()))
 	if len(only) > 0 && !slices.Equal(only, parts) {
 		return fmt.Errorf("a rotation of %s is under way; end it first, without --only", strings.Join(parts, ", "))
@@ -181,59 +213,54 @@ func (r *Rotation) Check() error {
 	return fmt.Errorf("these started before the new CAs, and may know only the old ones: %s; restart them with 'kubectl rollout restart', or give --restart-workloads", strings.Join(left, ", "))
 }
 
-// Plan returns the steps. Those that an interrupted rotation has finished are skipped when it runs.
-func (r *Rotation) Plan() (plan lifecycle.Plan) {
-	add := func(id, title string, timeout time.Duration, run func(context.Context) error) {
-		plan = append(plan, lifecycle.Step{ID: id, Phase: lifecycle.Outro, Title: title, Timeout: timeout, Inputs: r.state.ID,
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, run(ctx) }})
-	}
-	if !r.options.Finish {
-		add(recordStep, "make the new "+strings.Join(r.Parts(), ", "), shortTime, r.record)
-		add(trustStep, "let every node trust the old and the new", stageTime, r.trust)
-		add(signStep, "let the new ones sign", stageTime, r.sign)
-		return plan
+// stages are those of this run.
+func (r *Rotation) stages() {
+	if r.run.Keeps = !r.options.Finish; r.run.Keeps {
+		r.run.Stages = []operation.Stage{
+			{ID: recordStep, Title: "make the new " + strings.Join(r.Parts(), ", "), Timeout: shortTime, Before: r.save},
+			{ID: trustStep, Title: "let every node trust the old and the new", Timeout: stageTime, Before: r.publish, Nodes: r.takesPart, AtOnce: 1},
+			{ID: signStep, Title: "let the new ones sign", Timeout: stageTime, Before: r.sign, Nodes: r.takesPart, AtOnce: 1, After: r.signed},
+		}
+		return
 	}
 	if r.options.Restart {
-		add(restartStep, "restart workloads from before", restartTime, r.restart)
+		r.run.Stages = append(r.run.Stages, operation.Stage{ID: restartStep, Title: "restart workloads from before", Timeout: restartTime, Before: r.restart})
 	}
-	add(tokensStep, "renew tokens in Secrets", shortTime, r.tokens)
-	add(forgetStep, "let every node forget the old ones", stageTime, r.forget)
-	add(LastStep, "remove the record of the rotation", shortTime, r.done)
-	return plan
+	r.run.Stages = append(r.run.Stages,
+		operation.Stage{ID: tokensStep, Title: "renew tokens in Secrets", Timeout: shortTime, Before: r.tokens},
+		operation.Stage{ID: forgetStep, Title: "let every node forget the old ones", Timeout: stageTime, Before: r.forget, Nodes: r.takesPart, AtOnce: 1},
+		operation.Stage{ID: LastStep, Title: "remove the record of the rotation", Timeout: shortTime})
 }
 
-// record stores the new keys on this host, and the rotation in the cluster.
-func (r *Rotation) record(ctx context.Context) error {
-	if err := r.tell(ctx); err != nil {
-		return err
-	}
-	return r.save()
+// takesPart selects the control planes, and workers if they know what is rotated.
+func (r *Rotation) takesPart(n cluster.Node) bool {
+	_, ok := r.state.Part(authority.Cluster)
+	return ok || n.ControlPlane()
 }
 
-func (r *Rotation) save() error {
+// Plan returns the steps. Those that an interrupted rotation has finished are skipped when it runs.
+func (r *Rotation) Plan() lifecycle.Plan { return r.run.Plan() }
+
+// save writes the new keys down on this host.
+func (r *Rotation) save(context.Context) error {
 	return files.WriteMode(filepath.Join("/", r.rootfs, authority.File), 0o600, r.state.Encode())
-}
-
-func (r *Rotation) trust(ctx context.Context) error {
-	if err := r.publish(ctx); err != nil {
-		return err
-	}
-	return r.spread(ctx)
 }
 
 func (r *Rotation) sign(ctx context.Context) error {
 	if r.state.Stage == authority.Trust {
 		r.state = r.state.In(authority.Sign)
-		if err := r.save(); err != nil {
-			return err
-		}
 	}
-	if err := r.spread(ctx); err != nil {
-		return err
-	}
+	return r.save(ctx)
+}
+
+// signed notes when every node had the new CAs.
+func (r *Rotation) signed(ctx context.Context) error {
 	now := time.Now().UTC().Truncate(time.Second) // as pods have their time: one that is made in this second is not from before
 	r.state.Signed = &now
-	if err := r.save(); err != nil {
+	if err := r.save(ctx); err != nil {
+		return err
+	}
+	if err := r.run.Save(ctx, params{r.Parts(), r.state.Signed}); err != nil {
 		return err
 	}
 	return r.lookAtHolders(ctx)
@@ -241,50 +268,20 @@ func (r *Rotation) sign(ctx context.Context) error {
 
 func (r *Rotation) forget(ctx context.Context) error {
 	r.state = r.state.In(authority.Forget)
-	if err := r.save(); err != nil {
+	if err := r.save(ctx); err != nil {
 		return err
 	}
-	if err := r.publish(ctx); err != nil {
-		return err
-	}
-	return r.spread(ctx)
+	return r.publish(ctx)
 }
 
-// done removes the record of the rotation.
-func (r *Rotation) done(ctx context.Context) error {
-	client, err := r.client()
-	if err == nil {
-		err = insist(ctx, client, ownRecord.Forget)
-	}
-	if err != nil {
+// lead runs the part. At the end nothing on this host tells of the rotation.
+func (r *Rotation) lead(ctx context.Context, observe func(lifecycle.Event)) error {
+	return r.ended(r.run.Journaled(ctx, lifecycle.RotatingCAs, r.Journal, observe))
+}
+
+func (r *Rotation) ended(err error) error {
+	if err != nil || r.run.Keeps {
 		return err
 	}
 	return authority.Remove(r.rootfs)
-}
-
-// spread brings every node to the stage, in sequence, including those that have joined in the meantime.
-func (r *Rotation) spread(ctx context.Context) error {
-	done := map[string]bool{}
-	for {
-		controlPlanes, workers, err := r.nodes.List(ctx)
-		if err != nil {
-			return err
-		}
-		if _, ok := r.state.Part(authority.Cluster); !ok { // workers know no other CA
-			workers = nil
-		}
-		all := slices.DeleteFunc(append(controlPlanes, workers...), func(name string) bool { return done[name] })
-		if len(all) == 0 {
-			return nil
-		}
-		if err := r.nodes.Bring(ctx, all[0], r.state); err != nil {
-			return fmt.Errorf("node %s: %w", all[0], err)
-		}
-		done[all[0]] = true
-	}
-}
-
-func (r *Rotation) run(ctx context.Context, observe func(lifecycle.Event)) error {
-	_, err := lifecycle.Run(ctx, lifecycle.RotatingCAs, r.Plan(), r.Journal, observe)
-	return err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -37,27 +38,28 @@ func (c *realCluster) lead(state string, o Options) (r *Rotation, dead bool, err
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.dead, c.kill = false, cancel
 	defer func() {
+		cancel()
 		if err := journal.Close(); err != nil {
 			c.t.Error(err)
 		}
-		if p := recover(); p != nil {
-			if p != errKilled { //nolint:errorlint // the very value
-				panic(p)
-			}
-			dead = true
+		if c.dead {
+			dead, err = true, nil
 		}
 	}()
 	r = &Rotation{options: o, own: "0", rootfs: c.planes[0].rootfs, nodes: c, pause: 100 * time.Millisecond,
+		fetch:   func(context.Context, string) (s authority.State, ok bool, err error) { return s, false, nil },
 		Session: &node.Session{Log: node.NewLog(c.t.TempDir(), lifecycle.RotatingCAs, nil), Journal: journal},
 		client:  func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") }}
-	if err := r.begin(c.t.Context(), time.Now()); err != nil {
+	if err := r.begin(ctx, c, time.Now()); err != nil {
 		return r, false, err
 	}
 	if err := r.Check(); err != nil {
 		return r, false, err
 	}
-	return r, false, r.run(c.t.Context(), func(lifecycle.Event) {})
+	return r, false, r.lead(ctx, func(lifecycle.Event) {})
 }
 
 // killed runs a part, and kills it after n moments.
@@ -302,7 +304,7 @@ func (c *realCluster) rotated(t *testing.T, s authority.State, client kubernetes
 		of, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 		return err == nil && strings.Contains(of.Data["requestheader-client-ca-file"], strings.TrimSpace(front.New))
 	})
-	if _, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), string(ownRecord), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), record.ConfigMap, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the record: %v", err)
 	}
 	if _, ok, err := authority.Read(c.planes[0].rootfs); ok || err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -93,7 +93,7 @@ func (s State) after(last State) (State, error) {
 
 // The ConfigMap with the state. Others write that the upgrade is to pause.
 const (
-	stateName = string(leader.UpgradeRecord)
+	stateName = record.UpgradeConfigMap
 	stateKey  = "state.json"
 	pausedKey = "paused"
 )

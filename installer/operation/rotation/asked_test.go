@@ -1,4 +1,4 @@
-package agent
+package rotation
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
@@ -16,14 +16,17 @@ func TestNodeRunsOnlyRequestedStage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := intent.Intent{Upgrade: s.Request(), Operation: intent.Rotate, Attempt: 1, Server: "10.0.0.1:6445"}
+	r := operation.Request{ID: s.Request(), Stage: trustStep}
 	for _, row := range []struct{ name, text, says string }{
 		{"nothing", "", "knows of no rotation"},
 		{"no rotation", "{}", "is not a time"},
 		{"another stage", string(s.In(authority.Forget).Encode()), "at another stage"},
 	} {
-		if _, err := (&Agent{Root: t.TempDir()}).rotate(t.Context(), in, row.text, func(string) { t.Error(row.name + ": something begins") }); err == nil || !strings.Contains(err.Error(), row.says) {
+		if _, err := asked(row.text, r); err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", row.name, err)
 		}
+	}
+	if got, err := asked(string(s.Encode()), r); err != nil || got.ID != s.ID {
+		t.Errorf("the stage that it was asked for: %v", err)
 	}
 }
