@@ -51,7 +51,7 @@ func TestAgentRefusesUnsignedWork(t *testing.T) {
 			in.Node = "host-2"
 			return c.signed(c.ca, in)
 		}},
-		{"for a worker", "it is for a worker, and this node is a control plane", func(in intent.Intent) string {
+		{"for a worker", "it is for a worker, but this node is a control plane", func(in intent.Intent) string {
 			in.Role = intent.Worker
 			return c.signed(c.ca, in)
 		}},
@@ -71,7 +71,7 @@ func TestAgentRefusesUnsignedWork(t *testing.T) {
 			in.Number = 0
 			return c.signed(c.ca, in)
 		}},
-		{"ended", "it ended at", func(in intent.Intent) string {
+		{"ended", "it expired at", func(in intent.Intent) string {
 			in.Until = time.Now().Add(-time.Minute).UTC()
 			return c.signed(c.ca, in)
 		}},
@@ -109,7 +109,7 @@ func TestWorkerRefusesControlPlaneWork(t *testing.T) {
 	}{
 		{intent.Worker, intent.Encrypt, `a worker does not carry out "encrypt"`},
 		{intent.Worker, intent.Arm, `a worker does not carry out "arm"`},
-		{intent.ControlPlane, intent.Encrypt, "it is for a control plane, and this node is a worker"},
+		{intent.ControlPlane, intent.Encrypt, "it is for a control plane, but this node is a worker"},
 		{intent.Worker, intent.Undo, ""},
 	} {
 		in := ask(row.operation, n+1)
