@@ -45,8 +45,8 @@ release: ## make the files of a release in dist/ (VERSION=v1.2.3; PLATFORMS="lin
 	deploy/release/release.sh $(VERSION)
 
 .PHONY: release-dry-run
-release-dry-run: release ## make a release, and try its packages on a bare Debian without a network; needs root
-	deploy/release/try.sh
+release-dry-run: ## make a release, and try its packages on a bare Debian without a network; needs root
+	deploy/release/dryrun.sh $(VERSION)
 
 .PHONY: formats
 formats: ## write the files of all formats for a release that tests read for ever (RELEASE=v0.2)

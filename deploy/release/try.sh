@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Tries the files of a release in dist/ as a stranger uses them, on a bare Debian 12 that debootstrap makes, without a network: apt installs
 # the .deb, its command line builds the README's first try, and apt removes it. rpm installs the .rpm into a folder, and install.sh installs
-# the archive.
+# the archive. The programs of other platforms do the first try in an emulator, if qemu-user-static is installed.
 #
 #     deploy/release/try.sh [DIST]
 #
-# It needs root, debootstrap and rpm, and removes all that it made.
+# SEALIFT_RELEASE_PUB names the public key for the signature; without, it is not checked. The script needs root, debootstrap and rpm, and
+# openssl for the signature. It removes all that it made.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dist=$(realpath "${1:-dist}")
@@ -14,6 +15,12 @@ arch=$(dpkg --print-architecture)
 (cd "$dist" && sha256sum --quiet -c SHA256SUMS)
 work=$(mktemp -d -p "${TRY_DIR:-/var/tmp}" sealift-try-XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
+if [ -n "${SEALIFT_RELEASE_PUB:-}" ]; then
+    echo "== the signature"
+    base64 -d "$dist/SHA256SUMS.sig" >"$work/signature"
+    openssl dgst -sha256 -verify "$SEALIFT_RELEASE_PUB" -signature "$work/signature" "$dist/SHA256SUMS"
+    sh "$dist/install.sh" --from "$dist" --key "$SEALIFT_RELEASE_PUB" --prefix "$work/prefix"
+fi
 root=$work/root
 echo "== a bare Debian 12"
 debootstrap --variant=minbase bookworm "$root" >"$work/debootstrap.log" 2>&1 || {
@@ -71,4 +78,20 @@ rpm --root "$work/rpm" --initdb
 rpm --root "$work/rpm" -i --noscripts "$rpm"
 rpm --root "$work/rpm" -V sealift
 "$work/rpm/usr/bin/sealift" version
+for deb in "$dist"/sealift_*.deb; do
+    other=$(dpkg-deb --field "$deb" Architecture)
+    [ "$other" != "$arch" ] || continue
+    echo "== the .deb for $other"
+    machine=$([ "$other" = arm64 ] && echo aarch64 || echo x86_64)
+    emulator=$(command -v "qemu-$machine-static" || true)
+    [ -n "$emulator" ] || {
+        echo "not tried: qemu-user-static is not installed"
+        continue
+    }
+    dpkg-deb --extract "$deb" "$work/$other"
+    mkdir "$work/$other/path" "$work/$other/first-try"
+    printf '#!/bin/sh\nexec %s %s/usr/lib/sealift/sealift "$@"\n' "$emulator" "$work/$other" >"$work/$other/path/sealift"
+    chmod +x "$work/$other/path/sealift"
+    (cd "$work/$other/first-try" && PATH=$work/$other/path:$PATH && sealift version && bash -eux "$root/root/first-try.sh")
+done
 echo "== all of it works"
