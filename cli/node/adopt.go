@@ -12,7 +12,6 @@ import (
 
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/install/adopt"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -42,7 +41,7 @@ Then give a bundle to 'sealift upgrade'. Hosts can join after that.`,
 			return a.adopt(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	o.Add(cmd, "what was found and what would be done")
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // bundleOptions are the flags of commands that change a node, or its cluster, to the content of a bundle.
@@ -25,7 +24,7 @@ type bundleOptions struct {
 func (o *bundleOptions) add(cmd *cobra.Command, shows string) {
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.root)
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	o.Flags.Add(cmd, shows)
 	o.changes.Add(cmd)

@@ -17,7 +17,6 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/renewal"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -37,13 +36,9 @@ way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for prog
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return a.PrintJSON(all)
-			}
-			if err := a.printCertificates(all); err != nil {
-				return err
-			}
-			return a.printRotating()
+			return a.Print(format, all, func() error {
+				return errors.Join(a.printCertificates(all), a.printRotating())
+			})
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
@@ -75,7 +70,7 @@ nodes run it by themselves four months before certificates end.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.renewCertificates(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	cmd.Flags().StringVar(&o.Token, "token", "", "token of the cluster, for a worker whose certificate has ended")
 	o.Add(cmd, "what would be done")
 	return cmd

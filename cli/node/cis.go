@@ -55,11 +55,7 @@ func (a commands) compare(ctx context.Context, format string) error {
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		err = a.PrintJSON(report)
-	} else {
-		err = a.printReport(report)
-	}
+	err = a.Print(format, report, func() error { return a.printReport(report) })
 	if n := report.Count(cis.NotMet); err == nil && n > 0 {
 		err = app.WithCode(app.ExitRefused, fmt.Errorf("%s of the %s not met on node %s", app.Counted(n, "check"), report.Benchmark, name))
 	}

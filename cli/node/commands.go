@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -28,6 +29,11 @@ type Assembler func(ctx context.Context, file string, i *spec.Installer, stored 
 type commands struct {
 	*app.App
 	assemble Assembler // nil if this program can assemble no bundles
+}
+
+// addRoot adds the flag for the state folder of the node.
+func addRoot(cmd *cobra.Command, root *string) {
+	cmd.Flags().StringVar(root, "root", node.DefaultRoot, "state folder of the node")
 }
 
 // withStore returns a part of a help text that is about stores of packages, if this program can use one.

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/change"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/keys"
 )
 
@@ -34,7 +33,7 @@ Snapshots from before contain the old key that they need.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.rotateEncryption(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	o.Add(cmd, "what would be done")
 	return cmd
 }

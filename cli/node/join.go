@@ -89,7 +89,7 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
 	flags.StringArrayVar(&o.trusted, "key", nil, "public key that the control plane's bundle must be signed with; may be repeated")
 	flags.BoolVar(&o.primary, "control-plane", false, "join as an additional control plane")
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.root)
 	addPreflightFlags(cmd, &o.checks)
 	o.Add(cmd, plannedInstall)
 	o.addWords(flags)

@@ -30,20 +30,16 @@ another step failed. The command hides the values that hooks have left, because 
 			for i := range records {
 				records[i].State = nil
 			}
-			if format == "json" {
-				if records == nil {
-					records = []lifecycle.Record{}
+			return a.Print(format, append([]lifecycle.Record{}, records...), func() error {
+				if len(records) == 0 {
+					fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", node.StateDir(root))
+					return nil
 				}
-				return a.PrintJSON(records)
-			}
-			if len(records) == 0 {
-				fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", node.StateDir(root))
-				return nil
-			}
-			return a.printJournal(records)
+				return a.printJournal(records)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &root)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/endpoint"
 )
 
@@ -60,7 +59,7 @@ A cluster without a load balancer needs none of this.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	flags.BoolVar(&o.Finish, "finish", false, "take the old load balancer out of the certificates")
 	flags.BoolVar(&o.here, "here", false, "change this node alone, which was off while the others changed")
 	o.Add(cmd, "what would be done")

@@ -14,7 +14,6 @@ import (
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/service"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/readdress"
 	"github.com/sealift/sealift/installer/operation/renewal"
 	"github.com/sealift/sealift/installer/recovery/undo"
@@ -42,7 +41,7 @@ func (a commands) nodeCommand() *cobra.Command {
 			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
 			return service.run(cmd.Context(), root, log)
 		}}
-		one.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+		addRoot(one, &root)
 		if service.use == "agent" {
 			a.addStart(one, &root)
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -58,7 +58,7 @@ Exit code 3 means that an install would refuse this host.`,
 	flags.StringVarP(&o.source.file, "file", "f", "", "an Installer to check without a bundle")
 	o.source.addStore(cmd, a)
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.root)
 	flags.BoolVar(&o.join, "join", false, "check the host for joining a cluster")
 	flags.BoolVar(&o.primary, "control-plane", false, "with --join: check for an additional control plane")
 	flags.BoolVar(&o.checks.Node.Upgrade, "upgrade", false, "check the host for an upgrade")
@@ -167,17 +167,14 @@ func (a commands) printExecutions(all []spec.Execution) {
 }
 
 func (a commands) printRecord(r preflight.Record, format string) error {
-	if format == "json" {
-		if err := a.PrintJSON(r); err != nil {
+	err := a.Print(format, r, func() error {
+		if err := r.WriteTable(a.Out); err != nil {
 			return err
 		}
-		return r.Err()
-	}
-	if err := r.WriteTable(a.Out); err != nil {
+		_, err := fmt.Fprintf(a.Out, "\n%d passed, %d warnings, %d failed\n", r.Count(preflight.Pass), r.Count(preflight.Warn), r.Count(preflight.Fail))
 		return err
-	}
-	fmt.Fprintf(a.Out, "\n%d passed, %d warnings, %d failed\n", r.Count(preflight.Pass), r.Count(preflight.Warn), r.Count(preflight.Fail))
-	return r.Err()
+	})
+	return cmp.Or(err, r.Err())
 }
 
 // checkHost checks the host before the first change to it. A host that is refused is left as it is, without a trace.

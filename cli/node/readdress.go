@@ -10,7 +10,6 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/readdress"
 )
 
@@ -55,7 +54,7 @@ could ask, run the command with --api and the new address of the control plane o
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	flags.DurationVar(&o.Timeout, "timeout", readdress.DefaultTimeout, "time until the node works at its new address, or has the old one again")
 	flags.BoolVar(&o.Before, "before", false, "the host gets ADDRESS later: change the address of the node by itself then")
 	flags.BoolVar(&o.api, "api", false, "leave this node its address; the API is at ADDRESS now")

@@ -14,7 +14,6 @@ import (
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/install/reset"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -47,7 +46,7 @@ it again once the cause is repaired. If a reset is interrupted, run the same com
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the data of volumes")
 	flags.BoolVar(&o.Force, "force", false, "do not move pods, reset even a control plane that the cluster needs, and give up what cannot be restored")
 	o.Add(cmd, "what would be done")

@@ -11,7 +11,6 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/authority"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/rotation"
 )
 
@@ -42,7 +41,7 @@ Commands for joining, copies of admin.conf and snapshots from before belong to t
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.rotateCA(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.Root)
 	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "rotate only these: "+strings.Join(authority.Names(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(authority.Names(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&o.Finish, "finish", false, "forget the old CAs and the old key")

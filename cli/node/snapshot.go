@@ -12,7 +12,6 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
@@ -73,7 +72,7 @@ their volumes are read, if they have Velero's annotations for that: pre.hook.bac
 	flags.StringVar(&o.out, "out", "", "file to write, instead of a file in a store")
 	flags.StringVar(&o.key, "key", "", "public key of age, or a file with public keys, to encrypt to")
 	flags.StringVar(&o.passphrase, "passphrase-file", "", "file with the passphrase to encrypt with")
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.root)
 	flags.BoolVar(&o.volumes, "volumes", false, "save the local volumes of this host, too")
 	addSnapshotStoreFlag(cmd, &o.store)
 	app.AddOutputFlag(cmd, &o.format)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/inspect/status"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -45,7 +44,7 @@ plane.`,
 			return a.status(cmd.Context(), root, format)
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &root)
 	cmd.Flags().BoolVar(&asRecord, "record", false, "print what the cluster runs, as JSON for 'sealift bundle --upgrade-from'")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
@@ -70,11 +69,7 @@ func (a commands) status(ctx context.Context, root, format string) error {
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		err = a.PrintJSON(s)
-	} else {
-		err = a.printStatus(s)
-	}
+	err = a.Print(format, s, func() error { return a.printStatus(s) })
 	if err == nil && !s.Healthy() {
 		trouble := fmt.Sprintf("node %s; cluster: %s", stateText(s.State), s.Cluster)
 		if len(s.Stopped) > 0 {

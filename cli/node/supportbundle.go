@@ -41,7 +41,7 @@ review the archive before you send it. The command sends nothing itself.`,
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &root)
 	cmd.Flags().StringArrayVar(&specs, "spec", nil, "file with a SupportBundle of Troubleshoot; may be repeated")
 	app.AddOutputFlag(cmd, &format)
 	_ = cmd.MarkFlagFilename("out")
@@ -87,9 +87,11 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string, f
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return a.PrintJSON(summary)
-	}
+	return a.Print(format, summary, func() error { return a.printCollected(summary) })
+}
+
+// printCollected tells what the archive has, and what it lacks.
+func (a commands) printCollected(summary support.Summary) error {
 	for _, missing := range summary.Errors {
 		fmt.Fprintf(a.Err, "not collected: %s\n", missing)
 	}

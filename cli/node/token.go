@@ -120,26 +120,27 @@ func (a commands) tokenListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return a.PrintJSON(list)
-			}
-			t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
-			t.Println("TOKEN\tEXPIRES\tJOINS\tFOR")
-			for _, one := range list {
-				expires, joins := "never", "no"
-				if !one.Expires.IsZero() {
-					expires = one.Expires.Format(time.RFC3339)
-				}
-				if one.Usable {
-					joins = "yes"
-				}
-				t.Printf("%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
-			}
-			return t.Flush()
+			return a.Print(format, list, func() error { return a.printTokens(list) })
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+func (a commands) printTokens(list []token.Token) error {
+	t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
+	t.Println("TOKEN\tEXPIRES\tJOINS\tFOR")
+	for _, one := range list {
+		expires, joins := "never", "no"
+		if !one.Expires.IsZero() {
+			expires = one.Expires.Format(time.RFC3339)
+		}
+		if one.Usable {
+			joins = "yes"
+		}
+		t.Printf("%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
+	}
+	return t.Flush()
 }
 
 func (a commands) tokenRevokeCommand() *cobra.Command {

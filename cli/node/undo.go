@@ -11,7 +11,6 @@ import (
 
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/upgrade"
 )
 
@@ -40,7 +39,7 @@ If the command is interrupted, run it again to continue.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.undo(cmd.Context(), o) },
 	}
-	cmd.Flags().StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addRoot(cmd, &o.root)
 	o.Add(cmd, "what would be lost")
 	return cmd
 }
