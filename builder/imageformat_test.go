@@ -30,7 +30,7 @@ func (w *world) dockerArchives(t *testing.T, o builder.Options) *builder.Builder
 	return b
 }
 
-func TestImagesAsDockerArchives(t *testing.T) {
+func TestImagesArePackedAsDockerArchives(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	shared := gzipLayer(t, 1)
 	w.push(t, "one:1", shared)

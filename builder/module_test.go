@@ -53,8 +53,8 @@ func module(t *testing.T, more map[string]string) string {
 	return dir
 }
 
-// TestImagesOfModules: the images of a module's chart must be in the Manifest, and are written there on request.
-func TestImagesOfModules(t *testing.T) {
+// TestManifestMustListModuleImages: the images of a module's chart must be in the Manifest, and are written there on request.
+func TestManifestMustListModuleImages(t *testing.T) {
 	b, err := builder.New(openCache(t), builder.Options{Charts: engine.Renderer{}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-func TestOnline(t *testing.T) {
+func TestOneAnsweringHostMeansOnline(t *testing.T) {
 	there := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(there.Close)
 	gone := httptest.NewServer(http.NotFoundHandler())

@@ -14,9 +14,9 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// TestGridSpecsOfKurl reads every Installer of kURL's own tests. All of them are well formed, and the only reason to refuse one
+// TestKurlGridSpecsAreRead reads every Installer of kURL's own tests. All of them are well formed, and the only reason to refuse one
 // is a Kubernetes version before 1.31.
-func TestGridSpecsOfKurl(t *testing.T) {
+func TestKurlGridSpecsAreRead(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(upstreamcases.Path(t, "testgrid"), "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

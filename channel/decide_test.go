@@ -21,7 +21,7 @@ func readCases(t testing.TB, name string, into any) {
 	}
 }
 
-func TestReplacedBy(t *testing.T) {
+func TestRecordIsReplacedByRule(t *testing.T) {
 	for _, name := range []string{"replaces_seed_rule.json", "replaces_head_rule.json"} {
 		var table struct {
 			Cases []struct {

@@ -139,7 +139,7 @@ func TestDocumentsAreBounded(t *testing.T) {
 	}
 }
 
-func TestHashesOfManifests(t *testing.T) {
+func TestManifestHashesAreChecked(t *testing.T) {
 	manifest := []byte("\napiVersion: v1\n\n")
 	for _, tt := range []struct{ name, declared, err string }{
 		{"sha256 without the blanks around", ManifestHash([]byte("apiVersion: v1")), ""},

@@ -7,7 +7,7 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-func TestSameValues(t *testing.T) {
+func TestEqualValuesAreRecognized(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		same bool

@@ -20,7 +20,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-func TestTransient(t *testing.T) {
+func TestTransientErrorsAreRecognized(t *testing.T) {
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	internal := func(text string) error { return apierrors.NewInternalError(errors.New(text)) }
 	tests := []struct {

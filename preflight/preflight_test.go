@@ -73,7 +73,7 @@ func TestWarningsDoNotRefuse(t *testing.T) {
 	}
 }
 
-func TestPolicy(t *testing.T) {
+func TestPolicyDecidesRefusal(t *testing.T) {
 	final := preflight.Check{Name: "hopeless", Probe: func(_ context.Context, r *preflight.Reporter) { r.Refusef("give up", "no") }}
 	tests := map[string]struct {
 		checks []preflight.Check

@@ -33,7 +33,7 @@ func TestAirGapMayBeUnset(t *testing.T) {
 	}
 }
 
-func TestTemplatesOfSpecifications(t *testing.T) {
+func TestSpecificationTemplatesAreRendered(t *testing.T) {
 	join := preflight.Node{Join: true, PrimaryHosts: []string{"10.0.0.1"}, SecondaryHosts: []string{"10.0.0.2"}}
 	tests := map[string]struct {
 		text string

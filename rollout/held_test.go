@@ -6,9 +6,9 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// TestHeldTarget shows that a target that waits for something else does not start, holds no slot, and holds up the waves
+// TestHeldTargetDoesNotStart shows that a target that waits for something else does not start, holds no slot, and holds up the waves
 // after its own.
-func TestHeldTarget(t *testing.T) {
+func TestHeldTargetDoesNotStart(t *testing.T) {
 	spec := rollout.Spec{Change: "1", Waves: []rollout.Wave{{Name: "first", AtOnce: rollout.Amount{Value: 1}}, {Name: "second"}}}
 	targets := append(parse(t, 0, "a:Waiting b:Waiting"), parse(t, 1, "c:Waiting")...)
 	decide := func(state rollout.State, want string) rollout.State {

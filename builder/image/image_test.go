@@ -120,7 +120,7 @@ func TestSkopeoReadsLayout(t *testing.T) {
 	}
 }
 
-func TestSeveralPlatforms(t *testing.T) {
+func TestSeveralPlatformsArePulled(t *testing.T) {
 	r := newRegistry(t)
 	amd, arm := newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)
 	r.pushIndex(t, "mirrored/app:1", newIndex(t, arm, amd))

@@ -62,7 +62,7 @@ func TestExpression(t *testing.T) {
 	}
 }
 
-func TestOfDeb(t *testing.T) {
+func TestDebLicenseIsRead(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

@@ -46,7 +46,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-func TestRepository(t *testing.T) {
+func TestRepositoryIsMirrored(t *testing.T) {
 	set := newSet(t, map[string]string{
 		"registry.k8s.io":         "127.0.0.1:5000/registry.k8s.io",
 		"registry.k8s.io/coredns": "https-free.example/dns",

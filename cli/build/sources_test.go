@@ -2,7 +2,7 @@ package build
 
 import "testing"
 
-func TestSizes(t *testing.T) {
+func TestSizesAreParsed(t *testing.T) {
 	for in, want := range map[string]int64{"0": 0, "12": 12, "3KiB": 3 << 10, "500MiB": 500 << 20, "20GiB": 20 << 30, "1TiB": 1 << 40, "none": -1} {
 		var b byteSize
 		if err := b.Set(in); err != nil || int64(b) != want || b.String() != in {

@@ -82,7 +82,7 @@ func TestLabHostFromBootToRemove(t *testing.T) {
 	}
 }
 
-func TestLabWrongUsage(t *testing.T) {
+func TestLabRefusesWrongUsage(t *testing.T) {
 	labState(t)
 	for _, tt := range []struct {
 		behaviour string

@@ -66,7 +66,7 @@ func snapshots(t *testing.T, public string) (location, hash string) {
 	return location, hash
 }
 
-func TestSnapshotCommands(t *testing.T) {
+func TestSnapshotCommandsWork(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "snapshots.key")
 	public := strings.TrimSpace(must(t, "snapshot", "key", "--out", key))
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {

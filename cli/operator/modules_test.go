@@ -32,8 +32,8 @@ echo '{"op":"add","path":"/hello/name","value":"hook"}' > $VALUES_JSON_PATCH_PAT
 echo '{"name":"hook_seen","set":1}' > $METRICS_PATH
 `
 
-// TestAddonOperator runs a module with a hook, a schema and a chart as addon-operator, and inspects it with every command.
-func TestAddonOperator(t *testing.T) {
+// TestOperatorRunsModuleOfAddonOperator runs a module with a hook, a schema and a chart as addon-operator, and inspects it with every command.
+func TestOperatorRunsModuleOfAddonOperator(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"modules/values.yaml":                   "global: {a: 1}\nhelloEnabled: true\n",

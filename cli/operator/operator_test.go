@@ -190,8 +190,8 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 	}
 }
 
-// TestLevelsOfUpstream: an upstream-only log level does not prevent the start.
-func TestLevelsOfUpstream(t *testing.T) {
+// TestUpstreamLogLevelsAreAccepted: an upstream-only log level does not prevent the start.
+func TestUpstreamLogLevelsAreAccepted(t *testing.T) {
 	for level, refused := range map[string]bool{"trace": false, "Fatal": false, "warning": false, "info": false, "loud": true} {
 		log := &fixture.Buffer{}
 		code := operator.RunShellOperator(t.Context(), []string{"start", "--log-level", level, "--kube-config", "/nowhere"}, nil, io.Discard, log)

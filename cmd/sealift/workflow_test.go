@@ -85,7 +85,7 @@ func (r *runner) groups(t *testing.T, jobs, store string) [][]string {
 	return dirs
 }
 
-func TestPackagesWorkflow(t *testing.T) {
+func TestPackagesWorkflowRuns(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Fatal("jq is missing, which GitHub's machines have; make deps installs it")
 	}

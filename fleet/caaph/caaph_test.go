@@ -73,7 +73,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-func TestImmutableFields(t *testing.T) {
+func TestImmutableFieldsCannotChange(t *testing.T) {
 	old := caaph.HelmReleaseProxySpec{Chart: caaph.Chart{RepoURL: "https://a", ChartName: "c", ReleaseNamespace: "n"}}
 	same := old
 	same.ReconcileStrategy, same.Version = caaph.Continuous, "2"

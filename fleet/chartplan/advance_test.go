@@ -25,8 +25,8 @@ decisionGroups:
   groupClusterSelector: {labelSelector: {matchLabels: {tier: canary}}}
 `
 
-// TestAdvance rolls a chart out over six clusters: the canary first, then two at a time. One fails, and it stops.
-func TestAdvance(t *testing.T) {
+// TestRolloutStopsAfterFailedCluster rolls a chart out over six clusters: the canary first, then two at a time. One fails, and it stops.
+func TestRolloutStopsAfterFailedCluster(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hcp, made, _ := proxy()
 	hcp.Annotations = map[string]string{chartplan.RolloutAnnotation: canaryFirst}

@@ -112,7 +112,7 @@ func TestGenerateName(t *testing.T) {
 	}
 }
 
-func TestOrphans(t *testing.T) {
+func TestOrphansAreFound(t *testing.T) {
 	hcp, had, rome := proxy()
 	if got := chartplan.Orphans(hcp, []chartplan.Cluster{rome}, []caaph.HelmReleaseProxy{had}); len(got) != 0 {
 		t.Errorf("got %v", got)

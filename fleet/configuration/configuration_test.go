@@ -185,7 +185,7 @@ func TestPauseHoldsWaitingClusters(t *testing.T) {
 	}
 }
 
-func TestUnsupportedTypes(t *testing.T) {
+func TestUnsupportedTypesAreNamed(t *testing.T) {
 	own := []ocm.AddOnConfig{{ConfigType: deploy}, {ConfigType: ocm.ConfigType{Group: "core", Resource: "foos"}}}
 	if got := configuration.Unsupported(own[:1], []ocm.ConfigType{deploy}); got != "" {
 		t.Error(got)

@@ -8,9 +8,9 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// TestHeldCluster shows that a change does not start on a cluster that waits for another add-on, with a placement and
+// TestHeldClusterDelaysItsChange shows that a change does not start on a cluster that waits for another add-on, with a placement and
 // without one.
-func TestHeldCluster(t *testing.T) {
+func TestHeldClusterDelaysItsChange(t *testing.T) {
 	in := configuration.Input{
 		Placements: []configuration.Placement{oneByOne("good", "a", "b")},
 		AddOns:     []configuration.AddOn{{Cluster: "a"}, {Cluster: "b"}, {Cluster: "c"}},

@@ -102,8 +102,8 @@ func parse(t *testing.T, text string) map[string]any {
 	return o
 }
 
-// TestRoundTrips has two clients, one of each version, that write back what they read, 200 times.
-func TestRoundTrips(t *testing.T) {
+// TestBothVersionsRoundTrip has two clients, one of each version, that write back what they read, 200 times.
+func TestBothVersionsRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, sample := range samples {
 		stored := parse(t, sample)

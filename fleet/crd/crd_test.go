@@ -18,9 +18,9 @@ import (
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
-// TestFields compares each version of each definition with a table of upstream's: names, columns, and of each field the path, the type,
+// TestDefinitionsMatchUpstreamFields compares each version of each definition with a table of upstream's: names, columns, and of each field the path, the type,
 // whether it is required, and its rules.
-func TestFields(t *testing.T) {
+func TestDefinitionsMatchUpstreamFields(t *testing.T) {
 	ours := tables(t)
 	for _, file := range files(t) {
 		name := filepath.Base(file)

@@ -126,8 +126,8 @@ func TestHostingClusterIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAbandonedHooks shows that nobody waits for hooks forever, and that hooks that cannot be created are waited for.
-func TestAbandonedHooks(t *testing.T) {
+// TestHubAbandonsEndlessHooks shows that nobody waits for hooks forever, and that hooks that cannot be created are waited for.
+func TestHubAbandonsEndlessHooks(t *testing.T) {
 	s := hosted(t)
 	advance(&s, deploy.Next(s))
 	s.AddOn.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -144,8 +144,8 @@ func TestAbandonedHooks(t *testing.T) {
 	}
 }
 
-// TestHostedHooksOfDeletedCluster shows that the hooks on the hosting cluster run although the other cluster is gone.
-func TestHostedHooksOfDeletedCluster(t *testing.T) {
+// TestHostedHooksRunAfterClusterIsGone shows that the hooks on the hosting cluster run although the other cluster is gone.
+func TestHostedHooksRunAfterClusterIsGone(t *testing.T) {
 	s := hosted(t)
 	advance(&s, deploy.Next(s))
 	s.AddOn.DeletionTimestamp, s.Gone = &metav1.Time{Time: time.Unix(1, 0)}, true
@@ -155,7 +155,7 @@ func TestHostedHooksOfDeletedCluster(t *testing.T) {
 	}
 }
 
-func TestAppliedByAgents(t *testing.T) {
+func TestAppliedConditionsFollowAgents(t *testing.T) {
 	s := hosted(t)
 	if n := deploy.Next(s); state(n, deploy.ManifestApplied) != "" {
 		t.Error("applied before an agent said so")

@@ -243,9 +243,9 @@ func (b *hostileFixture) heapOf() (size int) {
 // rounds is how often all mistakes are made.
 const rounds = 3
 
-// TestHostileResourcesAndAgents makes all mistakes at once, repeatedly. Each is refused with its reason. Beside them a good
+// TestHubRefusesHostileResourcesAndAgents makes all mistakes at once, repeatedly. Each is refused with its reason. Beside them a good
 // add-on is deployed, and the hub neither ends nor grows.
-func TestHostileResourcesAndAgents(t *testing.T) {
+func TestHubRefusesHostileResourcesAndAgents(t *testing.T) {
 	t.Parallel()
 	b, own := newBattlefield(t)
 	registered := ", registration: [{type: KubeClient, kubeClient: {}}, {type: CustomSigner, customSigner: {signerName: example.com/x, signingCA: {name: missing}}}]"

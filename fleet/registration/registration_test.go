@@ -168,8 +168,8 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestNoSignerOfKubernetes shows that a template cannot ask the hub for an administrator's certificate.
-func TestNoSignerOfKubernetes(t *testing.T) {
+// TestTemplateCannotUseKubernetesSigner shows that a template cannot ask the hub for an administrator's certificate.
+func TestTemplateCannotUseKubernetesSigner(t *testing.T) {
 	for signer, ok := range map[string]bool{"example.com/x": true, "kubernetes.io/kube-apiserver-client": false, "x.k8s.io/y": false, "a.kubernetes.io/z": false} {
 		err := registration.Check([]ocm.Registration{{Type: ocm.CustomSigner, CustomSigner: &ocm.CustomSignerSpec{SignerName: signer}}})
 		if (err == nil) != ok {
@@ -178,7 +178,7 @@ func TestNoSignerOfKubernetes(t *testing.T) {
 	}
 }
 
-func TestBindings(t *testing.T) {
+func TestHubPermissionsBecomeBindings(t *testing.T) {
 	a := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "rome"}}
 	permission := func(p ...ocm.HubPermission) []ocm.Registration {
 		return []ocm.Registration{{Type: ocm.KubeClient, KubeClient: ocm.KubeClientSpec{HubPermissions: p}}}
@@ -201,8 +201,8 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// TestSharedBinding has the agents of two clusters in one binding. An older hub has bound the group of both.
-func TestSharedBinding(t *testing.T) {
+// TestClustersShareBinding has the agents of two clusters in one binding. An older hub has bound the group of both.
+func TestClustersShareBinding(t *testing.T) {
 	subjects := func(cluster string) []rbacv1.Subject {
 		a := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: cluster}}
 		wanted := []ocm.Registration{{Type: ocm.KubeClient, KubeClient: ocm.KubeClientSpec{HubPermissions: []ocm.HubPermission{

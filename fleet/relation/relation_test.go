@@ -88,7 +88,7 @@ func work(addOn string, age int, names ...string) ocm.ManifestWork {
 	return w
 }
 
-func TestContests(t *testing.T) {
+func TestContestedObjectsAreFound(t *testing.T) {
 	namespace := ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome"}}
 	namespace.Spec.Workload.Manifests = []map[string]any{{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "n"}}}
 	reads := work("b", 0, "x")

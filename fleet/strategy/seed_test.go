@@ -96,9 +96,9 @@ func count(r rollout.Result) (atWork int) {
 	return atWork
 }
 
-// TestSeedStrategy runs the documented example on 18 clusters: 25 % of the 14 that are not canaries are 4 at a time, each
+// TestDocumentedStrategyIsFollowed runs the documented example on 18 clusters: 25 % of the 14 that are not canaries are 4 at a time, each
 // for 2 minutes and a soak of 5.
-func TestSeedStrategy(t *testing.T) {
+func TestDocumentedStrategyIsFollowed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		hanging []string
@@ -133,8 +133,8 @@ func TestSeedStrategy(t *testing.T) {
 	}
 }
 
-// TestDifferencesFromUpstream has the four cases of X-10, in which OCM breaks its own rule.
-func TestDifferencesFromUpstream(t *testing.T) {
+// TestStrategyDiffersFromUpstreamInFourCases has the four cases of X-10, in which OCM breaks its own rule.
+func TestStrategyDiffersFromUpstreamInFourCases(t *testing.T) {
 	minute := newYear.Add(-time.Minute)
 	for _, tt := range []struct {
 		name     string

@@ -164,8 +164,8 @@ func sample(t *testing.T) ocm.AddOnTemplateSpec {
 	return object.Spec
 }
 
-// TestHelloworld renders the sample with a configuration that uses everything.
-func TestHelloworld(t *testing.T) {
+// TestHelloworldSampleIsRendered renders the sample with a configuration that uses everything.
+func TestHelloworldSampleIsRendered(t *testing.T) {
 	in := template.Input{AddOn: "hello-template", Cluster: "rome", Template: sample(t)}
 	const config = `
 customizedVariables: [{name: LOG_LEVEL, value: 'very "quiet" {{CLUSTER_NAME}}'}, {name: CLUSTER_NAME, value: not mine}]
@@ -214,8 +214,8 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 	})
 }
 
-// TestImagesOfAllKinds shows that no pod keeps a public registry (X-29).
-func TestImagesOfAllKinds(t *testing.T) {
+// TestNoPodKeepsPublicRegistry shows that no pod keeps a public registry (X-29).
+func TestNoPodKeepsPublicRegistry(t *testing.T) {
 	const pod = `{spec: {initContainers: [{name: a, image: docker.io/a}], containers: [{name: b, image: docker.io/b}]}}`
 	for kind, text := range map[string]string{
 		"Deployment": `spec: {template: ` + pod + `}`, "DaemonSet": `spec: {template: ` + pod + `}`, "StatefulSet": `spec: {template: ` + pod + `}`,

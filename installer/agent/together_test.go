@@ -102,9 +102,9 @@ func (l *leading) until(what string, is func() bool) {
 	}
 }
 
-// TestControlPlaneIsUndoneWithTheOthers follows an order from the moment at which this control plane is armed. Its agent is killed
+// TestControlPlaneIsUndoneWithOthers follows an order from the moment at which this control plane is armed. Its agent is killed
 // during the undo, and the leading control plane is unreachable from then on.
-func TestControlPlaneIsUndoneWithTheOthers(t *testing.T) {
+func TestControlPlaneIsUndoneWithOthers(t *testing.T) {
 	c := newCluster(t)
 	l, address := newLeading(t)
 	store := undo.Store{Root: t.TempDir(), Rootfs: t.TempDir()}

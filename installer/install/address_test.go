@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-func TestIPv6ClusterNetworks(t *testing.T) {
+func TestIPv6ClusterNetworksAreChosen(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.ipv6 = true
 	for name, row := range map[string]networksRow{
@@ -37,7 +37,7 @@ func chosen(address netip.Addr) network.Choice {
 	return network.Choice{Candidate: network.Candidate{Address: address}}
 }
 
-func TestDualStackClusterNetworks(t *testing.T) {
+func TestDualStackClusterNetworksAreChosen(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.address6 = "fd00::7"
 	for name, row := range map[string]networksRow{

@@ -51,7 +51,7 @@ func TestInstallerCommandsAreRunWithoutShell(t *testing.T) {
 	}
 }
 
-func TestModesOfSELinux(t *testing.T) {
+func TestSELinuxModeFollowsInstaller(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "disableSelinux: true": "permissive", "selinux: enforcing": "enforcing", "disableSelinux: true, preserveConfig: true": "",
 		"selinux: $(id)": "$(id)",

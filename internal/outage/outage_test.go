@@ -35,7 +35,7 @@ func get(t *testing.T, client *http.Client, address string) error {
 	return err
 }
 
-func TestTransientNetworkFailures(t *testing.T) {
+func TestTransientNetworkFailuresAreRecognized(t *testing.T) {
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "the beginning")
@@ -83,7 +83,7 @@ func TestTransientNetworkFailures(t *testing.T) {
 	}
 }
 
-func TestTransientStatuses(t *testing.T) {
+func TestTransientStatusesAreRecognized(t *testing.T) {
 	var passing []string
 	for code := 100; code < 600; code++ {
 		if outage.StatusPasses(code) {

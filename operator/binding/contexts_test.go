@@ -194,7 +194,7 @@ type contextRow struct {
 	V0, V1 []map[string]any
 }
 
-func TestSamplesOfBindingContexts(t *testing.T) {
+func TestBindingContextsMatchSamples(t *testing.T) {
 	var file struct{ Cases []contextRow }
 	sample(t, "binding_context.json", &file)
 	checked := 0
@@ -243,8 +243,8 @@ func (c *contextRow) check(t *testing.T) (checked int) {
 	return checked
 }
 
-// TestFormsOfSamplesOfBindingContexts has a row of each form that hooks get.
-func TestFormsOfSamplesOfBindingContexts(t *testing.T) {
+// TestSampleContextsAreReadInAllForms has a row of each form that hooks get.
+func TestSampleContextsAreReadInAllForms(t *testing.T) {
 	for _, text := range []string{
 		`{"name": "startup", "v0": [{"binding": "onStartup"}], "v1": [{"binding": "onStartup"}]}`,
 		`{"name": "event", "given": {"watchEvent": "Added", "object": "default/a, jqFilter .metadata.name"},

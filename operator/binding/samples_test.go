@@ -32,7 +32,7 @@ func sample(t *testing.T, name string, into any) {
 // keys are the keys that an error of upstream names, without the path before them.
 var keys = regexp.MustCompile(`(?:\* |config \[\d+\] |: )([\w.\[\]]*\w) in body|(jqFilter|webhooks\[0\]\.name)`)
 
-func TestSamplesOfHookConfigurations(t *testing.T) {
+func TestHookConfigurationsMatchSamples(t *testing.T) {
 	var file struct {
 		Cases []struct {
 			Name          string
@@ -180,7 +180,7 @@ func normalized(c *binding.Config) map[string]any {
 	return out
 }
 
-func TestSamplesOfSeed(t *testing.T) {
+func TestSeedMatchesSamples(t *testing.T) {
 	// The configuration of the seed's section "Synchronization for global hooks".
 	const config = `
 configVersion: v1
@@ -201,7 +201,7 @@ kubernetes:
 	}
 }
 
-func TestSampleWebhooks(t *testing.T) {
+func TestWebhooksMatchSamples(t *testing.T) {
 	c, err := binding.Parse("hook.sh", []byte(`
 configVersion: v1
 kubernetes: [{name: pods, kind: pods}]

@@ -330,7 +330,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestHooksOfAnotherUser(t *testing.T) {
+func TestHooksRunAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run hooks as another user")
 	}

@@ -192,7 +192,7 @@ func (s *site) started(tasks any, change map[string]any) {
 	}
 }
 
-func TestFormsOfSampleEvents(t *testing.T) {
+func TestSampleEventsAreParsedInAllForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"{before: {a: x}, patch: {add: {b: u}, replace: {a: z}}}":                                    `{"a":"z","b":"u"}`,
 		"{before: {a: x}, patch: {add: {b: u}, remove: [a]}}":                                        `{"a":null,"b":"u"}`,

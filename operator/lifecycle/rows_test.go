@@ -375,8 +375,8 @@ func testSampleOperator(s *site) {
 	s.Logf("%d of %d rows of operator.yaml checked", checked, len(file.Cases))
 }
 
-// TestOrdersOfSamples has a trace of a module that ran twice, and of releases that were removed.
-func TestOrdersOfSamples(t *testing.T) {
+// TestSampledOrdersAreFoundInTrace has a trace of a module that ran twice, and of releases that were removed.
+func TestSampledOrdersAreFoundInTrace(t *testing.T) {
 	s := &site{T: t, trace: filepath.Join(t.TempDir(), "trace")}
 	ran := "hook-3 [{\"binding\":\"beforeHelm\"}]\nhook-1 [{\"binding\":\"beforeHelm\"}]\nhelm upgrade module\nhook-4 [{\"binding\":\"afterHelm\"}]\n"
 	write := func(text string) {

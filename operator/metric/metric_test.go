@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/operator/metric"
 )
 
-func TestSamplesOfMetricOperations(t *testing.T) {
+func TestMetricOperationsMatchSamples(t *testing.T) {
 	var file struct {
 		Cases []struct {
 			DefaultGroup    string

@@ -94,8 +94,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestRelations: modules come after those that they require, which others may only provide.
-func TestRelations(t *testing.T) {
+// TestModulesFollowRequiredModules: modules come after those that they require, which others may only provide.
+func TestModulesFollowRequiredModules(t *testing.T) {
 	addOn := func(text string) map[string]string { return map[string]string{"Manifest": "", "addon.yaml": text} }
 	files := map[string]string{"7-plain/addon.yaml": "nothing: of ours\n", "8-last/x": ""}
 	for name, text := range map[string]string{

@@ -172,7 +172,7 @@ func TestTasksAddedNextRunFirst(t *testing.T) {
 	})
 }
 
-func TestSamplesOfBackoff(t *testing.T) {
+func TestBackoffMatchesSamples(t *testing.T) {
 	var file struct {
 		Cases []struct {
 			FailureCount             int
@@ -255,7 +255,7 @@ type combineRow struct {
 	Expect map[string]any
 }
 
-func TestSamplesOfCombining(t *testing.T) {
+func TestCombinedContextsMatchSamples(t *testing.T) {
 	var file struct{ Cases []combineRow }
 	data, err := os.ReadFile(upstreamcases.Path(t, "operator/shell-operator/combine.yaml"))
 	if err != nil {
@@ -320,7 +320,7 @@ func types(t *testing.T, contexts []binding.Context) (all []string) {
 	return all
 }
 
-func TestFormsOfSamplesOfCombining(t *testing.T) {
+func TestCombiningRowsAreReadInAllForms(t *testing.T) {
 	var rows []combineRow
 	if err := yaml.Unmarshal([]byte(`
 - name: types

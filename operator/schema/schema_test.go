@@ -189,7 +189,7 @@ properties:
 	}
 }
 
-func TestReferencesAndProperties(t *testing.T) {
+func TestSchemaReferencesAreResolved(t *testing.T) {
 	set, err := load(t, map[string]string{
 		"config-values.yaml": "type: object\ndefinitions: {size: {type: integer, default: 3}}\nproperties: {a: {$ref: '#/definitions/size'}, definitions: {type: string}}\n",
 		"values.yaml":        "x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {b: {$ref: '#/definitions/size'}, c: {$ref: 'parts.yaml#/definitions/part'}}\n",
@@ -223,8 +223,8 @@ func TestMistakesQuoteNoValue(t *testing.T) {
 	}
 }
 
-// TestRules checks rules in CEL at every depth, and rules about changes.
-func TestRules(t *testing.T) {
+// TestCELRulesAreEvaluated checks rules in CEL at every depth, and rules about changes.
+func TestCELRulesAreEvaluated(t *testing.T) {
 	set, err := load(t, map[string]string{"config-values.yaml": `
 type: object
 properties:
@@ -293,7 +293,7 @@ x-deckhouse-validations:
 	}
 }
 
-func TestMistakesInSchemas(t *testing.T) {
+func TestSchemaMistakesAreReported(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no YAML":                {"a: [", "config-values.yaml: not YAML"},
 		"a list":                 {"[]", "is not a mapping"},

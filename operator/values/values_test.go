@@ -47,7 +47,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestSamplesOfMerging(t *testing.T) {
+func TestMergedValuesMatchSamples(t *testing.T) {
 	for i, c := range sample[struct {
 		Layers []map[string]any
 		Result any
@@ -103,7 +103,7 @@ func TestNullPatchChangesNothing(t *testing.T) {
 
 var quoted = regexp.MustCompile(`path '([^']*)'`)
 
-func TestSamplesOfForbiddenPatches(t *testing.T) {
+func TestForbiddenPatchesMatchSamples(t *testing.T) {
 	for _, c := range sample[struct {
 		Patch, PermittedRoot string
 		Error                *string
@@ -130,7 +130,7 @@ type applied struct {
 	Result         any
 }
 
-func TestSamplesOfAppliedPatches(t *testing.T) {
+func TestAppliedPatchesMatchSamples(t *testing.T) {
 	for _, c := range sample[struct {
 		Name, Patch string
 		Values      map[string]any
@@ -150,7 +150,7 @@ func TestSamplesOfAppliedPatches(t *testing.T) {
 	}
 }
 
-func TestSamplesOfCompaction(t *testing.T) {
+func TestCompactionMatchesSamples(t *testing.T) {
 	for _, c := range sample[struct {
 		Existing, New string
 		Stored        any
@@ -178,7 +178,7 @@ func TestSamplesOfCompaction(t *testing.T) {
 	}
 }
 
-func TestSamplesOfModuleConfigs(t *testing.T) {
+func TestModuleConfigsMatchSamples(t *testing.T) {
 	for _, c := range sample[struct {
 		Module, Error, Maintenance string
 		Values                     map[string]any

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestControlPlaneAddress(t *testing.T) {
+func TestControlPlaneAddressIsReadFromManifest(t *testing.T) {
 	const annotation = "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: "
 	for manifest, want := range map[string]string{
 		annotation + "10.0.0.1:6443\n":             "10.0.0.1",

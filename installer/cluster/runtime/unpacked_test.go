@@ -120,7 +120,7 @@ func stargz(t *testing.T, text []byte) []byte {
 	return out.Bytes()
 }
 
-func TestUnpackedSizeOfEachKindOfLayer(t *testing.T) {
+func TestUnpackedSizeCountsEachLayerFormat(t *testing.T) {
 	const zeros = 20 << 20
 	text := files(t, zeros)
 	zs := func(options ...zstd.EOption) func(io.Writer) io.WriteCloser {
@@ -186,7 +186,7 @@ type distant struct{ *bytes.Reader }
 
 func (d distant) Section(int64) io.ReaderAt { return d.Reader }
 
-func TestUnpackedSizeOfDamagedLayers(t *testing.T) {
+func TestDamagedLayersHaveBoundedSize(t *testing.T) {
 	for name, layer := range map[string]string{
 		"a zstd frame that is cut":      "\x28\xb5\x2f\xfd\x00\x58\xff\xff\xff and no more than this",
 		"a frame to skip that is cut":   "\x50\x2a\x4d\x18\xff\xff\xff\xff and no more than this",

@@ -102,7 +102,7 @@ func outcome(t *testing.T, body string, verbs map[string]hook.Verb, variables ho
 	return variable(t, s, "R"), nil
 }
 
-func TestContracts(t *testing.T) {
+func TestPreludeHonorsKurlContracts(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
 		"a message is no format":                     {`R=$(logStep "100% %s done" 2>&1)`, "⚙  100% %s done"},
 		"bail ends the hook with its message":        {`R=$( (bail "no disk") 2>&1 ) || R+="/$?"`, "failed: no disk/1"},
@@ -229,7 +229,7 @@ func TestKustomizationsAreEdited(t *testing.T) {
 	}
 }
 
-func TestTemplates(t *testing.T) {
+func TestHookTemplatesAreExpanded(t *testing.T) {
 	hostile := "a \"b\" $(touch owned) `touch owned` ${C} \\ 'd'\ne"
 	for name, row := range map[string]struct{ template, document, quoted string }{
 		"variables":                 {"$V-${V}-$UNSET.", "<V>-<V>-.", "<V>-<V>-."},

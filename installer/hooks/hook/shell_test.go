@@ -188,7 +188,7 @@ func TestSetRefusesInvalidShellValues(t *testing.T) {
 	}
 }
 
-func TestKustomizationInsertion(t *testing.T) {
+func TestHookInsertsIntoKustomization(t *testing.T) {
 	s, _ := shell(t, `edit() {
   printf 'resources:\n- old.yaml\n' >kustomization.yaml
   insert_resources kustomization.yaml new.yaml

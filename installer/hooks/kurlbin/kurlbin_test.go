@@ -41,7 +41,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddressesAreFormatted(t *testing.T) {
 	for given, want := range map[string]string{"10.0.0.1": "10.0.0.1\n", "fd00::1": "[fd00::1]\n", "host": "host\n", "[fd00::1]": "[fd00::1]\n"} {
 		for _, words := range [][]string{{"kurl", "netutil", "format-ip-address", given}, {"kurl", "format-address", given}} {
 			if got, err := run(t, "", words...); err != nil || got != want {
@@ -105,7 +105,7 @@ func TestSubnetIsFreeAndWithinItsRange(t *testing.T) {
 	}
 }
 
-func TestPasswords(t *testing.T) {
+func TestPasswordsAreHashed(t *testing.T) {
 	const password = `pa$(x)"ss`
 	for name, row := range map[string]struct {
 		in    string

@@ -56,7 +56,7 @@ func useCluster(t *testing.T, c *rest.Config) {
 	t.Setenv("KUBECONFIG", name)
 }
 
-func TestHealthAndVersionOfRook(t *testing.T) {
+func TestRookHealthAndVersionAreRead(t *testing.T) {
 	config := controlplane.ForTest(t)
 	useCluster(t, config)
 	cluster, err := kube.Connect(config, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
 
-func TestOneLineSources(t *testing.T) {
+func TestOneLineSourcesAreParsed(t *testing.T) {
 	tests := []struct {
 		behaviour, text string
 		want            []debian.Source
@@ -37,7 +37,7 @@ func TestOneLineSources(t *testing.T) {
 	}
 }
 
-func TestStanzaSources(t *testing.T) {
+func TestStanzaSourcesAreParsed(t *testing.T) {
 	tests := []struct {
 		behaviour, text string
 		want            []debian.Source
