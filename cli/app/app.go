@@ -30,7 +30,7 @@ const (
 	ExitRefused = 3
 )
 
-// exitError carries the exit code that its error asks for.
+// exitError carries the exit code of its error.
 type exitError struct {
 	code int
 	err  error
@@ -42,18 +42,18 @@ func (e *exitError) Unwrap() error { return e.err }
 // WithCode makes the program exit with this code for an error.
 func WithCode(code int, err error) error { return &exitError{code, err} }
 
-// UsageError says that the command line, not the work, is wrong.
+// UsageError reports that the command line is wrong.
 func UsageError(format string, args ...any) error {
 	return WithCode(ExitUsage, fmt.Errorf(format, args...))
 }
 
-// App is what every command shares: its streams, its log, and whom it trusts.
+// App is shared by all commands: its streams, its log, and its trusted CAs.
 type App struct {
 	In io.Reader
 	// Out and Err are for people, and for documents in JSON and YAML. They are plaintext.Writers, which escape control characters.
 	Out io.Writer
 	Err io.Writer
-	// RawOut and RawErr pass every byte. They are for programs that take the streams over, and for content.
+	// RawOut and RawErr pass every byte. They are for programs that take over the streams, and for content.
 	RawOut, RawErr io.Writer
 	Log            *slog.Logger
 	// Verbose is --verbose. It is known when a command runs.
@@ -95,7 +95,7 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	return ExitFailed
 }
 
-// Execute runs one command line of a tree and returns its error. Flags that the line does not give come from lookup.
+// Execute runs one command line of a tree and returns its error. Flags that are not on the command line come from lookup.
 func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelWarn)
@@ -124,7 +124,7 @@ func hinted(err error) error {
 	return err
 }
 
-// finishRoot gives a root what every command line has: common flags, flags from the environment, and exit codes.
+// finishRoot adds to a root the common parts of every command line: common flags, flags from the environment, and exit codes.
 func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -155,7 +155,7 @@ type Group struct {
 	Commands  []*cobra.Command
 }
 
-// AddGroups gives a root its commands, by groups.
+// AddGroups adds commands to a root, by groups.
 func AddGroups(root *cobra.Command, groups ...Group) {
 	for _, g := range groups {
 		if g.ID != "" {
@@ -173,7 +173,7 @@ func EnvironmentName(flag string) string {
 	return "SEALIFT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// flagsFromEnvironment sets each flag that was not given from SEALIFT_<FLAG>, dashes as underscores.
+// flagsFromEnvironment sets each missing flag from SEALIFT_<FLAG>, dashes as underscores.
 func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// AddOutputFlag gives a command that lists something -o text|json.
+// AddOutputFlag adds -o text|json to a listing command.
 func AddOutputFlag(cmd *cobra.Command, format *string) {
 	*format = "text"
 	cmd.Flags().VarP(NewChoice(format, []string{"text", "json"}), "output", "o", "output format: text or json")
@@ -54,8 +54,7 @@ func (a *App) Print(format string, document any, text func() error) error {
 	return text()
 }
 
-// Notes returns where a command prints what is not its result, such as its progress: beside the result for people, but not into a document
-// for programs.
+// Notes returns where a command prints notes such as its progress: beside the result for people, but not into a document for programs.
 func (a *App) Notes(format string) io.Writer {
 	if format == "json" {
 		return a.Err
@@ -63,7 +62,7 @@ func (a *App) Notes(format string) io.Writer {
 	return a.Out
 }
 
-// ProgramOutput returns where a command prints what the programs that it runs print, besides the log file: nil without --verbose.
+// ProgramOutput returns where a command prints the output of its programs, in addition to the log file: nil without --verbose.
 func (a *App) ProgramOutput() io.Writer {
 	if !a.Verbose {
 		return nil

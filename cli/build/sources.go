@@ -38,7 +38,7 @@ func (s *sources) addForCharts(flags *pflag.FlagSet) {
 	s.cache.add(flags)
 }
 
-// options are those of a builder that follows the flags.
+// options are those of a builder with the flags.
 func (s *sources) options(a commands) (builder.Options, error) {
 	if s.jobs < 0 {
 		return builder.Options{}, app.UsageError("--jobs must not be negative")
@@ -74,7 +74,7 @@ func (c *cacheFlags) open() (*cache.Cache, error) {
 	return cache.Open(dir)
 }
 
-// openExisting opens the cache for a command that looks at it. It creates none: it returns nil, and says so on standard error.
+// openExisting opens the cache for an inspecting command. It creates none: it returns nil, and says so on standard error.
 func (c *cacheFlags) openExisting(a commands) (*cache.Cache, error) {
 	dir, err := c.folder()
 	if err != nil {

@@ -49,8 +49,8 @@ FILE is not changed, and its comments are not kept. Exit codes: 0 the result wor
 type upgraded struct {
 	Installer string           `json:"installer"` // YAML
 	Changes   []catalog.Change `json:"changes"`
-	Read      []diag.Finding   `json:"read"`   // what was read in another form, or left out, with its place
-	Remain    []diag.Finding   `json:"remain"` // what a person has to change
+	Read      []diag.Finding   `json:"read"`   // converted or omitted parts, with their positions
+	Remain    []diag.Finding   `json:"remain"` // corrections for a person to make
 }
 
 func (a commands) upgradeSpec(ctx context.Context, path, from, format string) error {

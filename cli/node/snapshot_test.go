@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// sealift runs a command of a node, and returns its exit code and what it prints.
+// sealift runs a command of a node, and returns its exit code and output.
 func sealift(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -181,7 +181,7 @@ func TestSnapshotPassphraseIsReadFromFileOrEnvironment(t *testing.T) {
 	}
 }
 
-// forge makes a snapshot as anybody can who has the public key, with files that root should not write.
+// forge makes a snapshot as any holder of the public key can, with files that root should not write.
 func forge(t *testing.T, public string, format int, at time.Time, cluster string) []byte {
 	t.Helper()
 	to, err := snapshot.Recipients(public)

@@ -95,7 +95,7 @@ func (f *moduleFlags) add(cmd *cobra.Command, called string) {
 // on reports whether there are modules.
 func (f *moduleFlags) on() bool { return f.modulesDir != "" }
 
-// settle gives the flags that shell-operator and addon-operator share their values of addon-operator.
+// settle sets the flags that shell-operator and addon-operator share to addon-operator's values.
 func (f *moduleFlags) settle(cmd *cobra.Command, s *startFlags) {
 	for _, shared := range []struct {
 		flag, variable, fallback string
@@ -154,7 +154,7 @@ func (f *moduleFlags) options(cluster *rest.Config, namespace string, log *slog.
 		return nil, app.UsageError("--applied-module-extenders: %v", err)
 	}
 	if history == 0 {
-		history = -1 // as upstream has it: no limit
+		history = -1 // as in upstream: no limit
 	}
 	client, err := release.New(release.Config{Cluster: cluster, Namespace: namespace, ConfigMaps: f.helmDriver == "configmap"})
 	if err != nil {
@@ -196,7 +196,7 @@ func (a commands) moduleCommand(called string) *cobra.Command {
 	return group
 }
 
-// lookCommand prints what the operator answers for a path. %s in it is the argument.
+// lookCommand prints the operator's response for a path. %s in it is the argument.
 func (a commands) lookCommand(use, short, example, path, formats, fallback string) *cobra.Command {
 	var f debugFlags
 	cmd := &cobra.Command{

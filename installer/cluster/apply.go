@@ -14,16 +14,16 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// AddOn is an add-on that the installer applies, with what the record of its owner says of its content.
+// AddOn is an add-on that the installer applies, with the content that its owner record names.
 type AddOn struct {
 	Name string
 	addon.Applied
-	// Memory is the folder in which what was applied is remembered; see GoBack. "" is nowhere.
+	// Memory is the folder with the record of applied objects; see GoBack. "" is nowhere.
 	Memory string
 }
 
-// Apply makes the cluster hold what a kustomization renders as the set of an add-on, and prunes what the set has no longer.
-// It waits until all of it is well, unless wait is zero. An add-on that another owner keeps is left alone, and output says so.
+// Apply makes the cluster hold the rendered kustomization as the set of an add-on, and prunes former members. It waits until
+// all of it is healthy, unless wait is zero. An add-on of another owner is left alone, which output reports.
 func Apply(ctx context.Context, a AddOn, dir string, wait time.Duration, output io.Writer) error {
 	here, err := administrator()
 	if err != nil {
@@ -48,8 +48,8 @@ func (m *applier) apply(ctx context.Context, a AddOn, dir string, wait time.Dura
 	return waitFor(ctx, m.engine, objects, wait, output)
 }
 
-// Remove deletes the objects of an add-on that the installer owns. Volume claims, namespaces and definitions stay, with what is
-// in them. An add-on that another owner keeps is left alone, and output says so.
+// Remove deletes the objects of an add-on that the installer owns. Volume claims, namespaces and definitions stay, with their
+// content. An add-on of another owner is left alone, which output reports.
 func Remove(ctx context.Context, name string, output io.Writer) error {
 	here, err := administrator()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
-// optionsPatch is the first of the patches, so that those of add-ons go over it.
+// optionsPatch is the first of the patches, so that those of add-ons override it.
 const optionsPatch = "0-options.yaml"
 
 // CheckOptions refuses options of the Installer, given as variables, that no configuration can be made from (kURL §2.1).
@@ -26,7 +26,7 @@ func CheckOptions(variables map[string]string) error {
 	return errors.Join(err, checkEncryption(variables))
 }
 
-// kubeletOptions are what the Installer says of every kubelet, as its configuration has it.
+// kubeletOptions are the Installer's options of every kubelet, as in its configuration.
 func kubeletOptions(variables map[string]string) (map[string]any, error) {
 	config := map[string]any{}
 	for name, key := range map[string]string{"KUBERNETES_MAX_PODS_PER_NODE": "maxPods", "CONTAINER_LOG_MAX_FILES": "containerLogMaxFiles"} {
@@ -84,8 +84,8 @@ func hostMemory() (bytes uint64, err error) {
 // band is a share, in thousandths, of the host's resources up to a bound.
 type band struct{ upTo, thousandths uint64 }
 
-// reserved is what the kubelet keeps for itself and the container runtime: the first processors and gigabytes give the most, as the
-// makers of managed clusters have found.
+// reserved is what the kubelet keeps for itself and the container runtime: larger shares of the first processors and gigabytes, as
+// in managed clusters.
 func reserved(cpus int, memory uint64) map[string]string {
 	const gigabyte = 1 << 30
 	milli := parts(uint64(cpus)*1000, band{1000, 60}, band{2000, 10}, band{4000, 5}, band{1 << 62, 2})
@@ -102,13 +102,13 @@ func parts(all uint64, bands ...band) (sum uint64) {
 	return sum
 }
 
-// NodePorts is the variable with the range of ports that Services may have on every node; empty for that of Kubernetes.
+// NodePorts is the variable with the port range of Services on every node; empty for Kubernetes' default.
 const NodePorts = "SEALIFT_NODE_PORTS"
 
 // NodeLabels is the variable with the labels that the kubelet gives its node: NAME=VALUE, parted by commas.
 const NodeLabels = "SEALIFT_NODE_LABELS"
 
-// registration is what the Installer says of how a node makes itself known.
+// registration are the Installer's settings for the registration of a node.
 func (k Kubeadm) registration() map[string]any {
 	labels := k.Variables[NodeLabels]
 	if labels == "" {
@@ -117,8 +117,8 @@ func (k Kubeadm) registration() map[string]any {
 	return map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []map[string]string{{"name": "node-labels", "value": labels}}}}
 }
 
-// apiServerOptions are what the Installer says of the API server. Its certificate is good for the address by which the node is
-// reached from outside, too; kubeadm has the load balancer from the endpoint.
+// apiServerOptions are the Installer's options of the API server. Its certificate is also valid for the address by which the
+// node is reached from outside; kubeadm gets the load balancer from the endpoint.
 func (k Kubeadm) apiServerOptions() map[string]any {
 	options := map[string]any{}
 	if public := k.Variables["PUBLIC_ADDRESS"]; public != "" {
@@ -147,8 +147,8 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 	return options
 }
 
-// writeOptions writes what the Installer says as a patch of the configuration, init or join, and names the file; "" where it says
-// nothing.
+// writeOptions writes the Installer's options as a patch of the configuration, init or join, and returns the file's name; ""
+// where it says nothing.
 func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
 	config, err := kubeletOptions(k.Variables)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestInstallerOptionsReachKubelets(t *testing.T) {
 	ofKubelet := []string{"maxPods: 42\n", "containerLogMaxSize: 5Mi\n", "nodefs.available: 7%\n", "systemReserved:\n  cpu: 500m\n  memory: 1Gi\n", "kubeReserved:\n  cpu: "}
 	for _, want := range append(ofKubelet,
 		"containerLogMaxFiles: 9\n", // an add-on's patch goes over it
-		"memory.available: 100Mi\n", // of the other thresholds those of the add-on stay
+		"memory.available: 100Mi\n", // the add-on keeps the other thresholds
 		"certSANs:\n  - 203.0.113.5\n", "- name: node-labels\n    value: kurl.sh/cluster=true,a=b\n", "- name: node-ip\n", "  - name: service-node-port-range\n    value: 80-60000\n",
 	) {
 		if !strings.Contains(first, want) {

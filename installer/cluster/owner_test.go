@@ -113,7 +113,7 @@ func TestInstallerKeepsChannelOwnedAddOns(t *testing.T) {
 	}
 	c.want("kept", "light-0:1.0.0 channel light-1:1.0.0 channel")
 
-	// Readiness and status look at the objects wherever they are.
+	// Readiness and status check the objects wherever they are.
 	view, err := ViewOf(c.config, false)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestInstallerFinishesHandBack(t *testing.T) {
 	c.want("afterwards", "light-0:1.0.0 installer light-1:1.0.0 installer light-2:1.0.0 installer")
 }
 
-// An installer and a channel that meet end with one owner, who has all objects.
+// A concurrent installer and channel end with one owner, who has all objects.
 func TestInstallerAndChannelMeet(t *testing.T) {
 	c := newOwnedCluster(t)
 	if _, err := c.install("1.0.0", 20); err != nil {

@@ -25,8 +25,8 @@ func (c *contents) askedAddOns() []addOn {
 	return slices.DeleteFunc(slices.Clone(c.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
 }
 
-// askHooks runs those hooks. Nothing is on the host yet, and nothing may come there: they find the small files of their add-on
-// in a folder that is removed, no images, and no host packages. A hook that fails is a failed check.
+// askHooks runs those hooks. Nothing is installed on the host yet, and nothing may be: they find the small files of their
+// add-on in a temporary folder, but no images and no host packages. A hook that fails is a failed check.
 func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
 	asked := i.askedAddOns()
 	if len(asked) == 0 {
@@ -44,7 +44,7 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	there.options.Root = dir
 	variables := there.variables()
 	variables["SEALIFT_BIN"] = i.options.Binary
-	h := newHooks(dir, asked, variables, io.Discard) // a log would be a change; what a hook says is in its error
+	h := newHooks(dir, asked, variables, io.Discard) // a log would be a change; a hook's output is in its error
 	defer func() { err = errors.Join(err, h.close()) }()
 	for _, a := range asked {
 		found, err := h.preflights(ctx, a)

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/record"
 )
 
-// actions make what a leader does by itself in a stage.
+// actions creates a leader's own actions in a stage.
 type actions struct {
 	before, after func(stage string) func(context.Context) error
 }
@@ -98,10 +98,10 @@ type world struct {
 	all     record.All
 	members map[string]*member
 	clock   int            // moments so far
-	listed  map[string]int // by stage: the moment of the last look at the nodes
+	listed  map[string]int // by stage: the moment of the last read of the nodes
 	begun   map[string]int // by ID: one more than the number of the newest stage
 	last    map[string]int // by ID: one more than the number of the last stage
-	waiting []string       // kinds that began beside another
+	waiting []string       // kinds that began concurrently with another
 	runs    int
 	budget  int // moments until the next leader is killed; 0 for none
 	replace bool
@@ -162,7 +162,7 @@ func (w *world) end(kind, kills int) {
 		}
 		again, err := w.lead(kind, false)
 		excluded := (*exclusion.Error)(nil)
-		if errors.As(err, &excluded) && len(w.waiting) > 0 { // it ends after what has begun meanwhile
+		if errors.As(err, &excluded) && len(w.waiting) > 0 { // it ends after newer ones
 			w.waiting = append(w.waiting, kinds[kind].name)
 			return
 		}
@@ -177,7 +177,7 @@ func (w *world) end(kind, kills int) {
 }
 
 // TestOperationsEndWheneverTheirLeaderIsKilled kills any operation at any moment on one to five nodes, or has another control plane take
-// it over while its leader lives. Other operations are asked for meanwhile, nodes join and fail.
+// it over while its leader lives. Other operations are requested in the meantime, nodes join and fail.
 func TestOperationsEndWheneverTheirLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const seeds, shards = 10_000, 4
@@ -207,7 +207,7 @@ func live(t *testing.T, seed uint64) {
 		w.failf("left: %v", w.all)
 	}
 	for id, begun := range w.begun {
-		if begun < w.last[id]-1 { // nobody is asked for the last stage of some
+		if begun < w.last[id]-1 { // the last stage of some has no nodes
 			w.failf("%s ended at stage %d of %d", id, begun, w.last[id])
 		}
 	}

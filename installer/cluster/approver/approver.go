@@ -1,8 +1,8 @@
-// Package approver approves the certificates that kubelets ask the cluster for, in place of Kubernetes, which would give a join token
-// the certificate of any node.
+// Package approver approves the certificate requests of kubelets instead of Kubernetes, which would give a join token the certificate
+// of any node.
 //
-// The agent of every control plane runs an Approver. The package decides by the matrix of package identity: see there who may ask
-// for what. A request that is against the rule is left alone, and the log says why. A person may still decide about it.
+// The agent of every control plane runs an Approver. The package decides by the matrix of package identity, which says who may
+// request what. A request against the rules is left alone, and the log says why. A person may still decide about it.
 package approver
 
 import (
@@ -27,17 +27,17 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// reason is that of each approval.
+// reason is the reason of each approval.
 const reason = "SealiftRule"
 
-// pause is the time between two looks at what kubelets ask for. A host that joins waits for its certificate, and until a kubelet has one
-// to serve with, nobody can read the logs of its pods.
+// pause is the time between two checks of kubelets' requests. A joining host waits for its certificate, and until a kubelet has a
+// serving certificate, nobody can read the logs of its pods.
 const pause = 3 * time.Second
 
 // maxOpen is how many open requests of one token or node are looked at, the newest. A kubelet whose request stays open sends another.
 const maxOpen = 100
 
-// Approver approves what kubelets ask for.
+// Approver approves requests of kubelets.
 type Approver struct {
 	Log *slog.Logger
 	// Node is the control plane on which it runs.
@@ -55,7 +55,7 @@ type Approver struct {
 func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 	var client kubernetes.Interface
 	var read []byte
-	away := false // the API, or what it answers; said once
+	away := false // errors of the API; logged once
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		text, err := regularfile.ReadFile(kubeconfig)
 		if err == nil && !bytes.Equal(text, read) {
@@ -73,8 +73,8 @@ func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 	})
 }
 
-// Pass keeps the cluster from approving by itself, tells the other approvers which names are this control plane's, and looks at each
-// open request once.
+// Pass keeps the cluster from approving on its own, tells the other approvers which names belong to this control plane, and checks
+// each open request once.
 func (a *Approver) Pass(ctx context.Context, client kubernetes.Interface) error {
 	config, err := cluster.ReadApproverConfig(ctx, client)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *Approver) Pass(ctx context.Context, client kubernetes.Interface) error 
 	return a.Approve(ctx, client)
 }
 
-// Approve looks at each open request once.
+// Approve checks each open request once.
 func (a *Approver) Approve(ctx context.Context, client kubernetes.Interface) error {
 	open, err := openRequests(ctx, client)
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *Approver) Approve(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// openRequests lists the requests that nobody has decided, the newest first, and of each sender no more than maxOpen.
+// openRequests lists the undecided requests, the newest first, and of each sender no more than maxOpen.
 func openRequests(ctx context.Context, client kubernetes.Interface) (open []certificatesv1.CertificateSigningRequest, err error) {
 	for _, signer := range []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName} {
 		list, err := client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=" + signer})
@@ -172,7 +172,7 @@ func (a *Approver) decide(ctx context.Context, client kubernetes.Interface, f fa
 	return a.approve(ctx, client, r, q)
 }
 
-// errRight says that a party lacks a right.
+// errRight means that a party lacks a right.
 var errRight = errors.New("the matrix of rights does not have it")
 
 // unknownError is an error that says nothing about a request: the cluster could not be asked.
@@ -180,7 +180,7 @@ type unknownError struct{ error }
 
 func (e *unknownError) Unwrap() error { return e.error }
 
-// approve gives a kubelet its certificate.
+// approve approves a kubelet's certificate.
 func (a *Approver) approve(ctx context.Context, client kubernetes.Interface, r certificatesv1.CertificateSigningRequest, q question) error {
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: reason, Message: string(q.right),

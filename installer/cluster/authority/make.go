@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// idLayout is the form of a rotation's ID, and nameLayout that of the time in the name of a CA that a rotation made.
+// idLayout is the format of a rotation's ID, and nameLayout that of the time in the name of a rotated CA.
 const (
 	idLayout   = "20060102T150405.000Z"
 	nameLayout = "20060102T150405"
@@ -202,7 +202,7 @@ func (p Part) Certificates() (old, renewed *x509.Certificate, err error) {
 	return old, renewed, err
 }
 
-// check refuses a part that is not whole, or whose certificates do not belong together.
+// check refuses an incomplete part, or one whose certificates do not match.
 func (p Part) check() error {
 	if p.Key != "" {
 		if _, err := privatekey.Parse([]byte(p.Key)); err != nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// The units of systemd with second servers, as a pattern. Each has a name of its own: one may still finish its requests when the
-// next one starts.
+// The units of systemd with second servers, as a pattern. Each has its own name: one may still finish its requests when the next
+// one starts.
 const (
 	unitName = "sealift-second-apiserver"
 	units    = unitName + "*.service"
@@ -46,18 +46,18 @@ const stopTime = 90 * time.Second
 type Bridge struct {
 	// Manifest is the file with its static pod.
 	Manifest string
-	// Folder is where its program lies for a moment. systemd must be allowed to run programs from there.
+	// Folder holds its program temporarily. systemd must be allowed to run programs from there.
 	Folder string
 	// Client may write EndpointSlices.
 	Client kubernetes.Interface
 	// Alone means that there is no other control plane. The Service kubernetes keeps its address then.
 	Alone bool
-	// Output receives what is done.
+	// Output receives progress.
 	Output io.Writer
 }
 
-// While has a second server answer while do replaces the first one. If there can be no second server, it says why, and do runs
-// alone. When it returns nil, the first server is ready. The second server goes on if the first one is not.
+// While has a second server answer while do replaces the first one. If a second server is impossible, it reports the reason,
+// and do runs alone. When it returns nil, the first server is ready. The second server continues if the first one is not ready.
 func (b Bridge) While(ctx context.Context, do func() error) error {
 	p, err := b.second(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -103,13 +103,13 @@ func (b Bridge) second(ctx context.Context) (*pair, error) {
 	return p, nil
 }
 
-// end tells second servers to end, and does not wait for that. systemd forgets the unit of a server that ended by itself: a pattern
-// may match no unit, a name must.
+// end stops second servers, without waiting for that. systemd forgets the unit of a server that ended on its own: a pattern may
+// match no unit, a name must.
 func (b Bridge) end(ctx context.Context) error {
 	return command.Run(ctx, b.Output, "systemctl", "stop", "--no-block", units)
 }
 
-// left looks for a second server that an earlier run left because the first one did not come back. It goes on.
+// left looks for a second server that an earlier run left because the first one did not come back. It keeps running.
 func (b Bridge) left(ctx context.Context, p *pair) (bool, error) {
 	running, err := processes(ctx, units)
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// answerTime bounds the wait for a connection and for the beginning of an answer, and maxAnswer what is read into memory.
+	// answerTime bounds the wait for a connection and for the start of a response, and maxAnswer the bytes read into memory.
 	answerTime = time.Minute
 	maxAnswer  = 64 << 20
 )
 
 // Client asks a server.
 type Client struct {
-	// CertificateKey is what a host shows that becomes a control plane; empty for a worker.
+	// CertificateKey is presented by a host that becomes a control plane; empty for a worker.
 	CertificateKey string
 
 	address string
@@ -50,7 +50,7 @@ func NewClient(address, token, caHash string) (*Client, error) {
 func newClient(address, token string, trusted pins, want string) (*Client, *tls.Config) {
 	dialer := &net.Dialer{Timeout: answerTime} // the kernel would try for longer
 	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: answerTime, TLSHandshakeTimeout: answerTime, MaxIdleConnsPerHost: 4}
-	// the certificate is verified below: its CA is known by its hash alone
+	// the certificate is verified below: only the hash of its CA is known
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // as said
 	transport.TLSClientConfig.VerifyConnection = func(state tls.ConnectionState) error {
 		if err := trusted.verify(state, address); err != nil {
@@ -61,8 +61,8 @@ func newClient(address, token string, trusted pins, want string) (*Client, *tls.
 	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, transport.TLSClientConfig
 }
 
-// NewNodeClient makes a client for a node of the cluster, which trusts the CAs in the file cas. certificate returns what the node shows;
-// it is called for each connection.
+// NewNodeClient creates a client for a node of the cluster, which trusts the CAs in the file cas. certificate returns what the node
+// presents; it is called for each connection.
 func NewNodeClient(address, cas string, certificate func() (*tls.Certificate, error)) (*Client, error) {
 	all, err := identity.ReadCAs(cas)
 	if err != nil {
@@ -78,7 +78,7 @@ func NewNodeClient(address, cas string, certificate func() (*tls.Certificate, er
 	return c, nil
 }
 
-// KubeletCertificate returns what a worker shows: the certificate and key in a file of its kubelet, which replaces it.
+// KubeletCertificate returns what a worker presents: the certificate and key in a file of its kubelet, which replaces it.
 func KubeletCertificate(file string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(file, file)
@@ -152,7 +152,7 @@ func (c *Client) read(ctx context.Context, method, path string, body io.Reader, 
 // maxProgram bounds the program of a node.
 const maxProgram = 1 << 30
 
-// Program writes the sealift that hosts get. Its digest has to be known: it comes from a file that may be replaced.
+// Program writes the sealift that hosts get. Its digest must be known: it comes from a file that may be replaced.
 func (c *Client) Program(ctx context.Context, w io.Writer) error {
 	response, err := c.do(ctx, http.MethodGet, binaryPath, nil, "")
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Client) Program(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Cluster asks for the cluster.
+// Cluster requests the cluster's data.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	var cluster Cluster
 	data, err := c.read(ctx, http.MethodGet, clusterPath, nil, 1<<20)
@@ -173,7 +173,7 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	return cluster, err
 }
 
-// Archive gives the bundle that the node was made from. Its files are fetched when they are read, until ctx ends.
+// Archive returns the bundle that the node was installed from. Its files are fetched when they are read, until ctx ends.
 func (c *Client) Archive(ctx context.Context) (*bundle.Archive, error) {
 	index, err := c.read(ctx, http.MethodGet, indexPath, nil, maxAnswer)
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *Client) Archive(ctx context.Context) (*bundle.Archive, error) {
 	return bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e, entryPath+e.SHA256), nil })
 }
 
-// Missing gives those of the digests that the node does not have.
+// Missing returns the digests that the node does not have.
 func (c *Client) Missing(ctx context.Context, digests []string) ([]string, error) {
 	question, err := json.Marshal(digests)
 	if err != nil {

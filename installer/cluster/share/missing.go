@@ -20,7 +20,7 @@ const (
 	digestsPerDeadline = 1000
 )
 
-// missing answers with those of the asked-for digests that this node does not have. It looks each one up as it arrives.
+// missing answers with the requested digests that this node does not have. It looks each one up as it arrives.
 func (s *Server) missing(w http.ResponseWriter, r *http.Request, _ client) error {
 	control := http.NewResponseController(w)
 	lacking, asked := []string{}, 0

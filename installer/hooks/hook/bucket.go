@@ -39,7 +39,7 @@ func createBucket(ctx context.Context, args []string, _ io.Writer) error {
 	if err == nil || errors.As(err, &owned) {
 		return nil
 	}
-	if errors.As(err, &exists) { // what some servers say of one's own bucket
+	if errors.As(err, &exists) { // messages of some servers about an existing own bucket
 		if _, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String(bucket)}); err == nil {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // Variables are shell variables as plain data that a journal can keep: NAME is a scalar's value, NAME[] and NAME{} are the
-// elements of an indexed and of an associative array as a JSON object, and "export NAME" says that programs see it too.
+// elements of an indexed and of an associative array as a JSON object, and "export NAME" means that programs see it too.
 type Variables map[string]string
 
 const (
@@ -40,8 +40,7 @@ func (v Variables) Scalars() map[string]string {
 	return scalars
 }
 
-// Since gives what must be restored on top of before to get v: what is new or has another value, and, as "unset NAME", what is
-// gone.
+// Since returns the changes from before to v: new and changed variables, and, as "unset NAME", removed ones.
 func (v Variables) Since(before Variables) Variables {
 	changed := Variables{}
 	for name, value := range v {
@@ -61,7 +60,7 @@ func (v Variables) Since(before Variables) Variables {
 	return changed
 }
 
-// has reports whether there is a variable of that name, of whatever kind.
+// has reports whether a variable of that name exists, of any type.
 func (v Variables) has(name string) bool {
 	for _, mark := range []string{"", listMark, mapMark} {
 		if _, there := v[name+mark]; there {
@@ -120,7 +119,7 @@ func (s *Shell) Variables(ctx context.Context) (Variables, error) {
 	return all, nil
 }
 
-// Set gives a shell variable a value, whatever characters are in it but NUL.
+// Set sets a shell variable to a value with any characters except NUL.
 func (s *Shell) Set(ctx context.Context, name, value string) error {
 	return s.Restore(ctx, Variables{name: value})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// File is what tells one state of a file from another.
+// File identifies the state of a file.
 type File struct {
 	Mode     fs.FileMode `json:"mode"` // with the kind of file
 	UID      uint32      `json:"uid,omitempty"`
@@ -28,11 +28,11 @@ type File struct {
 	Inode    uint64      `json:"inode,omitempty"`    // of a folder: one with the same name, owner and mode may be another
 }
 
-// maxDigested bounds what is read and kept of one file. Configuration is smaller; a program that is larger is told from
-// another by its size and time.
+// maxDigested bounds the content that is read and stored of one file. Configuration is smaller; a larger program is identified
+// by its size and time.
 const maxDigested = 1 << 20
 
-// maxFiles bounds what is watched below one folder, so that a data set under /opt does not make every step slow.
+// maxFiles bounds the files that are watched below one folder, so that a data set under /opt does not slow down every step.
 const maxFiles = 50_000
 
 // same reports whether two states are one, as far as the content and its rights go.
@@ -49,19 +49,19 @@ func (f File) same(o File) bool {
 	return f.Size == o.Size && f.Modified == o.Modified
 }
 
-// untouched says that a file's inode was not written to, whatever its content.
+// untouched means that a file's inode was not written to, whatever its content.
 func (f File) untouched(o File) bool {
 	return f.Size == o.Size && f.Modified == o.Modified && f.Changed == o.Changed && f.Mode == o.Mode
 }
 
-// sameInode reports whether two states can be those of one folder. An older record does not have its inode.
+// sameInode reports whether two states can belong to one folder. An older record does not have its inode.
 func (f File) sameInode(o File) bool { return f.Inode == o.Inode || f.Inode == 0 || o.Inode == 0 }
 
 // Files are states by absolute path.
 type Files map[string]File
 
-// watched are the folders and files in which an install, whatever its hooks, is expected to change something: settings,
-// units, programs that no package manager knows, and what the shells of root read.
+// watched are the folders and files that an install, with any hooks, may change: settings, units, programs outside package
+// managers, and files that root's shells read.
 func watched() []string {
 	return []string{"/etc", "/usr/lib/systemd/system", "/usr/local", "/opt", "/root/.bashrc", "/root/.bash_profile", "/root/.profile", "/root/.kube"}
 }
@@ -71,8 +71,8 @@ func volatileFiles() []string {
 	return []string{"/etc/.pwd.lock", "/etc/mtab", "/etc/ld.so.cache", "/etc/adjtime", "/etc/machine-id"}
 }
 
-// scan looks at all watched files below root, where "/" is a whole host. Digests of what was not touched since known was made
-// are taken from there. Folders that are too large come back as skipped.
+// scan reads all watched files below root, where "/" is a whole host. Digests of files untouched since known was made are taken
+// from there. Folders that are too large are returned as skipped.
 func scan(root string, skip []string, known Files) (all Files, skipped []string, err error) {
 	all = make(Files)
 	skip = append(volatileFiles(), skip...)
@@ -94,7 +94,7 @@ func scan(root string, skip []string, known Files) (all Files, skipped []string,
 
 var errTooMany = errors.New("too many files to watch")
 
-// scanner looks at everything below one watched folder that is in the same file system.
+// scanner reads everything below one watched folder in the same file system.
 type scanner struct {
 	skip   []string
 	known  Files
@@ -115,7 +115,7 @@ func scanFolder(root, path string, skip []string, known Files) (Files, error) {
 	return s.found, s.look(parent, path)
 }
 
-// isGone reports whether nothing is where something was, or something that somebody keeps replacing.
+// isGone reports whether something has disappeared, or is replaced repeatedly.
 func isGone(err error) bool {
 	return isMissing(err) || errors.Is(err, files.ErrUnsafe) || errors.Is(err, regularfile.ErrNot)
 }
@@ -177,7 +177,7 @@ func (s *scanner) below(parent *files.Folder, path string) error {
 	return nil
 }
 
-// describe describes one file. Owner, mode and content are those of one file, also if it is replaced meanwhile.
+// describe describes one file. Owner, mode and content belong to one file, even if it is replaced in the meantime.
 func describe(folder *files.Folder, name string, known File) (File, error) {
 	info, err := folder.Lstat(name)
 	if err != nil {
@@ -199,7 +199,7 @@ func describe(folder *files.Folder, name string, known File) (File, error) {
 	return f, err
 }
 
-// fileOf is what a file is without its content.
+// fileOf describes a file without its content.
 func fileOf(info fs.FileInfo) File {
 	f := File{Mode: info.Mode()}
 	f.UID, f.GID = files.Owner(info)

@@ -1,8 +1,8 @@
-// Package files reads and writes files of a host as root, also in folders that others may write to.
+// Package files reads and writes files of a host as root, even in folders that others may write to.
 //
-// A path is opened folder by folder, from /. A symbolic link on the way is followed only where nobody but root could have put it.
-// So nobody can lead a write, a change of owner, or a removal to a place outside of a folder that is theirs, whether the link is
-// there before or comes while sealift works. What has been opened stays the same folder, wherever it is moved.
+// A path is opened folder by folder, from /. A symbolic link in the path is followed only where only root could have put it. So
+// nobody can redirect a write, a change of owner, or a removal out of their own folder, whether the link exists before or appears
+// while sealift works. What has been opened stays the same folder, wherever it is moved.
 package files
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// ErrUnsafe reports that somebody who is not root may have put what is there, and that it was not followed.
+// ErrUnsafe reports that a non-root user may have put something there, so it was not followed.
 var ErrUnsafe = errors.New("is in a folder that others may write to, so it is not followed")
 
 // Folder is an open folder. Names are single names in it, not paths; none of its methods follows a symbolic link. Close must be
 // called.
 type Folder struct {
 	root *os.Root
-	// trusted: root alone can have put what is in the folder. In a shared one, such as /tmp, that holds for root's own files.
+	// trusted: only root can have created the content of the folder. In a shared one, such as /tmp, that holds for root's own files.
 	trusted, shared bool
 }
 
@@ -39,9 +39,9 @@ func (f *Folder) Path() string { return f.root.Name() }
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// open opens a folder by its name in another one, or by its path without parent. seen is what was seen there.
+// open opens a folder by its name in another one, or by its path without parent. seen is its state seen there.
 func open(parent *Folder, name string, seen fs.FileInfo) (*Folder, error) {
-	// A folder is opened through its ".", because a pipe by its name, which may come any time, would block for ever.
+	// A folder is opened through its ".", because a pipe under its name, which may appear any time, would block forever.
 	root, err := parent.root.OpenRoot(name + "/.")
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, parent.unsafe(name, "is not a folder any more")
@@ -62,7 +62,7 @@ func open(parent *Folder, name string, seen fs.FileInfo) (*Folder, error) {
 	return f, nil
 }
 
-// trust reports whether root alone, or the user who runs this, decides what is in a folder, and whether others may add to it.
+// trust reports whether only root, or the user who runs this, controls the content of a folder, and whether others may add to it.
 func trust(info fs.FileInfo) (trusted, shared bool) {
 	shared = info.Mode().Perm()&0o022 != 0
 	return ours(info) && (!shared || info.Mode()&fs.ModeSticky != 0), shared
@@ -79,10 +79,10 @@ func Owner(info fs.FileInfo) (uid, gid uint32) {
 	return stat.Uid, stat.Gid
 }
 
-// trusts reports whether root alone can have put something into the folder.
+// trusts reports whether only root can have put something into the folder.
 func (f *Folder) trusts(entry fs.FileInfo) bool { return f.trusted && (!f.shared || ours(entry)) }
 
-// at names the whole path in an error of os.Root.
+// at adds the whole path to an error of os.Root.
 func (f *Folder) at(name string, err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -152,7 +152,7 @@ func (f *Folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 		return nil, nil, f.at(name, err)
 	}
 	info, err := file.Stat()
-	if err == nil && !os.SameFile(seen, info) { // it may be a link to another file meanwhile
+	if err == nil && !os.SameFile(seen, info) { // it may be a link to another file by now
 		err = f.unsafe(name, "was replaced meanwhile")
 	}
 	if err != nil {
@@ -181,7 +181,7 @@ func (f *Folder) Fill(name string, mode fs.FileMode, fill func(*os.File) error) 
 	return f.at(name, atomicfile.FillIn(f.root, name, mode, fill))
 }
 
-// Symlink makes a symbolic link, in place of the file or link that has its name, and gives it an owner.
+// Symlink creates a symbolic link, in place of the file or link with its name, and sets its owner.
 func (f *Folder) Symlink(target, name string, uid, gid uint32) error {
 	temporary := "." + name + ".link"
 	if err := f.Remove(temporary); err != nil { // of a run that was killed

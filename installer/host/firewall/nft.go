@@ -55,7 +55,7 @@ func (s ruleset) parseNFT(text []byte, skip func(family, table string) bool) err
 	return nil
 }
 
-// rules takes a rule apart: each entry of a verdict map is one.
+// rules splits a rule: each entry of a verdict map is one.
 func (r nftRule) rules() (found []rule) {
 	var one rule
 	for _, e := range r.Expr {
@@ -122,7 +122,7 @@ func verdictMap(before []condition, value json.RawMessage) (found []rule) {
 func nftCondition(left map[string]json.RawMessage, right json.RawMessage, invert bool) condition {
 	var of struct{ Protocol, Field, Key string }
 	for name, value := range left {
-		_ = json.Unmarshal(value, &of) // what it does not have stays empty
+		_ = json.Unmarshal(value, &of) // missing parts stay empty
 		values, known := nftValues(right)
 		switch {
 		case !known:
@@ -157,7 +157,7 @@ func endOf(field string) func(packet) netip.Addr {
 	return func(p packet) netip.Addr { return p.to }
 }
 
-// nftValues writes what a match compares with as text: 22, 2379-2380, 10.0.0.0/8, eth0. known is false for a named set.
+// nftValues returns a match's values as text: 22, 2379-2380, 10.0.0.0/8, eth0. known is false for a named set.
 func nftValues(right json.RawMessage) (values []string, known bool) {
 	var value any
 	if json.Unmarshal(right, &value) != nil {

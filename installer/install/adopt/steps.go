@@ -24,8 +24,8 @@ import (
 // stepTime bounds a step: none waits for pods.
 const stepTime = 5 * time.Minute
 
-// makePlan lists all steps. Those that others look for in the journal have the names of an install's. The records of what runs come
-// last: until then the node does not count as one of Sealift's.
+// makePlan lists all steps. Those that others look for in the journal have the names of an install's. The records of running
+// add-ons come last: until then the node does not count as one of Sealift's.
 func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 	binary, err := bundle.DiskFile(bundle.BinaryName, 0o755, a.options.Binary)
 	if err != nil {

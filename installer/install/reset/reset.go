@@ -1,5 +1,5 @@
-// Package reset takes an install or a join back: it undoes what the install did to the host, as far as nobody else changed it since,
-// and says what is left.
+// Package reset reverts an install or a join: it undoes the install's changes of the host, unless somebody else has changed them
+// since, and reports the rest.
 package reset
 
 import (
@@ -22,29 +22,29 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
-// ErrNothingInstalled says that a reset has nothing to take back.
+// ErrNothingInstalled means that a reset has nothing to revert.
 var ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
 
 // ErrIncomplete says that something could not be undone. The files that a retry needs are kept.
 var ErrIncomplete = errors.New("the reset is not complete")
 
-// How long a step may take before it is stopped: several times what a slow disk needs.
+// The timeouts of steps: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
 	longTime  = 6 * time.Hour
 )
 
-// Options says what is taken back. The zero value of a folder is its default.
+// Options select what is reverted. The zero value of a folder is its default.
 type Options struct {
 	node.Scope
 	// KeepData leaves the folders in which volumes have their data.
 	KeepData bool
-	// Force resets a control plane without which the cluster cannot go on, ends pods instead of moving them, and gives up what
-	// cannot be taken back.
+	// Force resets a control plane without which the cluster cannot continue, ends pods instead of moving them, and gives up what
+	// cannot be reverted.
 	Force bool
 }
 
-// Reset is an install that is about to be taken back. Nothing is changed before Run.
+// Reset is an install that is about to be reverted. Nothing is changed before Run.
 type Reset struct {
 	options Options
 	*node.Session
@@ -82,8 +82,8 @@ func Prepare(o Options) (_ *Reset, err error) {
 	return nil, errors.Join(err, r.Close())
 }
 
-// Sweep removes what an install keeps that was killed before it changed the host: the case of ErrNothingInstalled. A folder that
-// no install marked as its own is not touched.
+// Sweep removes the state of an install that was killed before it changed the host: the case of ErrNothingInstalled. A folder
+// that no install marked as its own is not touched.
 func Sweep(o Options) (err error) {
 	session, err := o.Begin(lifecycle.Resetting)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Reset) Plan() lifecycle.Plan {
 	return plan
 }
 
-// tolerant records a failed step as something that is left, and goes on, because later steps are still worth doing. Only an
+// tolerant records a failed step as something that is left, and continues, because later steps are still worth doing. Only an
 // interruption ends the reset.
 func (r *Reset) tolerant(title string, run func(context.Context) error) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
@@ -151,7 +151,7 @@ func (r *Reset) leaves(what, why string, args ...any) {
 }
 
 // Run reverts the install. It returns what differs from the state before, with reasons. The error is ErrIncomplete if some of it
-// has failed: the record of the host stays then, so that the next reset goes on.
+// has failed: the record of the host then stays, so that the next reset resumes.
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
 	mark, err := node.ReadMark(r.options.Root)
@@ -162,7 +162,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 		if slices.Contains(mark.Before, folder) {
 			continue
 		}
-		if _, err := mounts.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // what is mounted there is told at the end
+		if _, err := mounts.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // mounts there are reported at the end
 			return nil, err
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	return r.left, err
 }
 
-// finish says what is left, and removes what remembers the install, unless that is needed again.
+// finish reports what is left, and removes the record of the install, unless that is needed again.
 func (r *Reset) finish(now baseline.State) error {
 	r.explain(r.record.Differences(now))
 	if !r.options.Force && slices.ContainsFunc(r.left, func(l baseline.Left) bool { return l.Failed }) {
@@ -207,7 +207,7 @@ func (r *Reset) removeRoot() error {
 	return err
 }
 
-// explain adds differences that no step has explained. What comes and goes by itself is not worth a line.
+// explain adds differences that no step has explained. Transient things are not worth a line.
 func (r *Reset) explain(different []baseline.Left) {
 	var explained []string
 	for _, l := range r.left {
@@ -232,7 +232,7 @@ func (r *Reset) explain(different []baseline.Left) {
 	}
 }
 
-// Check refuses to reset a control plane without which the others could decide nothing any more, unless that is forced.
+// Check refuses to reset a control plane without which the others could decide nothing any longer, unless that is forced.
 func (r *Reset) Check(ctx context.Context) error {
 	if r.options.Force {
 		return nil
@@ -245,7 +245,7 @@ func (r *Reset) Check(ctx context.Context) error {
 	return err
 }
 
-// leave moves pods away. It is no use on the only node, where nothing could go.
+// leave moves pods away. It is useless on the only node, where nothing could go.
 func (r *Reset) leave(ctx context.Context) error {
 	var err error
 	if r.member, err = cluster.Membership(ctx, r.node, r.Log); err != nil {
@@ -277,7 +277,7 @@ func (r *Reset) leaveEtcd(ctx context.Context) error {
 func (r *Reset) kubeadm(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, shortTime)
 	defer cancel()
-	if err := cluster.Reset(bounded, r.Log); err != nil { // what it left undone, the next steps do
+	if err := cluster.Reset(bounded, r.Log); err != nil { // the next steps do the rest
 		fmt.Fprintln(r.Log, err)
 	}
 	if r.member == nil || r.member.Alone() {

@@ -69,7 +69,7 @@ func newPlane(t *testing.T, h encryption.Host, encrypts bool) plane {
 	return p
 }
 
-// raw is what the disk has of an object.
+// raw is the content of an object on disk.
 func (p plane) raw(t *testing.T, key string) []byte {
 	t.Helper()
 	found, err := p.etcd.Get(t.Context(), "/registry/"+key)
@@ -108,7 +108,7 @@ func (p plane) read(t *testing.T, name string) error {
 	return err
 }
 
-// TestNoSecretIsPlainInEtcd looks at what is on the disk. The keys that a restore puts together read it.
+// TestNoSecretIsPlainInEtcd reads the disk. The keys that a restore puts together read it.
 func TestNoSecretIsPlainInEtcd(t *testing.T) {
 	t.Parallel()
 	h := encryption.Host{Host: files.Host{Rootfs: t.TempDir()}}
@@ -131,7 +131,7 @@ func TestNoSecretIsPlainInEtcd(t *testing.T) {
 	if !bytes.Contains(whole.Bytes(), []byte("k8s:enc:secretbox")) || bytes.Contains(whole.Bytes(), []byte(plain)) {
 		t.Error("etcd's database has the Secret as plain text, or not at all")
 	}
-	// what a restore writes on a host that has other keys: with those alone, the API server would not even become ready
+	// written by a restore on a host with other keys: with only those, the API server would not even become ready
 	both, _, err := encryption.Merge(encode(t, encryption.Config{Keys: []encryption.Key{encryption.NewKey(first)}}), encode(t, first))
 	if err == nil {
 		err = files.WriteMode(h.Path(cluster.EncryptionFile), 0o600, both)
@@ -152,7 +152,7 @@ type realServer struct {
 	plane
 	*moments
 	t       *testing.T
-	reloads bool   // reads a changed file by itself, as it does once a minute; otherwise it is started again
+	reloads bool   // rereads a changed file on its own, once a minute; otherwise it is restarted
 	started string // the file with which it was started last
 }
 

@@ -31,7 +31,7 @@ const (
 	LastStep    = "encryption/forget"
 )
 
-// How long a step may take. An API server looks at its keys every minute; one that is started again needs longer.
+// How long a step may take. An API server checks its keys every minute; a restarted one needs longer.
 const (
 	spreadTime  = time.Hour
 	rewriteTime = time.Hour
@@ -190,7 +190,8 @@ func (r *Rotation) read(ctx context.Context) error {
 	return r.servers.Remember(ctx)
 }
 
-// write lets every API server write with the new key, once all of them read with it: also those that have joined meanwhile.
+// write lets every API server write with the new key, once all of them can read with it, including those that have joined in the
+// meantime.
 func (r *Rotation) write(ctx context.Context) error {
 	if err := r.spread(ctx, writeStep); err != nil {
 		return err
@@ -211,7 +212,8 @@ func (r *Rotation) write(ctx context.Context) error {
 	return r.spread(ctx, writeStep)
 }
 
-// rewrites is how often Secrets are written again if etcd still has some of another key: a control plane may have joined meanwhile.
+// rewrites is how often Secrets are rewritten if etcd still has some of another key: a control plane may have joined in the
+// meantime.
 const rewrites = 3
 
 // forget removes the other keys, once nothing in etcd needs them.
@@ -245,7 +247,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 	return r.spread(ctx, LastStep)
 }
 
-// left are the Secrets that etcd has and that are not encrypted with the new key.
+// left are the Secrets in etcd that are not encrypted with the new key.
 func (r *Rotation) left(ctx context.Context) (names []string, err error) {
 	prefix := "k8s:enc:secretbox:v1:" + r.Key + ":"
 	err = r.servers.Values(ctx, func(key, value []byte) error {

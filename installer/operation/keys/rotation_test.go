@@ -116,8 +116,8 @@ func lead(t *testing.T, m *moments, own string, h encryption.Host, state string,
 	return false, r.run.Journaled(ctx, lifecycle.Rotating, journal, func(lifecycle.Event) {})
 }
 
-// model is a cluster of API servers that take a file some time after it was given to them, and of Secrets by the key that encrypts
-// each; "" is none.
+// model is a cluster of API servers that apply a file some time after they got it, and of Secrets by the key that encrypts each;
+// "" is none.
 type model struct {
 	*moments
 	t       *testing.T
@@ -137,7 +137,7 @@ func (m *model) writes(name string) string {
 	return c.Keys[0].Name
 }
 
-// readable is what holds at every moment: each server reads each Secret, and what any server may write.
+// readable is the invariant: each server reads each Secret, and whatever any server may write.
 func (m *model) readable() {
 	for _, reader := range m.names {
 		can := map[string]bool{"": true}
@@ -323,7 +323,7 @@ func TestSecretsAreReadableWheneverRotationIsKilled(t *testing.T) {
 			if encrypts {
 				number = 2
 			}
-			// near the end nothing tells a rotation that was killed from a finished one, and the next run makes one key more
+			// near the end nothing distinguishes a killed rotation from a finished one, and the next run makes one key more
 			if key := m.writes(m.names[0]); strings.HasPrefix(key, fmt.Sprintf("key-%d-", number+1)) {
 				number++
 			}

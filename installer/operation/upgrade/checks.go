@@ -22,11 +22,11 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// maxClockSkew is how far the clock of a node may be from that of this one: certificates and leases are compared across nodes.
+// maxClockSkew is how far the clock of a node may differ from this one's: certificates and leases are compared across nodes.
 const maxClockSkew = 30 * time.Second
 
-// Checks look at the cluster as a whole, before anything is changed. They change nothing, but that nodes are asked to look at
-// themselves if ask is true.
+// Checks check the cluster as a whole, before anything is changed. They change nothing, except that nodes are asked for their
+// state if ask is true.
 func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 	ask = ask && c.begun == nil // a busy agent answers late
 	return []preflight.Check{
@@ -41,7 +41,7 @@ func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 	}
 }
 
-// versions wants steps that kubeadm can do: to the same minor version, or to the next one.
+// versions requires steps that kubeadm supports: to the same minor version, or to the next one.
 func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
 	to := in.Version()
 	from := in.From()
@@ -83,7 +83,7 @@ func (c *Cluster) ready(_ context.Context, r *preflight.Reporter) {
 	r.Passf("%d are Ready", len(c.nodes))
 }
 
-// agents reads what the nodes last told of themselves.
+// agents reads the nodes' last reports about themselves.
 func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
 	all, err := c.view.Annotations(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
 	return found, nil
 }
 
-// hosts wants every other node to have an agent, the room that the bundle takes, and a clock that is right.
+// hosts requires every other node to have an agent, space for the bundle, and a correct clock.
 func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *preflight.Reporter) {
 	read := c.agents
 	if ask {
@@ -127,8 +127,8 @@ func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *p
 	}
 }
 
-// unfit says why a node cannot take part in an upgrade, and what helps; "" if it can. The install root and containerd may share a
-// file system, so containerd's must have room for everything. A report that is not of now says of a clock only that it is ahead.
+// unfit returns why a node cannot take part in an upgrade, and the remedy; "" if it can. The install root and containerd may
+// share a file system, so containerd's must have room for everything. An old report can prove only that a clock is ahead.
 func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint string) {
 	switch off := time.Until(h.Time); {
 	case h.Time.IsZero():
@@ -145,7 +145,7 @@ func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint stri
 	return "", ""
 }
 
-// look asks every other node to look at itself now.
+// look asks every other node for its current state.
 func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
 	before, err := c.agents(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
 	return c.agents(ctx)
 }
 
-// lookBound is how long a node may take to look at itself.
+// lookBound is how long a node may take to report its state.
 const lookBound = time.Minute
 
 func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) error {
@@ -215,13 +215,13 @@ func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
 	r.Passf("%d; all let pods leave", len(list.Items))
 }
 
-// forbidsAll reports whether a budget allows no disruption although all its pods are well.
+// forbidsAll reports whether a budget allows no disruption although all its pods are healthy.
 func forbidsAll(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
 	return s.ExpectedPods > 0 && s.DisruptionsAllowed == 0 && s.DesiredHealthy >= s.ExpectedPods
 }
 
-// webhooks finds those that nobody answers, and without which the API server refuses requests.
+// webhooks finds unreachable ones without which the API server refuses requests.
 func (c *Cluster) webhooks(ctx context.Context, r *preflight.Reporter) {
 	hooks := c.admin.Client.AdmissionregistrationV1()
 	validating, err := hooks.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
@@ -285,8 +285,8 @@ func (c *Cluster) answered(ctx context.Context, namespace, name string) (bool, e
 	return false, nil
 }
 
-// deprecated is a line of the API server's metrics: an API that somebody has asked for since it started, and the minor version
-// that no longer has it.
+// deprecated is a line of the API server's metrics: an API that was requested since its start, and the minor version that no
+// longer has it.
 var deprecated = regexp.MustCompile(`(?m)^apiserver_requested_deprecated_apis\{([^}]*)\} [1-9]`)
 
 // removed finds APIs in use that the new version does not have.

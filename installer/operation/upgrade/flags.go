@@ -32,7 +32,7 @@ type planned struct {
 	program string   // that reads them
 	owner   string   // whose settings they are, for people
 	flags   []string // of its command line, with dashes
-	config  []byte   // its configuration, or that of kubeadm; nil for none
+	config  []byte   // its configuration, or kubeadm's; nil for none
 }
 
 // flags tries the programs of the new version on the flags and feature gates of the cluster. A program that does not know one of them
@@ -141,10 +141,10 @@ func (p planned) try(ctx context.Context, program, dir string) (refusal string, 
 	return cmp.Or(reason(string(out)), err.Error()), nil
 }
 
-// refuses finds what programs of Kubernetes, and etcd, say of a flag or a feature gate that they do not take.
+// refuses matches the messages of Kubernetes' programs, and etcd, about an unknown flag or feature gate.
 var refuses = regexp.MustCompile(`(?:unrecognized feature gate|cannot set feature gate|unknown flag|unknown shorthand flag|flag provided but not defined|invalid argument)[^"\n]*`)
 
-// reason returns what a program said of its settings, or else its last line.
+// reason returns a program's message about its settings, or else its last line.
 func reason(out string) string {
 	if found := refuses.FindAllString(out, -1); len(found) > 0 {
 		slices.Sort(found)
@@ -154,13 +154,13 @@ func reason(out string) string {
 	return lines[len(lines)-1]
 }
 
-// planned reads what the cluster gives its programs beside what kubeadm does by itself. base reads the configurations that the new version
-// brings, whose flags its programs know.
+// planned reads the cluster's own settings of its programs, without kubeadm's. base reads the configurations that the new version brings,
+// whose flags its programs know.
 func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, error)) (all []planned, err error) {
 	configs := c.admin.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	text := func(name, key string) ([]byte, error) {
 		config, err := configs.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // kubeadm tells what it misses
+		if apierrors.IsNotFound(err) { // kubeadm reports what is missing
 			return nil, nil
 		}
 		if err != nil {
@@ -169,7 +169,7 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 		return []byte(config.Data[key]), nil
 	}
 	config, err := kubeadm.ReadConfig(ctx, c.admin.Client)
-	if err != nil && !apierrors.IsNotFound(err) { // kubeadm tells what it misses
+	if err != nil && !apierrors.IsNotFound(err) { // kubeadm reports what is missing
 		return nil, err
 	}
 	own, err := base("cluster.yaml")
@@ -219,7 +219,7 @@ func ofControlPlane(config kubeadm.Config, base []byte) (all []planned, err erro
 	return all, nil
 }
 
-// part is a program of the control plane, and the flags that the cluster's configuration gives it.
+// part is a program of the control plane, and its flags from the cluster's configuration.
 type part struct {
 	program string
 	args    kubeadm.Args
@@ -230,7 +230,7 @@ func parts(c kubeadm.Config) []part {
 		{"kube-scheduler", c.Scheduler.ExtraArgs.Args()}, {"etcd", c.Etcd.Local.ExtraArgs.Args()}}
 }
 
-// ofKubelet returns the settings of kubelets; nil if they have neither feature gates nor flags of their own.
+// ofKubelet returns the settings of kubelets; nil if they have neither feature gates nor their own flags.
 func ofKubelet(config []byte, flags []string) (*planned, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal(config, &values); err != nil {
@@ -247,7 +247,7 @@ func ofKubelet(config []byte, flags []string) (*planned, error) {
 // kubeadmsFlags are those that kubeadm gives kubelets, and removes when a version lacks them.
 var kubeadmsFlags = []string{"container-runtime-endpoint", "hostname-override", "node-ip", "node-labels", "pod-infra-container-image", "register-with-taints"}
 
-// kubeletFlags are the flags that this host gives its kubelet, beside kubeadm's.
+// kubeletFlags are this host's own flags of its kubelet, in addition to kubeadm's.
 func kubeletFlags() (flags []string) {
 	for _, name := range kubeadm.KubeletArgsFiles() {
 		if text, err := regularfile.ReadFile(name); err == nil {
@@ -257,7 +257,7 @@ func kubeletFlags() (flags []string) {
 	return flags
 }
 
-// flagsIn returns the flags of a kubelet that are not kubeadm's.
+// flagsIn returns the flags of a kubelet other than kubeadm's.
 func flagsIn(text []byte) []string {
 	return kubeadm.KubeletArgs(text).Only(func(name string) bool { return !slices.Contains(kubeadmsFlags, name) })
 }

@@ -24,9 +24,9 @@ func describeEtcd(s *cluster.EtcdSnapshot) Etcd {
 	return Etcd{Size: s.Size, Revision: s.Revision, Cluster: fmt.Sprintf("%x", s.Cluster), Version: s.Version}
 }
 
-// SaveEtcd writes a snapshot of the etcd of this control plane to a file that root alone can read. The file appears under
-// its name only when it is complete and etcd's digest of it is right. 'etcdutl snapshot restore' reads it. It is not
-// encrypted and has all Secrets of the cluster.
+// SaveEtcd writes a snapshot of the etcd of this control plane to a file that only root can read. The file appears under its
+// name only when it is complete and etcd's digest of it is right. 'etcdutl snapshot restore' reads it. It is not encrypted and
+// has all Secrets of the cluster.
 func SaveEtcd(ctx context.Context, path string) (Etcd, error) {
 	return saveEtcd(ctx, cluster.EtcdAddress{}, path)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// ErrWrongKey says that a snapshot was encrypted to another key or passphrase.
+// ErrWrongKey means that a snapshot was encrypted to another key or passphrase.
 var ErrWrongKey = errors.New("wrong key or passphrase")
 
 // Reader reads snapshots of the clusters that it trusts.
@@ -34,7 +34,7 @@ type Reader struct {
 }
 
 // Index reads the index of an encrypted snapshot and not its content. Use Verify before you rely on the content. If the error is
-// ErrUntrusted, the index is what the snapshot claims.
+// ErrUntrusted, the index is the snapshot's claim.
 func (r Reader) Index(from io.Reader) (Index, error) {
 	archive, _, err := r.unpack(from)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r Reader) Verify(from io.Reader) (Index, error) { return r.verifyAll(from,
 // createFunc makes the writer of an entry.
 type createFunc func(name string, mode fs.FileMode) (io.WriteCloser, error)
 
-// verifyAll reads an archive to its end. Each entry goes to a writer that create makes for it, too.
+// verifyAll reads an archive to its end. Each entry is also copied to a writer that create returns for it.
 func (r Reader) verifyAll(from io.Reader, create createFunc) (Index, error) {
 	archive, rest, err := r.unpack(from)
 	if err != nil {
@@ -72,8 +72,8 @@ func (nowhere) Close() error { return nil }
 
 func discard(string, fs.FileMode) (io.WriteCloser, error) { return nowhere{io.Discard}, nil }
 
-// Unpack verifies a whole snapshot, and writes its files and etcd's database below a folder that does not exist yet. The folder
-// appears when everything in it is verified and on the disk. Only its owner can enter it.
+// Unpack verifies a whole snapshot, and writes its files and etcd's database below a new folder. The folder appears when
+// everything in it is verified and on the disk. Only its owner can enter it.
 func (r Reader) Unpack(from io.Reader, dir string) (index Index, err error) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return Index{}, errors.Join(fmt.Errorf("%s exists; name a folder that does not", dir), err)
@@ -208,7 +208,7 @@ func (r Reader) verify(from *tar.Reader, create createFunc) (Index, error) {
 	return index, nil
 }
 
-// copyEntry copies the next entry, which must be the named one, to a check and to a writer of its own.
+// copyEntry copies the next entry, which must be the named one, to a check and to its writer.
 func copyEntry(archive *entries, name string, size int64, mode fs.FileMode, check io.Writer, create createFunc) error {
 	if err := nextEntry(archive, name, size); err != nil {
 		return err
@@ -225,7 +225,7 @@ func copyEntry(archive *entries, name string, size int64, mode fs.FileMode, chec
 	return errors.Join(err, w.Close())
 }
 
-// source tells the errors of a reader from those of the writer that its content is copied to.
+// source distinguishes the errors of a reader from those of the writer that its content is copied to.
 type source struct {
 	io.Reader
 	err error

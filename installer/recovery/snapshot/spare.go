@@ -17,13 +17,13 @@ import (
 // before that.
 const spared = 512 << 20
 
-// lookEvery is how many bytes are written between two looks at what the disk has left.
+// lookEvery is how many bytes are written between two checks of the free disk space.
 const lookEvery = 16 << 20
 
 // etcdData is where kubeadm's etcd has its data.
 const etcdData = "/var/lib/etcd"
 
-// sparing writes to a file, and fails before it takes the last space of a disk.
+// sparing writes to a file, and fails before the disk is full.
 type sparing struct {
 	io.Writer
 	folder string

@@ -173,7 +173,7 @@ var systemFolders = []string{
 // stateFolders belong to the programs of a node.
 var stateFolders = []string{"/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/sealift"}
 
-// CheckPath refuses a path that cannot be that of a volume.
+// CheckPath refuses an invalid path of a volume.
 func CheckPath(path string) error {
 	if err := CheckFolder(path); err != nil {
 		return err
