@@ -1,5 +1,5 @@
-// Package change drives the commands that change something. They have the same flags, ask and report in the same way, and say what to do
-// after a failure. It knows no command.
+// Package change drives the commands that change something. They share flags, ask and report in the same way, and say what to do after a
+// failure. It knows no command.
 package change
 
 import (
@@ -20,7 +20,7 @@ type Flags struct {
 	Format string // text or json
 }
 
-// Add gives a command the flags. shows is what --plan shows, such as "what would be done".
+// Add adds the flags to a command. shows is what --plan shows, such as "what would be done".
 func (f *Flags) Add(cmd *cobra.Command, shows string) {
 	f.AddPlan(cmd, shows)
 	cmd.Flags().BoolVarP(&f.Yes, "yes", "y", false, "do not ask")
@@ -32,7 +32,7 @@ func (f *Flags) AddPlan(cmd *cobra.Command, shows string) {
 	app.AddOutputFlag(cmd, &f.Format)
 }
 
-// Result is what a command prints at its end. Document and Text have the same facts.
+// Result is printed by a command at its end. Document and Text have the same facts.
 type Result struct {
 	Document any          // for programs; nil for no result
 	Text     func() error // prints for people
@@ -44,19 +44,19 @@ type Work struct {
 	To string
 	// Question is asked at a terminal, unless --yes was given. An empty one is not asked.
 	Question string
-	// Unasked lets the work begin where nobody can be asked. Without it, --yes is needed there: what is lost does not come back.
+	// Unasked lets the work begin where nobody can be asked. Without it, --yes is required there: lost data cannot be recovered.
 	Unasked bool
 
 	// Plan returns what --plan shows.
 	Plan func() (Result, error)
 	// Check refuses the change before anybody is asked; nil checks nothing. It changes nothing.
 	Check func(context.Context) error
-	// Run makes the change. It may return a result with its error: what was done until then.
+	// Run makes the change. It may return a result with its error: the work done until then.
 	Run func(context.Context, *Progress) (Result, error)
 
 	// LogFile names the log file; nil for work without one.
 	LogFile func() string
-	// Next says what to do after a failure of Run, or ""; nil for running the same command again.
+	// Next returns what to do after a failure of Run, or ""; nil for running the same command again.
 	Next func(context.Context, error) string
 }
 

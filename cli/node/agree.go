@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/installer/host/network"
 )
 
-// addressQuestion asks which of several addresses is that of the node. It is nil where nobody is asked.
+// addressQuestion asks which of several addresses is the node's. It is nil where nobody is asked.
 func (a commands) addressQuestion(quiet bool) func(network.Choice) (network.Candidate, error) {
 	if quiet || !a.CanAsk() {
 		return nil

@@ -139,8 +139,8 @@ func (a commands) carryOut(ctx context.Context, in *install.Install, o installOp
 	})
 }
 
-// showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
-// at a terminal is asked.
+// showExecutions prints what runs on the host besides the steps, before any of it runs. If that comes from a server, a person at
+// a terminal is asked.
 func (a commands) showExecutions(in *install.Install, o installOptions) error {
 	all := in.Executions(o.checks)
 	if len(all) == 0 {
