@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/record"
 )
 
-// leader is a process that leads. It is dead when it was killed: nothing that it does has an effect any more.
+// leader is a process that leads. It is dead when it was killed: none of its actions has an effect any longer.
 type leader struct {
 	*world
 	kind   int
@@ -57,7 +57,7 @@ func (l *leader) moment(writes ...bool) error {
 		case 1, 2:
 			other = l.random.IntN(len(kinds))
 		}
-		for _, m := range l.members { // agents go on when a leader is gone
+		for _, m := range l.members { // agents continue when a leader is gone
 			if m.works != "" && m.stage != nil && l.random.IntN(10) == 0 {
 				m.stage()
 			}
@@ -85,7 +85,7 @@ func (w *world) join(controlPlane bool) {
 	w.members[name] = m
 }
 
-// ask is another operation that a person asks for meanwhile. It begins if nothing excludes it, and is led to its end later.
+// ask is another operation that a person requests in the meantime. It begins if nothing excludes it, and is led to its end later.
 func (w *world) ask(kind int) {
 	l := &leader{world: w, kind: kind, nested: true, own: "node-0"}
 	w.mu.Lock()
@@ -145,7 +145,7 @@ func (l *leader) Apply(_ context.Context, name string, r operation.Request) erro
 		return err
 	}
 	if err := l.moment(); err != nil {
-		return err // its agent goes on
+		return err // its agent continues
 	}
 	l.mu.Lock()
 	if m := l.members[name]; m.works == r.ID+r.Stage {
@@ -193,7 +193,7 @@ func (l *leader) number(id string) int {
 	return slices.IndexFunc(l.stages(), func(s operation.Stage) bool { return s.ID == id })
 }
 
-// barrier wants every node to have ended the stages before one, unless it has joined since.
+// barrier checks that every node has ended the stages before one, unless it has joined since.
 func (l *leader) barrier(id string, number int) {
 	if l.begun[id] > number+1 {
 		l.failf("%s goes back from stage %d to %d", kinds[l.kind].name, l.begun[id]-1, number)
@@ -214,7 +214,7 @@ func (l *leader) barrier(id string, number int) {
 	}
 }
 
-// acts makes what the leader does by itself.
+// acts creates the leader's own actions.
 func (l *leader) acts(stage string) func(context.Context) error {
 	return func(context.Context) error {
 		if err := l.moment(); err != nil {
@@ -227,7 +227,7 @@ func (l *leader) acts(stage string) func(context.Context) error {
 	}
 }
 
-// plan makes the run of a kind as a command does: it resumes what the cluster knows, or begins.
+// plan creates the run of a kind as a command does: it resumes a recorded one, or begins.
 func (w *world) plan(l *leader, known *record.Record) *operation.Run {
 	k := kinds[l.kind]
 	stages := k.stages(actions{l.acts, l.acts})

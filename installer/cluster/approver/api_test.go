@@ -15,7 +15,7 @@ import (
 var ofTheAPI = []string{
 	"api.corp.example", "API.corp.Example", "api.corp.example.", "203.0.113.7", "fd00::100", "any.api.example", "etcd.corp.example", // kubeadm's certSANs
 	"10.10.0.100", "::ffff:10.10.0.100", "fd00:0:0:0::100", // the endpoint, as a patch or an administrator writes it
-	"lb.corp.example", "earlier-lb.corp.example", "LB.CORP.EXAMPLE.", "old-lb.corp.example", "10.10.0.101", // load balancers: the next one, the one of hosts that join, that of kube-proxy
+	"lb.corp.example", "earlier-lb.corp.example", "LB.CORP.EXAMPLE.", "old-lb.corp.example", "10.10.0.101", // load balancers: the next one, that of joining hosts, that of kube-proxy
 	"host-1", "HOST-1", "host-1.", "host-1.rack.example", "host-1.corp.example", "10.10.0.1", "::ffff:10.10.0.1", "fd00::1", // a control plane
 	"host-2", "10.10.0.62", "patched.corp.example", // another one, according to its certificate
 	"host-3", "10.10.0.63", // a member of etcd that is not a node yet
@@ -36,7 +36,7 @@ func TestWorkerServesNoNameOfAPI(t *testing.T) {
 	}
 	sent := map[string]string{}
 	for _, name := range ofTheAPI {
-		for _, beside := range []bool{false, true} { // alone, and beside what the node has a right to
+		for _, beside := range []bool{false, true} { // alone, and in addition to the node's own
 			r := request{names: []string{}, addresses: []string{}}
 			if beside {
 				r.names, r.addresses = []string{"worker-1"}, []string{"10.10.0.2"}

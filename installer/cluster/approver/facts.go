@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// facts are what a cluster says about names and addresses: whose they are.
+// facts are the owners of names and addresses in a cluster.
 type facts struct {
 	nodes    map[string]node
 	services map[netip.Addr]bool
@@ -38,7 +38,7 @@ type node struct {
 
 func (n node) has(address netip.Addr) bool { return slices.Contains(n.Addresses, address) }
 
-// readFacts asks the cluster and this control plane. Every source has to answer: a name that is not known would be given away.
+// readFacts asks the cluster and this control plane. Every source must answer: an unknown name would be given away.
 func (a *Approver) readFacts(ctx context.Context, client kubernetes.Interface) (facts, error) {
 	f := facts{nodes: map[string]node{}, services: map[netip.Addr]bool{}, api: newClaims()}
 	removed, err := cluster.RemovedNodes(ctx, client)
@@ -119,8 +119,8 @@ func (f *facts) readServers(ctx context.Context, client kubernetes.Interface) er
 	return nil
 }
 
-// readConfiguration reads where the API is served by the cluster's configuration: that of kubeadm, that of hosts that join, that of
-// kube-proxy, and a change of the load balancer that is under way.
+// readConfiguration reads the API's addresses from the cluster's configuration: those of kubeadm, of joining hosts, of kube-proxy,
+// and of an unfinished change of the load balancer.
 func (f *facts) readConfiguration(ctx context.Context, client kubernetes.Interface) error {
 	c, err := kubeadm.ReadConfig(ctx, client)
 	if apierrors.IsNotFound(err) || err == nil && c.Text == "" {
@@ -206,8 +206,8 @@ func (a *Approver) own() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// publish tells the other approvers the names and addresses of this control plane: also those that only its own certificate has, and
-// the address that it is about to get. data is that of cluster.ApproverConfig.
+// publish announces the names and addresses of this control plane to the other approvers, including those that only its own
+// certificate has, and its next address. data is that of cluster.ApproverConfig.
 func (a *Approver) publish(ctx context.Context, client kubernetes.Interface, data map[string]string) error {
 	names, err := a.own()
 	if err != nil || a.Node == "" || strings.Join(names, " ") == data[namesPrefix+a.Node] {
@@ -223,7 +223,7 @@ func (a *Approver) publish(ctx context.Context, client kubernetes.Interface, dat
 	return nil
 }
 
-// readPublished reads what control planes have published. The names of one that was removed are free, also if it joined as a worker.
+// readPublished reads what control planes have published. The names of a removed one are free, even if it joined as a worker.
 func (f *facts) readPublished(ctx context.Context, client kubernetes.Interface) error {
 	data, err := cluster.ReadApproverConfig(ctx, client)
 	for key, text := range data {
@@ -235,7 +235,7 @@ func (f *facts) readPublished(ctx context.Context, client kubernetes.Interface) 
 	return err
 }
 
-// hostOf returns the host of a URL, of a host with a port, or of a host alone.
+// hostOf returns the host of a URL, of a host with a port, or of a plain host.
 func hostOf(text string) string {
 	if u, err := url.Parse(text); err == nil && u.Host != "" {
 		text = u.Host

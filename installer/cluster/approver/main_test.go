@@ -68,13 +68,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// request is a certificate that a node asks for.
+// request is a certificate that a node requests.
 type request struct {
 	user, group, subject, organization string
 	names, addresses, uris             []string
 	usages                             []certificatesv1.KeyUsage
 	signer                             string
-	token                              string // to authenticate with, in place of user and group
+	token                              string // to authenticate with, instead of user and group
 	key                                *ecdsa.PrivateKey
 }
 
@@ -227,7 +227,7 @@ func network(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// everybodyAsks gives everybody all rights: the approver has to decide alone.
+// everybodyAsks gives everybody all rights: only the approver decides.
 func everybodyAsks(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all-ask"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -242,7 +242,7 @@ func everybodyAsks(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// decide has two approvers look at all requests, one after the other, and returns which requests are approved, by name.
+// decide has two approvers check all requests, in sequence, and returns which requests are approved, by name.
 func decide(t *testing.T, config *rest.Config) map[string]bool {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(config)

@@ -45,7 +45,7 @@ const (
 // Options of a change. The zero value of a folder is its default.
 type Options struct {
 	node.Scope
-	// Finish takes the old load balancer out of the certificates.
+	// Finish removes the old load balancer from the certificates.
 	Finish bool
 }
 
@@ -105,7 +105,7 @@ type Change struct {
 	moved map[string]bool // in this run
 }
 
-// ErrSame says that the cluster has the load balancer already.
+// ErrSame means that the cluster already has the load balancer.
 var ErrSame = errors.New("the cluster already has that load balancer")
 
 // From is the old load balancer, and To the new one.
@@ -114,13 +114,13 @@ func (c *Change) From() string { return c.params.From }
 // To is the new load balancer.
 func (c *Change) To() string { return c.params.To }
 
-// Back says that To is the load balancer of before, and an earlier change is taken back.
+// Back means that To is the previous load balancer, and an earlier change is rolled back.
 func (c *Change) Back() bool { return c.params.Back }
 
-// ends reports whether the old load balancer is taken out of the certificates.
+// ends reports whether the old load balancer is removed from the certificates.
 func (c *Change) ends() bool { return c.options.Finish || c.params.Back }
 
-// begin resumes the change that the cluster knows of, takes it back, or begins one. to is "" if only the end is asked for.
+// begin resumes the recorded change, rolls it back, or begins one. to is "" if only the end is requested.
 func (c *Change) begin(ctx context.Context, records operation.Records, from, to string, now time.Time) error {
 	known, err := operation.Known(ctx, records, Kind.Name)
 	if err != nil {
@@ -242,7 +242,7 @@ func (c *Change) stages() {
 // Plan returns the steps. Those that an interrupted run has finished are skipped when it runs.
 func (c *Change) Plan() lifecycle.Plan { return c.run.Plan() }
 
-// insist repeats a request while the API is away.
+// insist repeats a request while the API is unreachable.
 func (c *Change) insist(ctx context.Context, request func(context.Context, kubernetes.Interface) error) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return request(ctx, c.client) })
 }
@@ -254,7 +254,7 @@ func (c *Change) note(ctx context.Context) error {
 	})
 }
 
-// left says how far the other nodes are when one has failed.
+// left describes the progress of the other nodes when one has failed.
 func (c *Change) left(record.Record) string {
 	if moved := slices.Sorted(maps.Keys(c.moved)); len(moved) > 0 {
 		return fmt.Sprintf("\nthese nodes use %s: %s; to take that back, run 'sealift node load-balancer %s'", c.To(), strings.Join(moved, ", "), c.From())

@@ -93,7 +93,7 @@ func (c *realCluster) populate() {
 	c.made(err)
 }
 
-// off takes a node away, or brings it back.
+// off turns a node off, or on.
 func (c *realCluster) off(name string, is bool) {
 	c.Helper()
 	own, err := c.client.CoreV1().Nodes().Get(c.Context(), name, metav1.GetOptions{})
@@ -176,7 +176,7 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 	return ch, false, ch.runSteps(ctx, func(lifecycle.Event) {})
 }
 
-// endpoint is what kubeadm's configuration says.
+// endpoint is that of kubeadm's configuration.
 func (c *realCluster) endpoint() (string, error) {
 	found, err := c.client.CoreV1().ConfigMaps("kube-system").Get(c.Context(), kubeadm.ConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -187,7 +187,7 @@ func (c *realCluster) endpoint() (string, error) {
 	return endpoint, nil
 }
 
-// has wants the objects of the cluster to name one load balancer.
+// has checks that the objects of the cluster name one load balancer.
 func (c *realCluster) has(address string) {
 	c.Helper()
 	for _, m := range [][2]string{{"kube-system", "kubeadm-config"}, {"kube-public", "cluster-info"}, {"kube-system", "kube-proxy"}, {"kube-system", "kurl-config"}} {
@@ -220,8 +220,8 @@ func (c *realCluster) sans() string {
 	return strings.Join(strings.Fields(sans), " ")
 }
 
-// TestClusterLoadBalancerIsReplaced kills the change five times. A worker is off meanwhile, another one joins.
-// The old load balancer ends before the worker comes back.
+// TestClusterLoadBalancerIsReplaced kills the change five times. A worker is off in the meantime, another one joins. The old
+// load balancer ends before the worker returns.
 func TestClusterLoadBalancerIsReplaced(t *testing.T) {
 	c := newRealCluster(t)
 	state := t.TempDir()
@@ -283,7 +283,7 @@ func TestClusterLoadBalancerIsReplaced(t *testing.T) {
 	if err := c.all["late"].follow(t.Context(), c.new.address); !errors.Is(err, ErrSame) {
 		t.Errorf("the second time: %v", err)
 	}
-	_, _, err = c.lead(t.TempDir(), c.new.address, Options{}) // another control plane looks once more: its journal has nothing
+	_, _, err = c.lead(t.TempDir(), c.new.address, Options{}) // another control plane checks again: its journal has nothing
 	c.made(err)
 	_, _, err = c.lead(t.TempDir(), "", Options{Finish: true})
 	c.made(err)

@@ -31,7 +31,7 @@ import (
 type Underway struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	Next string `json:"next"` // the command that goes on
+	Next string `json:"next"` // the command that resumes
 }
 
 // FindUnderway asks a cluster for the change of its load balancer; it is nil if there is none.
@@ -85,8 +85,8 @@ func changeConfig(ctx context.Context, client kubernetes.Interface, edit func(te
 	return err
 }
 
-// configure gives the cluster's configuration the new load balancer: that of kubeadm, of hosts that join, of kube-proxy, of flannel, and
-// of kURL.
+// configure writes the new load balancer into the cluster's configuration: that of kubeadm, of joining hosts, of kube-proxy, of flannel,
+// and of kURL.
 func configure(ctx context.Context, client kubernetes.Interface, from, to string) error {
 	field := func(namespace, name, key string, set func(text, was, is string) (string, int)) error {
 		return change(ctx, client, namespace, name, func(data map[string]string) (bool, error) {
@@ -158,9 +158,9 @@ var daemons = []daemon{
 	{"flannel", "kube-flannel", "app=flannel"}, // of the catalogue that ships; kURL's own asks through a Service
 }
 
-// restartDaemons lets the daemons read their configuration again: pods from before a time are deleted, one after the other, and their
-// DaemonSet makes them again. A rollout of the DaemonSet would wait for the pods of nodes that are off. fields selects pods, and only
-// says on which nodes.
+// restartDaemons lets the daemons reread their configuration: pods from before a time are deleted, in sequence, and their DaemonSet
+// recreates them. A rollout of the DaemonSet would wait for the pods of nodes that are off. fields selects pods, and only says on
+// which nodes.
 func restartDaemons(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
 	for _, d := range daemons {
 		if err := d.restart(ctx, client, fields, before, only); err != nil {
@@ -207,7 +207,7 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 	})
 }
 
-// refuseNode refuses an endpoint that is a node's own address: a node is no load balancer.
+// refuseNode refuses an endpoint that is a node's own address: a node is not a load balancer.
 func refuseNode(all []cluster.Node, endpoint, instead string) error {
 	for _, one := range all {
 		if one.Address == cluster.HostOf(endpoint) {

@@ -1,6 +1,5 @@
-// Package record keeps what is under way in a cluster: one Record for each operation on all nodes that has begun and not ended. All of
-// them are in one ConfigMap, so that any control plane can resume an operation, and nobody begins one that another excludes. Records
-// have no secrets.
+// Package record stores the unfinished operations of a cluster: one Record for each operation on all nodes. All of them are in one
+// ConfigMap, so that any control plane can resume an operation, and nobody begins one that another excludes. Records have no secrets.
 package record
 
 import (
@@ -19,18 +18,18 @@ type Record struct {
 	Kind string `json:"kind"`
 	// Leader is the node whose command began the operation, or resumed it last.
 	Leader string `json:"leader"`
-	// Attempt counts the leaders: it tells an earlier one that it does not lead any more.
+	// Attempt counts the leaders: it shows an earlier one that it no longer leads.
 	Attempt int       `json:"attempt"`
 	Began   time.Time `json:"began"`
-	// Params are what the kind has to know to resume.
+	// Params are what the kind needs to resume.
 	Params json.RawMessage `json:"params,omitempty"`
 	// Stage is the one that nodes are brought to now. The stages before it are done. "" waits for a person to begin the next part.
 	Stage string `json:"stage,omitempty"`
-	// Nodes tells how far nodes are with Stage. One that is not there has not begun.
+	// Nodes is the progress of nodes with Stage. A missing one has not begun.
 	Nodes map[string]Node `json:"nodes,omitempty"`
 	// Waits says that nothing is half done, and the end waits for a person. It excludes nothing then.
 	Waits bool `json:"waits,omitempty"`
-	// About is a sentence without its end for people, Next the command that goes on, and where it has to run.
+	// About is a sentence without its end for people, Next the command that resumes, and where it has to run.
 	About string `json:"about"`
 	Next  string `json:"next"`
 }
@@ -38,7 +37,7 @@ type Record struct {
 // State is how far a node is with the stage of a Record.
 type State string
 
-// The states of a node. Waiting is that of one that has not begun.
+// The states of a node. Waiting is the state of one that has not begun.
 const (
 	Waiting State = ""
 	Working State = "working" // it was asked, or is about to be
