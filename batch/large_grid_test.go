@@ -4,7 +4,7 @@ package batch_test
 
 import "testing"
 
-// TestTwoThousandPiecesOnFiveHundredNodes is TestKilledCoordinatorIsResumed as a catalogue needs it.
+// TestTwoThousandPiecesOnFiveHundredNodes is TestKilledCoordinatorIsResumed at the size of a catalogue.
 func TestTwoThousandPiecesOnFiveHundredNodes(t *testing.T) {
 	newSite(t, t.TempDir(), 500, 4).outlivesKills(2000)
 }

@@ -155,7 +155,7 @@ func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
 		return nil, err
 	}
 	if at.Scheme == "s3" && opener.Getenv("SEALIFT_S3_ENDPOINT") == "" && opener.Getenv("SEALIFT_S3_REGION") == "" && at.RawQuery == "" {
-		// What stays unknown, the settings of AWS may know.
+		// AWS's settings may contain the region.
 		if region, err := opener.Region(ctx, at.Host); err == nil {
 			folder.RawQuery = url.Values{"region": {region}}.Encode()
 		} else {

@@ -29,7 +29,7 @@ func TestModuleFilesThatBelongToItsChart(t *testing.T) {
 	}
 }
 
-// TestDefinitionsLieBelowCRDs at any depth. The prefixes are a list as people write it, with a space.
+// TestDefinitionsLieBelowCRDs: at any depth. The prefixes are a list as people write it, with a space.
 func TestDefinitionsLieBelowCRDs(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"crds/b.yaml", "crds/doc-b.yaml", "crds/_c.yaml", "crds/README.md", "crds/v1/a.yaml", "crds/v1/deep/doc-a.yaml", "crds/v1/deep/z.yaml", "crds/doc-old/x.yaml", "templates/t.yaml"} {

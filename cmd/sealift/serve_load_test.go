@@ -48,7 +48,7 @@ func (s *runningServer) bundleURL(t *testing.T, installer string) string {
 	return at[:slash] + "/bundle" + at[slash:] + ".tar.gz"
 }
 
-// TestStoppedServerFinishesTransfers to end, in the order in which a load balancer and its clients notice.
+// TestStoppedServerFinishesTransfers checks the order in which a load balancer and its clients notice.
 func TestStoppedServerFinishesTransfers(t *testing.T) {
 	o := objects.Start(t)
 	installer := fill(t, o.URL(""), objects.Load{Packages: 1, Own: 30_000_000})

@@ -250,7 +250,7 @@ func (c *cluster) label(name string) string {
 	return o.Labels["is"]
 }
 
-// repaired waits until the agent has looked at a work from now on.
+// repaired waits until the agent has checked a work again.
 func (c *cluster) repaired(name string) {
 	c.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "default", "name": name}}}

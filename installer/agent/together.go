@@ -186,7 +186,7 @@ func (c *connection) to(server string, connect func(string) (*share.Client, erro
 	return c.client, nil
 }
 
-// isTime asks the control plane that leads. It returns the order in its stage, and drops an order that no longer exists.
+// isTime asks the leading control plane. It returns the order with its current stage, and drops an order that no longer exists.
 func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o undo.JointUndo) (undo.JointUndo, error) {
 	bounded, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -222,7 +222,7 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) erro
 	a.Log.Info("goes back", "upgrade", o.Upgrade, "undo", o.ID)
 	err := a.Revert(ctx, set, o)
 	report.Seconds = time.Since(report.Began).Seconds()
-	// the Node has the previous intent again, and that is answered
+	// the Node has the previous intent again, which is answered
 	answer := func() map[string]string {
 		return map[string]string{intent.Annotation: "", intent.ReportAnnotation: report.Encode()}
 	}

@@ -13,7 +13,7 @@ func TestKubeletIsReadyWhenStaticPodsAre(t *testing.T) {
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready}}}}
 	}
 	started := pod("etcd-a", "file", corev1.ConditionTrue)
-	started.Status = corev1.PodStatus{} // as a kubelet lists it that has just started
+	started.Status = corev1.PodStatus{} // as a freshly started kubelet lists it
 	for _, row := range []struct {
 		pods []corev1.Pod
 		want string

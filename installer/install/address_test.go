@@ -135,7 +135,7 @@ func TestAddressMatchesRequestedFamily(t *testing.T) {
 	}
 }
 
-// TestAmbiguousAddressIsPromptedFor is of a host without a default route (k0sproject/k0s#4775).
+// TestAmbiguousAddressIsPromptedFor has a host without a default route (k0sproject/k0s#4775).
 func TestAmbiguousAddressIsPromptedFor(t *testing.T) {
 	first, second := network.Candidate{Address: netip.MustParseAddr("198.51.100.7"), Link: "eth0"}, network.Candidate{Address: netip.MustParseAddr("192.0.2.7"), Link: "br-mgmt"}
 	i := made(t, with(t, "kubernetes", ""))

@@ -177,7 +177,7 @@ func (i *Install) external(ctx context.Context, n preflight.Node, specs []prefli
 	return askTroubleshoot(ctx, program, err, n, i.spec, specs)
 }
 
-// askTroubleshoot runs the checks of specifications. refused is why there is no program, where one was found.
+// askTroubleshoot runs the checks of specifications. refused is why a found program is not used.
 func askTroubleshoot(ctx context.Context, program string, refused error, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
 	var results []preflight.Result
 	var texts [][]byte

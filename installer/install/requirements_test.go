@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// TestUnmetRequirementsAreNamedWithRemedy has requirements that preflight must report, and that an install must refuse before its
+// TestUnmetRequirementsAreNamedWithWayOut has requirements that preflight must report, and that an install must refuse before its
 // first change.
 func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 	four, six := chosen(netip.MustParseAddr("192.0.2.7")), chosen(netip.MustParseAddr("fd00::7"))

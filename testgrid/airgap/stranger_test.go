@@ -12,7 +12,7 @@ import (
 // badHost is a host with peculiarities that preflight reports before the first change.
 type badHost struct {
 	name    string
-	setup   string // makes the peculiarities, in the namespaces of apart
+	setup   string // creates the peculiarities, in the namespaces of apart
 	words   string // of the install
 	answers []answer
 	code    int    // of the install that says refusal

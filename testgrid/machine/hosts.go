@@ -53,7 +53,7 @@ func (h *Hosts) CheckPods(systems []string) error {
 	return nil
 }
 
-// Options are inputs of machines from the program that uses them. The zero value does for lab, ssh and command.
+// Options are inputs of machines from the program that uses them. The zero value suffices for lab, ssh and command.
 type Options struct {
 	Progress func(line string) // gets one line per event; nil drops them
 	// Connect returns how to reach the cluster of a kubeconfig file, or the user's own cluster if the file is "".

@@ -81,7 +81,7 @@ func TestWorkerGetsNoCAKey(t *testing.T) {
 	}
 }
 
-// TestUnsupportedCAsAreNotRotated are refused before anything changes.
+// TestUnsupportedCAsAreNotRotated: they are refused before anything changes.
 func TestUnsupportedCAsAreNotRotated(t *testing.T) {
 	other := ca(t, nil)
 	for name, row := range map[string]struct {

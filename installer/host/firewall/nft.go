@@ -118,7 +118,7 @@ func verdictMap(before []condition, value json.RawMessage) (found []rule) {
 	return found
 }
 
-// nftCondition reads a match; one that it does not know may fit.
+// nftCondition reads a match. An unknown one may match any packet.
 func nftCondition(left map[string]json.RawMessage, right json.RawMessage, invert bool) condition {
 	var of struct{ Protocol, Field, Key string }
 	for name, value := range left {

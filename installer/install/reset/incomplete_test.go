@@ -29,7 +29,7 @@ func prepared(t *testing.T, root string, o Options) *Reset {
 	return &Reset{options: o, record: record, Session: &node.Session{Scope: o.Scope, Log: node.NewLog(o.LogDir, lifecycle.Resetting, nil), Journal: journal}}
 }
 
-// TestResetThatFailedKeepsItsRecord is about /etc being read-only, for one.
+// TestResetThatFailedKeepsItsRecord has a read-only /etc, for example.
 func TestResetThatFailedKeepsItsRecord(t *testing.T) {
 	needRoot(t)
 	for name, row := range map[string]struct {

@@ -29,7 +29,7 @@ const (
 	Prepare Phase = "prepare"
 	Upgrade Phase = "upgrade"
 	Kubelet Phase = "kubelet"
-	// Reset takes everything back.
+	// Reset reverts everything.
 	Reset Phase = "reset"
 	// Restore brings a control plane back that lost its data.
 	Restore Phase = "restore"

@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestOnlyOldLoadBalancerIsReplaced in what files and ConfigMaps have.
+// TestOnlyOldLoadBalancerIsReplaced checks what files and ConfigMaps have.
 func TestOnlyOldLoadBalancerIsReplaced(t *testing.T) {
 	t.Parallel()
 	const old, renewed = "10.0.0.1:6443", "api.example.com:443"

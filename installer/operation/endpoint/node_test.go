@@ -312,7 +312,7 @@ func TestRollbackNeedsOldLoadBalancer(t *testing.T) {
 	r.uses(worker, newHost)
 }
 
-// TestNodeIdentifiesItsCluster by the CA: a load balancer that leads elsewhere, or nowhere, changes nothing.
+// TestNodeIdentifiesItsCluster: the CA counts. A load balancer that leads elsewhere, or nowhere, changes nothing.
 func TestNodeIdentifiesItsCluster(t *testing.T) {
 	r := newRig(t)
 	worker := r.worker("worker")

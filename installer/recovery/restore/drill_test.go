@@ -143,7 +143,7 @@ func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to 
 	}
 }
 
-// TestDrillRestoresEveryObject of a snapshot with encrypted Secrets, and leaves nothing.
+// TestDrillRestoresEveryObject has a snapshot with encrypted Secrets, and leaves nothing.
 func TestDrillRestoresEveryObject(t *testing.T) {
 	t.Parallel()
 	const count = 50

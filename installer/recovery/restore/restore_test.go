@@ -298,7 +298,6 @@ func TestObjectsNewerThanSnapshotAreNamed(t *testing.T) {
 	}
 }
 
-// TestDamagedDatabaseIsAnError cuts a database and changes bytes of it: that must not end the process.
 func TestNodesAreReadFromData(t *testing.T) {
 	d := data{keys: map[string]int64{"/registry/minions/host-2": 3, "/registry/minions/host-1": 2, "/registry/pods/default/host-3": 1}}
 	if got := d.nodes(); !slices.Equal(got, []string{"host-1", "host-2"}) {
@@ -366,6 +365,7 @@ func TestRestoreNeedsDiskSpace(t *testing.T) {
 	}
 }
 
+// TestDamagedDatabaseIsAnError cuts a database and changes bytes of it: that must not end the process.
 func TestDamagedDatabaseIsAnError(t *testing.T) {
 	t.Parallel()
 	c := newEtcdHost(t)

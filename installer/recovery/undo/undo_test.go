@@ -200,7 +200,6 @@ func TestDamagedCopyIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestPackagedKubernetesIsRestored has a host whose kubelet came with a package, over which the upgrade installs another.
 // TestRestoreFollowsNoUserLink has a user who owns a folder of the host lead the files in it elsewhere.
 func TestRestoreFollowsNoUserLink(t *testing.T) {
 	short.AsRoot(t, "a folder of another user")
@@ -220,6 +219,7 @@ func TestRestoreFollowsNoUserLink(t *testing.T) {
 	}
 }
 
+// TestPackagedKubernetesIsRestored has a host whose kubelet came with a package, over which the upgrade installs another.
 func TestPackagedKubernetesIsRestored(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -13,7 +13,7 @@ import (
 // longestWait is how long another tenant may wait for one small task.
 const longestWait = 10 * time.Second
 
-// OthersGoOn is for tests of attacks. It runs a small task of another tenant until the test ends. The test fails if one of them fails, or waits long.
+// OthersGoOn is for tests of attacks. It runs small tasks of another tenant until the test ends. The test fails if one of them fails or waits long.
 func OthersGoOn(t *testing.T, task func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
