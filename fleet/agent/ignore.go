@@ -77,7 +77,7 @@ func fieldPaths(field ocm.IgnoreField) ([][]string, error) {
 	}
 	for _, path := range field.JSONPaths {
 		if strings.ContainsAny(path, "[]*{}$@") {
-			return nil, fmt.Errorf("ignoreFields: JSON path %q is more than names with dots between them; use jsonPointers", path)
+			return nil, fmt.Errorf("ignoreFields: JSON path %q has more than names separated by dots; use jsonPointers", path)
 		}
 		paths = append(paths, strings.Split(strings.TrimPrefix(path, "."), "."))
 	}

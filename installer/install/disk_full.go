@@ -35,7 +35,7 @@ func (i *Install) explainDiskFull(err error) error {
 	case told:
 		return fmt.Errorf("%w\nno space left: %s; free some there", err, strings.Join(full, "; "))
 	}
-	return fmt.Errorf("%w\nperhaps for want of space: %s", err, strings.Join(full, "; "))
+	return fmt.Errorf("%w\nperhaps too little space: %s", err, strings.Join(full, "; "))
 }
 
 // saysFull reports whether something found no room. Programs report it only in words, which begin with a capital.

@@ -19,7 +19,7 @@ func outOfDisk(n node) {
 		{"node/packages", "/var/lib/sealift", "no space left"},
 		{"kubernetes/host", state, "no space left"},
 		{"kubernetes/images", "/var/lib/containerd", "no space left"},
-		{"flannel/install", "/var/lib/etcd", "for want of space"},
+		{"flannel/install", "/var/lib/etcd", "too little space"},
 	} {
 		if n.finished(row.step) { // before the disk was full, the last time
 			continue

@@ -230,4 +230,4 @@ func (r Reader) Volumes(from io.Reader, of Index, create func(name string) (*vol
 }
 
 // errExchanged means that a store served two snapshots under one name.
-var errExchanged = errors.New("the snapshot is not the one that was verified before; the store has exchanged it")
+var errExchanged = errors.New("the snapshot is not the one that was verified before; the store has replaced it")
