@@ -56,7 +56,7 @@ type wantedAsset struct {
 }
 
 func (k *assetKind) resolve(ctx context.Context, r *resolving) part {
-	wanted := k.wanted(r.addOn.Manifest.Assets(), r.wrong)
+	wanted := k.wanted(r.addOn.Manifest.Assets(), r.faults)
 	p := &assetPart{kind: k, Assets: make([]asset.Resolved, len(wanted))}
 	for i, w := range wanted {
 		p.from = append(p.from, w.directive.Pos)

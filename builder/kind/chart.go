@@ -309,7 +309,7 @@ func (c *renderedChart) warn(m *manifest.File, list *diag.List) {
 // Charts lists the images that the pods of an add-on's charts pull, the others that the charts name, and what needs attention.
 // It resolves no image.
 func (s *Set) Charts(ctx context.Context, a AddOn, p Pins) (carried, named []string, findings []diag.Finding, err error) {
-	run := &resolving{addOn: a, pins: p, wrong: &faults{}}
+	run := &resolving{addOn: a, pins: p, faults: &faults{}}
 	for _, k := range s.kinds {
 		charts, ok := k.(*chartKind)
 		if !ok {
@@ -318,12 +318,12 @@ func (s *Set) Charts(ctx context.Context, a AddOn, p Pins) (carried, named []str
 		for _, d := range a.Manifest.Charts() {
 			c, err := charts.render(ctx, run, d)
 			if err != nil {
-				run.wrong.add(d.Pos, err)
+				run.faults.add(d.Pos, err)
 				continue
 			}
-			c.warn(a.Manifest, &run.wrong.list)
+			c.warn(a.Manifest, &run.faults.list)
 			carried, named = append(carried, chart.References(c.uses.Pulled)...), append(named, chart.References(slices.Concat(c.uses.Named, c.uses.Hidden))...)
 		}
 	}
-	return carried, named, run.wrong.list.Findings(), context.Cause(ctx)
+	return carried, named, run.faults.list.Findings(), context.Cause(ctx)
 }

@@ -76,7 +76,7 @@ func (k *hostPackageKind) resolve(ctx context.Context, r *resolving) part {
 		s := &p.solutions[i]
 		r.group.Go(func() error {
 			if err := k.solve(ctx, r, s); err != nil {
-				blame(r.wrong, s.wanted, err)
+				blame(r.faults, s.wanted, err)
 			}
 			return nil
 		})

@@ -26,17 +26,17 @@ import (
 
 // resolving is one resolution under way.
 type resolving struct {
-	addOn AddOn
-	pins  Pins
-	group *errgroup.Group
-	wrong *faults
+	addOn  AddOn
+	pins   Pins
+	group  *errgroup.Group
+	faults *faults
 }
 
 // begin resolves one thing for the directive at a position.
 func (r *resolving) begin(at diag.Pos, resolve func() error) {
 	r.group.Go(func() error {
 		if err := resolve(); err != nil {
-			r.wrong.add(at, err)
+			r.faults.add(at, err)
 		}
 		return nil
 	})
@@ -81,7 +81,7 @@ type Resolution struct {
 func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) {
 	var group errgroup.Group
 	group.SetLimit(s.options.Jobs)
-	run := &resolving{addOn: a, pins: p, group: &group, wrong: &faults{}}
+	run := &resolving{addOn: a, pins: p, group: &group, faults: &faults{}}
 	r := Resolution{set: s, parts: make([]part, len(s.kinds))}
 	for i, k := range slices.Backward(s.kinds) {
 		r.parts[i] = k.resolve(ctx, run)
@@ -89,7 +89,7 @@ func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) 
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return Resolution{}, err
 	}
-	if err := run.wrong.list.Err(); err != nil {
+	if err := run.faults.list.Err(); err != nil {
 		return Resolution{}, err
 	}
 	for _, p := range only[finisher](r.parts) {

@@ -137,7 +137,7 @@ func (p *planner) apply(hasCluster bool) {
 	if hasCluster {
 		p.kurlApplied()
 		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: cluster.Patience(2 * shortTime),
-			Inputs: p.everything(), After: p.beside("")}, inCluster((*Install).waitReady))
+			Inputs: p.everything(), After: p.parallelSteps("")}, inCluster((*Install).waitReady))
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
 	p.eachHook(lifecycle.Outro, "outro", "_outro")
@@ -167,7 +167,7 @@ func (p *planner) join() {
 	}
 	p.agent()
 	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: cluster.Patience(shortTime),
-		Inputs: p.everything(), After: p.beside("")}, (*Install).waitNode)
+		Inputs: p.everything(), After: p.parallelSteps("")}, (*Install).waitNode)
 	p.labels(lifecycle.Join)
 }
 
@@ -240,8 +240,8 @@ func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, tim
 		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target())}
 }
 
-// beside returns the steps that may be unfinished when the next one is reached: those of one add-on, or all.
-func (p *planner) beside(addOn string) (steps []string) {
+// parallelSteps returns the steps that may be unfinished when the next one is reached: those of one add-on, or all.
+func (p *planner) parallelSteps(addOn string) (steps []string) {
 	for _, step := range p.steps {
 		if step.Beside && (addOn == "" || step.AddOn == addOn) {
 			steps = append(steps, step.ID)
@@ -267,10 +267,10 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		do = inCluster(do)
 	}
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.vars)), Options: a.options, After: p.beside(a.name())}
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.vars)), Options: a.options, After: p.parallelSteps(a.name())}
 	if a.provides(catalog.ModuleOperator) { // it starts the pods of modules
 		for _, m := range p.modules() {
-			step.After = append(step.After, p.beside(m.name())...)
+			step.After = append(step.After, p.parallelSteps(m.name())...)
 		}
 	}
 	if what == preInitStep || what == hostStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {

@@ -12,7 +12,7 @@ import (
 // state returns the lines of looks, and the firewall's rules as this machine's own program reads them out of the host.
 func (n node) state() []string {
 	n.t.Helper()
-	lines := strings.Split(strings.TrimSpace(n.must(scenario.Looks)), "\n")
+	lines := strings.Split(strings.TrimSpace(n.must(scenario.StateScript)), "\n")
 	var rules bytes.Buffer
 	if err := n.Exec(n.t.Context(), host.Command{Args: []string{"iptables-save"}, Stdout: &rules, NetworkOnly: true}); err != nil {
 		n.t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // looksOfNode lists what an install creates on a host besides what looks has: its state, and the images.
-const looksOfNode = scenario.Looks + `
+const looksOfNode = scenario.StateScript + `
 find /var/lib/sealift/addons /var/lib/sealift/kustomize -type f -exec sha256sum {} + | sed 's/^/kept /'
 ctr -n k8s.io images list -q | grep -v '^sha256:' | sed 's/^/image /'
 `

@@ -202,7 +202,7 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 		}
 	}
 	for _, m := range c.machines {
-		looks, err := machine.Output(ctx, m, scenario.Looks)
+		looks, err := machine.Output(ctx, m, scenario.StateScript)
 		if err != nil {
 			return err
 		}

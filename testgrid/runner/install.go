@@ -96,7 +96,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 				return err
 			}
 		}
-		looks, err := machine.Output(ctx, m, scenario.Looks)
+		looks, err := machine.Output(ctx, m, scenario.StateScript)
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func TestAwaitSeesNewRecordsOnly(t *testing.T) {
 func TestObservationsDescribeMachine(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir() // instead of folders that may have gigabytes, or the caches of a home
-	small := strings.NewReplacer("/usr/local", empty, " /root ", " "+empty+" ").Replace(scenario.Looks)
+	small := strings.NewReplacer("/usr/local", empty, " /root ", " "+empty+" ").Replace(scenario.StateScript)
 	out, err := exec.Command("bash", "-c", small).Output()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	for _, kind := range []string{"package ", "file ", "content ", "name ", "link lo", "sysctl "} {

@@ -150,15 +150,15 @@ func (t Traffic) needs() (all []need) {
 		}
 		for _, pods := range t.Pods {
 			if pods.Addr().Is6() == six {
-				all = append(all, t.ofPods(pods, six)...)
+				all = append(all, t.podNeeds(pods, six)...)
 			}
 		}
 	}
 	return all
 }
 
-// ofPods lists the traffic of pods with this host, and through it.
-func (t Traffic) ofPods(pods netip.Prefix, six bool) []need {
+// podNeeds lists the traffic of pods with this host, and through it.
+func (t Traffic) podNeeds(pods netip.Prefix, six bool) []need {
 	one, ip := pods.Addr().Next(), "ip"
 	if six {
 		ip = "ip6"

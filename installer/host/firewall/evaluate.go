@@ -138,8 +138,8 @@ func walk(table map[string]*chain, c *chain, p packet, certain answer, depth int
 	return ""
 }
 
-// ofPorts fits packets of a protocol to ports.
-func ofPorts(protocol string, ports []portRange, invert bool) condition {
+// matchPorts fits packets of a protocol to ports.
+func matchPorts(protocol string, ports []portRange, invert bool) condition {
 	return func(p packet) answer {
 		if protocol != "" && p.protocol != protocol {
 			return no
@@ -150,8 +150,8 @@ func ofPorts(protocol string, ports []portRange, invert bool) condition {
 
 type portRange struct{ first, last int }
 
-// ofInterface fits an interface by its name or the beginning of it, which ends in * or +.
-func ofInterface(of func(packet) string, names []string, invert bool) condition {
+// matchInterface fits an interface by its name or the beginning of it, which ends in * or +.
+func matchInterface(of func(packet) string, names []string, invert bool) condition {
 	return func(p packet) answer {
 		name := of(p)
 		if name == "" { // any but the loopback interface
@@ -167,8 +167,8 @@ func ofInterface(of func(packet) string, names []string, invert bool) condition 
 	}
 }
 
-// ofAddress matches an address in networks.
-func ofAddress(of func(packet) netip.Addr, networks []netip.Prefix, invert bool) condition {
+// matchAddress matches an address in networks.
+func matchAddress(of func(packet) netip.Addr, networks []netip.Prefix, invert bool) condition {
 	return func(p packet) answer {
 		a := of(p)
 		if !a.IsValid() { // of another host
@@ -181,8 +181,8 @@ func ofAddress(of func(packet) netip.Addr, networks []netip.Prefix, invert bool)
 	}
 }
 
-// ofState matches packets that begin a connection, or that belong to one.
-func ofState(states []string, invert bool) condition {
+// matchState matches packets that begin a connection, or that belong to one.
+func matchState(states []string, invert bool) condition {
 	has := func(state string) bool {
 		return slices.ContainsFunc(states, func(s string) bool { return strings.EqualFold(s, state) })
 	}
@@ -191,7 +191,7 @@ func ofState(states []string, invert bool) condition {
 	}
 }
 
-func ofProtocol(names []string, invert bool) condition {
+func matchProtocol(names []string, invert bool) condition {
 	return func(p packet) answer { return answerOf(slices.Contains(names, p.protocol)).inverted(invert) }
 }
 

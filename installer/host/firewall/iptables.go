@@ -84,19 +84,19 @@ func iptablesRule(words []string) (r rule) {
 				fits = unknown
 			}
 		case "-p":
-			fits = ofProtocol(list, invert)
+			fits = matchProtocol(list, invert)
 		case "-i":
-			fits = ofInterface(func(p packet) string { return p.in }, list, invert)
+			fits = matchInterface(func(p packet) string { return p.in }, list, invert)
 		case "-o":
-			fits = ofInterface(func(p packet) string { return p.out }, list, invert)
+			fits = matchInterface(func(p packet) string { return p.out }, list, invert)
 		case "-s":
-			fits = ofAddress(endOf("saddr"), networks(list), invert)
+			fits = matchAddress(endOf("saddr"), networks(list), invert)
 		case "-d":
-			fits = ofAddress(endOf("daddr"), networks(list), invert)
+			fits = matchAddress(endOf("daddr"), networks(list), invert)
 		case "--dport", "--dports":
-			fits = ofPorts("", ports(list), invert)
+			fits = matchPorts("", ports(list), invert)
 		case "--ctstate", "--state":
-			fits = ofState(list, invert)
+			fits = matchState(list, invert)
 		default:
 			fits = unknown
 			if !strings.HasPrefix(words[i], "-") {

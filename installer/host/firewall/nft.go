@@ -128,22 +128,22 @@ func nftCondition(left map[string]json.RawMessage, right json.RawMessage, invert
 		case !known:
 			return unknown
 		case name == "payload" && of.Field == "dport":
-			return ofPorts(strings.TrimPrefix(of.Protocol, "th"), ports(values), invert)
+			return matchPorts(strings.TrimPrefix(of.Protocol, "th"), ports(values), invert)
 		case name == "payload" && (of.Field == "saddr" || of.Field == "daddr"):
-			return ofAddress(endOf(of.Field), networks(values), invert)
+			return matchAddress(endOf(of.Field), networks(values), invert)
 		case name == "payload" && (of.Field == "protocol" || of.Field == "nexthdr"), name == "meta" && of.Key == "l4proto":
-			return ofProtocol(values, invert)
+			return matchProtocol(values, invert)
 		case name == "payload" && of.Protocol != "ip" && of.Protocol != "ip6" && of.Protocol != "tcp" && of.Protocol != "udp" && of.Protocol != "th" && of.Protocol != "ether":
-			return ofProtocol([]string{of.Protocol}, invert) // such as the type of an ICMP packet
+			return matchProtocol([]string{of.Protocol}, invert) // such as the type of an ICMP packet
 		case name == "meta" && (of.Key == "iifname" || of.Key == "iif"):
-			return ofInterface(func(p packet) string { return p.in }, values, invert)
+			return matchInterface(func(p packet) string { return p.in }, values, invert)
 		case name == "meta" && (of.Key == "oifname" || of.Key == "oif"):
-			return ofInterface(func(p packet) string { return p.out }, values, invert)
+			return matchInterface(func(p packet) string { return p.out }, values, invert)
 		case name == "meta" && of.Key == "nfproto":
 			six := len(values) == 1 && values[0] == "ipv6"
 			return func(p packet) answer { return answerOf(p.ipv6 == six).inverted(invert) }
 		case name == "ct" && of.Key == "state":
-			return ofState(values, invert)
+			return matchState(values, invert)
 		}
 	}
 	return unknown

@@ -169,18 +169,18 @@ func (v View) NodeAddress(six bool) Choice {
 				defaults = append(defaults, r)
 			}
 		}
-		if c := v.byRoutes(defaults, level.why, six); c.Address.IsValid() {
+		if c := v.chooseByRoutes(defaults, level.why, six); c.Address.IsValid() {
 			return c
 		}
 	}
-	return v.byInterfaces(six)
+	return v.chooseByInterfaces(six)
 }
 
-// byRoutes chooses the address of the first default route that has one. Those of the same metric could be meant as well.
-func (v View) byRoutes(defaults []Route, why string, six bool) (c Choice) {
+// chooseByRoutes chooses the address of the first default route that has one. Those of the same metric could be meant as well.
+func (v View) chooseByRoutes(defaults []Route, why string, six bool) (c Choice) {
 	metric := 0
 	for _, r := range defaults {
-		all := v.ofRoute(r, six)
+		all := v.routeCandidates(r, six)
 		if len(all) == 0 || c.Address.IsValid() && r.metric != metric {
 			continue
 		}
@@ -190,14 +190,14 @@ func (v View) byRoutes(defaults []Route, why string, six bool) (c Choice) {
 		c.Others = append(c.Others, all...)
 	}
 	if l, _ := v.link(c.Link); l.kind == "dummy" { // leads nowhere: some hosts have such a route because programs require a default route
-		c.Others = append(c.Others, v.byInterfaces(six).all()...)
+		c.Others = append(c.Others, v.chooseByInterfaces(six).all()...)
 	}
 	return c.distinct()
 }
 
-// ofRoute returns the possible addresses of a default route: its preferred one, or those in the network of its gateway, or those of its
+// routeCandidates returns the possible addresses of a default route: its preferred one, or those in the network of its gateway, or those of its
 // interface. An interface without any borrows the address that the kernel takes.
-func (v View) ofRoute(r Route, six bool) []Candidate {
+func (v View) routeCandidates(r Route, six bool) []Candidate {
 	if r.source.IsValid() && !r.source.IsUnspecified() {
 		if name := v.Addresses()[r.source]; name != "" {
 			return []Candidate{{r.source, name}}
@@ -247,8 +247,8 @@ func (l link) candidates(six bool) (found []Candidate) {
 	return found
 }
 
-// byInterfaces chooses an address if no route decides. Interfaces that likely lead to other hosts come first.
-func (v View) byInterfaces(six bool) (c Choice) {
+// chooseByInterfaces chooses an address if no route decides. Interfaces that likely lead to other hosts come first.
+func (v View) chooseByInterfaces(six bool) (c Choice) {
 	var all []Candidate
 	rank := 0
 	for _, l := range v.links {

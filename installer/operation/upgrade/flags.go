@@ -176,12 +176,12 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the Kubernetes of others may have none
 		return nil, err
 	}
-	if all, err = ofControlPlane(config, own); err != nil {
+	if all, err = controlPlaneFlags(config, own); err != nil {
 		return nil, err
 	}
 	if kubelet, err := text("kubelet-config", "kubelet"); err != nil {
 		return nil, err
-	} else if one, err := ofKubelet(kubelet, kubeletFlags()); err != nil {
+	} else if one, err := plannedKubelet(kubelet, kubeletFlags()); err != nil {
 		return nil, err
 	} else if one != nil {
 		all = append(all, *one)
@@ -200,8 +200,8 @@ func (c *Cluster) planned(ctx context.Context, base func(name string) ([]byte, e
 	return all, nil
 }
 
-// ofControlPlane returns the flags of a ClusterConfiguration that the base of the new version does not have, and kubeadm's own gates.
-func ofControlPlane(config kubeadm.Config, base []byte) (all []planned, err error) {
+// controlPlaneFlags returns the flags of a ClusterConfiguration that the base of the new version does not have, and kubeadm's own gates.
+func controlPlaneFlags(config kubeadm.Config, base []byte) (all []planned, err error) {
 	known, err := kubeadm.ParseConfig(base)
 	if err != nil {
 		return nil, err
@@ -230,8 +230,8 @@ func parts(c kubeadm.Config) []part {
 		{"kube-scheduler", c.Scheduler.ExtraArgs.Args()}, {"etcd", c.Etcd.Local.ExtraArgs.Args()}}
 }
 
-// ofKubelet returns the settings of kubelets; nil if they have neither feature gates nor their own flags.
-func ofKubelet(config []byte, flags []string) (*planned, error) {
+// plannedKubelet returns the settings of kubelets; nil if they have neither feature gates nor their own flags.
+func plannedKubelet(config []byte, flags []string) (*planned, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal(config, &values); err != nil {
 		return nil, fmt.Errorf("the settings of the kubelets: %w", err)

@@ -54,11 +54,11 @@ func TestNewProgramsRefuseUnknownFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := ofControlPlane(config, []byte(newBase))
+			all, err := controlPlaneFlags(config, []byte(newBase))
 			if err != nil {
 				t.Fatal(err)
 			}
-			one, err := ofKubelet([]byte(row.kubelet), strings.Fields(row.flags))
+			one, err := plannedKubelet([]byte(row.kubelet), strings.Fields(row.flags))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,9 +69,9 @@ func hostFiles() []string {
 	}
 }
 
-// ofKubernetes reports whether a file of the host is a program of Kubernetes, or of the kubelet's unit. The first upgrade of a node that
+// isKubernetesPath reports whether a file of the host is a program of Kubernetes, or of the kubelet's unit. The first upgrade of a node that
 // was adopted puts them over those of the host's packages.
-func ofKubernetes(path string) bool {
+func isKubernetesPath(path string) bool {
 	return strings.HasPrefix(path, "/etc/systemd/system/kubelet.service") || slices.Contains([]string{"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet"}, path)
 }
 
@@ -337,7 +337,7 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 		return changed, err
 	}
 	for _, f := range now {
-		if f.Own != own || !own && !ofKubernetes(f.Path) || slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
+		if f.Own != own || !own && !isKubernetesPath(f.Path) || slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
 			continue
 		}
 		if link, err := linkOf(s.onDisk(f)); err != nil {

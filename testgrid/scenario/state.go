@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Looks is a script that prints the state of a host for a comparison: packages, files with mode, owner and content, units,
+// StateScript is a script that prints the state of a host for a comparison: packages, files with mode, owner and content, units,
 // processes, mounts, interfaces, routes, settings of the kernel. Each line begins with its kind.
-const Looks = `
+const StateScript = `
 command -v dpkg-query >/dev/null || rpm -qa --qf 'package %{NAME} %{EVR}\n'
 ! command -v dpkg-query >/dev/null || dpkg-query -W -f 'package ${db:Status-Abbrev} ${binary:Package} ${Version}\n'
 find /etc /usr/local /opt /root /usr/lib/systemd/system -xdev -printf 'file %M %u %g %p %l\n'
