@@ -28,6 +28,10 @@ var (
 	Nsenter     = Tool{"nsenter", "util-linux"}
 	NFTables    = Tool{"nft", "nftables"}
 	AptGet      = Tool{"apt-get", "apt"}
+	MakeExt4    = Tool{"mkfs.ext4", "e2fsprogs"}
+	QEMU        = Tool{"qemu-system-x86_64", "qemu-system-x86"}
+	QEMUImage   = Tool{"qemu-img", "qemu-utils"}
+	SSH         = Tool{"ssh", "openssh-client"}
 )
 
 // Installed is a package without a program, such as a library to link with.

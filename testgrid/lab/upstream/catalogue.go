@@ -38,6 +38,9 @@ const (
 	netBase      = "image-base-debian-12"
 )
 
+// MachineDebian12 is the disk and the kernel of hosts that are virtual machines. Only such a host needs it.
+const MachineDebian12 = "machine-debian-12"
+
 // RegistryServer is the registry itself, the file registry in its component.
 const RegistryServer = "registry-v3.1.2"
 
@@ -53,7 +56,7 @@ const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
 func Components() []Component {
-	return slices.Concat(components(releases(), slices.Concat(Images(Releases()...), KurlImages())), hostLayers(), conformanceComponents())
+	return slices.Concat(components(releases(), slices.Concat(Images(Releases()...), KurlImages())), hostLayers(), machineComponents(), conformanceComponents())
 }
 
 // Everyday lists the ids of the components that the lab makes by default.
@@ -209,14 +212,23 @@ func addOnComponents() []Component {
 	}
 }
 
-// systemComponents are made of Debian packages. A host has only what a minimal server has, so that everything else that an
-// add-on needs has to come out of its package.
+// hostPackages are what a host has: those of a minimal server and no more, so that what an add-on needs beyond that has to come out of its
+// package.
+func hostPackages() []string { return []string{"systemd", "systemd-sysv", "dbus", "iproute2"} }
+
+// machineDisk is the size of a virtual machine's disk in bytes, most of which is a hole.
+const machineDisk = 24 << 30
+
+func machineComponents() []Component {
+	return []Component{{Name: "machine-debian", Version: "12", Recipe: SystemDisk{Suite: "bookworm", Packages: hostPackages(), Size: machineDisk}}}
+}
+
+// systemComponents are made of Debian packages.
 func systemComponents() []Component {
-	host := []string{"systemd", "systemd-sysv", "dbus", "iproute2"}
 	return []Component{
-		{Name: "host-debian", Version: "12", Recipe: SystemTree{Suite: "bookworm", Packages: host}},
+		{Name: "host-debian", Version: "12", Recipe: SystemTree{Suite: "bookworm", Packages: hostPackages()}},
 		// Since Debian 13 systemd only recommends the library that loads kernel modules.
-		{Name: "host-debian", Version: "13", Recipe: SystemTree{Suite: "trixie", Packages: slices.Concat(host, []string{"libkmod2"})}},
+		{Name: "host-debian", Version: "13", Recipe: SystemTree{Suite: "trixie", Packages: append(hostPackages(), "libkmod2")}},
 		// What kube-proxy and flannel call, and busybox for the images that upstream builds on it or on Alpine.
 		{Name: "image-base-debian", Version: "12", Recipe: SystemLayer{
 			Suite:    "bookworm",
