@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 # Debian packages that the lab and the tests need.
 DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables git zstd
+# What the hosts of 'make grid' that are virtual machines need beside these.
+MACHINE_PACKAGES := qemu-system-x86 qemu-utils openssh-client e2fsprogs
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # What 'make release' makes; a tag for the true one.
@@ -82,6 +84,7 @@ race: ## the tests of 'make unit' with the race detector; needs gcc
 	go test -race -short -p $(shell nproc) -timeout 20m $(PACKAGES)
 
 .PHONY: grid
+grid: DEBIAN_PACKAGES += $(MACHINE_PACKAGES)
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
 	bin/sealift-testgrid lab build
 	testgrid/grid.sh '$(GRID)'

@@ -19,11 +19,7 @@ its socket still exists. All of it was dropped.`,
 		Example: "  sealift-testgrid lab egress node-1\n  sealift-testgrid lab egress node-1 -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rack, err := a.rack(cmd)
-			if err != nil {
-				return err
-			}
-			h, err := rack.Find(args[0])
+			h, err := a.host(cmd, args[0])
 			if err != nil {
 				return err
 			}

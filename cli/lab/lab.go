@@ -50,8 +50,8 @@ $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on 
 		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab boot node-1\n" +
 			"  sealift-testgrid lab enter node-1 -- kubectl get nodes\n  sealift-testgrid lab remove --all",
 	}
-	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labImageCommand(), a.labBootCommand(), a.labEnterCommand(), a.labEgressCommand(), a.labListCommand(),
-		a.labRemoveCommand())
+	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labImageCommand(), a.labBootCommand(), a.labEnterCommand(), a.labRebootCommand(), a.labPowerCutCommand(),
+		a.labEgressCommand(), a.labListCommand(), a.labRemoveCommand())
 	return cmd
 }
 
@@ -163,41 +163,6 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 	return cmd
 }
 
-func (a commands) labBootCommand() *cobra.Command {
-	s := host.Spec{Keep: true}
-	cmd := &cobra.Command{
-		Use:   "boot NAME",
-		Short: "Boot a host without a route out",
-		Long: `Boot a host: a systemd-nspawn container with systemd as its first process, on a network that reaches other hosts of the
-lab and nothing else. The host stays until it is removed. Each folder given with --usb is there read-only, the first at
-/media/usb, the second at /media/usb2, and so on.
-
-With --exit the host has a default route. What takes it is dropped outside of the host, and 'lab egress' lists it.`,
-		Example: "  sealift-testgrid lab boot node-1\n  sealift-testgrid lab boot node-1 --os debian-13 --usb ./out --exit",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rack, err := a.rack(cmd)
-			if err != nil {
-				return err
-			}
-			s.Name = args[0]
-			h, err := rack.Boot(cmd.Context(), s)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(a.Out, "host %s runs %s at %s; enter it with: sealift-testgrid lab enter %s\n", h.Name(), h.OS(), h.Address(), h.Name())
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&s.OS, "os", host.DefaultOS, "system of the host: "+strings.Join(host.Systems(), " or "))
-	cmd.Flags().StringArrayVar(&s.USB, "usb", nil, "folder that the host has read-only at /media/usb; may be repeated")
-	cmd.Flags().BoolVar(&s.IPv6, "ipv6", false, "give the host an IPv6 address instead of one of IPv4")
-	cmd.Flags().BoolVar(&s.DualStack, "dual-stack", false, "give the host an IPv6 address beside the one of IPv4")
-	cmd.MarkFlagsMutuallyExclusive("ipv6", "dual-stack")
-	cmd.Flags().BoolVar(&s.Exit, "exit", false, "give the host a default route, and count and drop what takes it")
-	return cmd
-}
-
 func (a commands) labEnterCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "enter NAME [-- COMMAND...]",
@@ -207,11 +172,7 @@ func (a commands) labEnterCommand() *cobra.Command {
 			"  sealift-testgrid lab enter node-1 -- bash -s < script.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rack, err := a.rack(cmd)
-			if err != nil {
-				return err
-			}
-			h, err := rack.Find(args[0])
+			h, err := a.host(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -237,6 +198,7 @@ type labHost struct {
 	State   string `json:"state"` // running or stopped
 	Created string `json:"created"`
 	Kept    bool   `json:"kept"`
+	Machine bool   `json:"machine"` // it is a virtual machine
 }
 
 func (a commands) labListCommand() *cobra.Command {
@@ -262,7 +224,7 @@ func (a commands) labListCommand() *cobra.Command {
 				if h.Running() {
 					state = "running"
 				}
-				list = append(list, labHost{h.Name(), h.OS(), h.Address().String(), state, h.Created().Format("2006-01-02T15:04:05Z07:00"), h.Kept()})
+				list = append(list, labHost{h.Name(), h.OS(), h.Address().String(), state, h.Created().Format("2006-01-02T15:04:05Z07:00"), h.Kept(), h.IsMachine()})
 			}
 			if format == "json" {
 				return a.PrintJSON(list)

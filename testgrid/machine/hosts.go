@@ -109,23 +109,25 @@ func (r *reader) hosts(hosts *Hosts, root *yaml.Node, o Options) {
 		if !r.IsMapping(n, "the system "+key.Value) {
 			continue
 		}
-		kinds := r.Fields(n, "a system", "lab", "ssh", "command", "kubernetes", "prepare")
+		kinds := r.Fields(n, "a system", "lab", "machine", "ssh", "command", "kubernetes", "prepare")
 		count := len(n.Content) / 2
 		if prepare := kinds["prepare"]; prepare != nil {
 			hosts.prepared[key.Value] = r.preparation(prepare)
+			count--
+		}
+		if kinds["machine"] != nil {
 			count--
 		}
 		if count != 1 {
 			r.Errorf(r.Pos(n), "one of lab, ssh, command and kubernetes", "a system has %d kinds of machines, not one", count)
 			continue
 		}
+		if n := kinds["machine"]; n != nil && kinds["lab"] == nil {
+			r.Errorf(r.Pos(n), "", "machine is for hosts of the lab")
+		}
 		switch {
 		case kinds["lab"] != nil:
-			system := r.Text(kinds["lab"], "lab")
-			if !slices.Contains(host.Systems(), system) {
-				r.Errorf(r.Pos(kinds["lab"]), "use "+strings.Join(host.Systems(), " or "), "the lab has no system %q", system)
-			}
-			hosts.kinds[key.Value] = lab{system: system, budget: shared, progress: o.Progress}
+			hosts.kinds[key.Value] = r.lab(kinds["lab"], kinds["machine"], shared, o.Progress)
 		case kinds["ssh"] != nil:
 			hosts.kinds[key.Value] = r.ssh(kinds["ssh"])
 		case kinds["command"] != nil:
@@ -134,6 +136,22 @@ func (r *reader) hosts(hosts *Hosts, root *yaml.Node, o Options) {
 			hosts.kinds[key.Value] = r.pods(kinds["kubernetes"], o.Connect)
 		}
 	}
+}
+
+// lab reads which hosts of the lab are machines: containers, or virtual machines if machine is vm.
+func (r *reader) lab(n, machine *yaml.Node, shared *budget, progress func(string)) lab {
+	k := lab{system: r.Text(n, "lab"), budget: shared, progress: progress}
+	systems := host.Systems()
+	if machine != nil {
+		if r.Text(machine, "machine") != "vm" {
+			r.Errorf(r.Pos(machine), "use vm, or leave it out for containers", "machine cannot be %q", machine.Value)
+		}
+		k.machine, systems = true, host.MachineSystems()
+	}
+	if !slices.Contains(systems, k.system) {
+		r.Errorf(r.Pos(n), "use "+strings.Join(systems, " or "), "the lab has no system %q", k.system)
+	}
+	return k
 }
 
 // labLimits returns the processors and the bytes of memory for hosts of the lab: by default, all of this machine.

@@ -15,6 +15,7 @@ import (
 // lab boots hosts of the lab.
 type lab struct {
 	system   string
+	machine  bool    // its hosts are virtual machines, not containers
 	budget   *budget // of this machine, for all systems
 	progress func(string)
 }
@@ -40,7 +41,11 @@ func (k lab) Make(ctx context.Context, w Request) ([]Machine, error) {
 		return nil, err
 	}
 	for range w.Count {
-		h, err := rack.Boot(ctx, host.Spec{OS: k.system, Exit: w.Airgap})
+		spec := host.Spec{OS: k.system, Exit: w.Airgap}
+		if k.machine {
+			spec.Machine = &host.MachineSpec{CPUs: w.CPU, Memory: w.Memory}
+		}
+		h, err := rack.Boot(ctx, spec)
 		if err != nil {
 			share.giveBack()
 			return nil, errors.Join(err, removeAll(ctx, machines))
@@ -141,6 +146,9 @@ func (m *labMachine) Enter() []string {
 	}
 	return []string{program, "lab", "enter", m.Name()}
 }
+
+// OwnsClock reports whether the host is a virtual machine.
+func (m *labMachine) OwnsClock() bool { return m.IsMachine() }
 
 func (m *labMachine) PowerCycle(ctx context.Context) error {
 	return m.Host.PowerCycle(ctx, func() error { return nil })

@@ -279,8 +279,11 @@ systems:
   g: {kubernetes: {namespace: a/b}}
   h: {prepare: {}, lab: debian-12}
   i: {prepare: {folder: none, script: x}, lab: debian-12}
+  j: {lab: debian-12, machine: container}
+  k: {lab: debian-13, machine: vm}
+  l: {command: x, machine: vm}
 `)
-	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: ", ":9:19: ", ":10:16: ", ":11:25: "} {
+	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: ", ":9:19: ", ":10:16: ", ":11:25: ", ":12:32: ", ":13:12: ", ":14:28: "} {
 		if err == nil || !strings.Contains(err.Error(), "hosts.yaml"+want) {
 			t.Errorf("nothing at %s in\n%v", want, err)
 		}
@@ -291,6 +294,7 @@ systems:
 func FuzzParse(f *testing.F) {
 	f.Add("lab: {cpu: 4, memory: 8Gi}\nsystems: {a: {lab: debian-12}, b: {command: [x, y]}}\n")
 	f.Add("systems: {a: {ssh: {bare: {script: x}, ownsClock: true, machines: [{address: a, key: k, hostKey: ssh-ed25519 AAAA}]}}}\n")
+	f.Add("systems: {a: {lab: debian-12, machine: vm}}\n")
 	f.Add("systems: {a: {kubernetes: {image: i, namespace: n, kubeconfig: k}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		hosts, err := machine.Parse(t.TempDir()+"/hosts.yaml", []byte(text), machine.Options{})

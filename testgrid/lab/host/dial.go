@@ -12,8 +12,11 @@ import (
 )
 
 // Dial connects to an address from the host's network, because this machine has no address in the hosts' network. The
-// address must be numeric.
+// address must be numeric. The network of a virtual machine cannot be entered.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if h.IsMachine() {
+		return nil, fmt.Errorf("connect to %s: host %s is a virtual machine, whose network this machine cannot enter; run a program in the host", address, h.state.Name)
+	}
 	type result struct {
 		conn net.Conn
 		err  error

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -58,33 +55,11 @@ table bridge %[1]s {
 // watchEgress installs the rules that drop and count. They match the port of the bridge that the host is plugged into, which
 // keeps its name when the host reboots.
 func (h *Host) watchEgress(ctx context.Context) error {
-	port, err := h.port()
+	port, err := h.platform().port()
 	if err != nil {
 		return err
 	}
 	return nft(ctx, fmt.Sprintf(egressRules, h.table(), port, gateway(network4), network4, gateway(network6), network6), nil, "-f", "-")
-}
-
-// port returns the name of the machine's interface that the host's network cable leads to.
-func (h *Host) port() (string, error) {
-	leader, err := h.leader()
-	if err != nil {
-		return "", err
-	}
-	peer, err := exec.Command("nsenter", "--net", "--mount", "--target", strconv.Itoa(leader), "--", "cat", "/sys/class/net/host0/iflink").Output()
-	if err != nil {
-		return "", fmt.Errorf("look for the interface of host %s: %w", h.state.Name, err)
-	}
-	interfaces, err := filepath.Glob("/sys/class/net/*/ifindex")
-	if err != nil {
-		return "", err
-	}
-	for _, file := range interfaces {
-		if index, err := os.ReadFile(file); err == nil && string(index) == string(peer) {
-			return filepath.Base(filepath.Dir(file)), nil
-		}
-	}
-	return "", fmt.Errorf("this machine has no interface %s, to which host %s is connected", strings.TrimSpace(string(peer)), h.state.Name)
 }
 
 // forgetEgress removes the rules. If there are none, it does nothing.
@@ -156,7 +131,7 @@ func parsePackets(text string) ([]Packets, error) {
 
 // CutNetwork pulls the host's network cable. restore plugs it in again.
 func (h *Host) CutNetwork(ctx context.Context) (restore func(context.Context) error, err error) {
-	port, err := h.port()
+	port, err := h.platform().port()
 	if err != nil {
 		return nil, err
 	}

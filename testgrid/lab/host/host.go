@@ -8,9 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -43,11 +41,8 @@ func (h *Host) Created() time.Time { return h.state.Created }
 // Kept means that the host stays until it is removed. Otherwise it ends with the process that booted it.
 func (h *Host) Kept() bool { return h.state.Owner == nil }
 
-// Running reports whether the host's first process exists.
-func (h *Host) Running() bool {
-	_, err := h.leader()
-	return err == nil
-}
+// Running reports whether the host is switched on.
+func (h *Host) Running() bool { return h.platform().running() }
 
 // Command is a program to run in a host. Nil streams are empty.
 type Command struct {
@@ -62,6 +57,12 @@ type Command struct {
 	Terminal bool
 }
 
+// line is the program with its environment.
+func (c Command) line() []string {
+	return slices.Concat([]string{"/usr/bin/env", "-i", "-C", "/root",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}, c.Env, c.Args)
+}
+
 // rebootPoll is the time between two checks whether a rebooting host is up.
 const rebootPoll = 200 * time.Millisecond
 
@@ -71,27 +72,25 @@ const outputGrace = 2 * time.Second
 // Exec runs a program in the host as root, in /root, and waits for it. If the program fails, the error is an
 // *exec.ExitError. If ctx ends, the program is killed.
 func (h *Host) Exec(ctx context.Context, c Command) error {
-	leader, err := h.leader()
-	if err != nil {
-		return err
-	}
 	if len(c.Args) == 0 {
 		c.Args = []string{"/bin/bash", "--login"}
 	}
-	// In a chroot, the root of a mount namespace is not the host's root: enter that too.
-	enter := []string{"--all", "--root"}
-	if c.NetworkOnly {
-		enter = []string{"--net"}
+	args, kill, err := h.platform().command(c)
+	if err != nil {
+		return err
 	}
-	program := []string{"--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}
-	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(enter, program, c.Env, c.Args)...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = outputGrace
 	if !c.Terminal {
-		// The program is a child of nsenter: kill both.
+		// The program may be a child of nsenter: kill both.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.Cancel = func() error {
+			if kill != nil {
+				kill()
+			}
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
 	}
 	err = cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -118,16 +117,16 @@ func (h *Host) Output(ctx context.Context, args ...string) (string, error) {
 
 // Reboot reboots the host and returns when it is up again. The host keeps its disk.
 func (h *Host) Reboot(ctx context.Context) error {
-	before, err := h.leader()
+	before, err := h.platform().bootID(ctx)
 	if err != nil {
 		return err
 	}
 	// The reboot may kill the program before it can report success.
 	_ = h.Exec(ctx, Command{Args: []string{"systemctl", "reboot"}})
-	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.platform().bootTimeout())
 	defer cancel()
 	err = poll.Until(ctx, rebootPoll, nil, poll.Success(func(ctx context.Context) error {
-		now, err := h.leader()
+		now, err := h.platform().bootID(ctx)
 		if err == nil && now == before {
 			return errors.New("it has not rebooted yet")
 		}
@@ -149,7 +148,7 @@ func (h *Host) Reboot(ctx context.Context) error {
 // PowerCycle kills everything on the host at once, as a power failure does. It boots the host from its disk after off has
 // returned.
 func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
-	tree, err := h.rack.tree(ctx, h.state.OS)
+	tree, err := h.rack.tree(ctx, h.state.OS, h.IsMachine())
 	if err == nil {
 		err = h.killAll(ctx)
 	}
@@ -160,7 +159,7 @@ func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 		err = off()
 	}
 	if err == nil {
-		err = h.powerOn(ctx, tree)
+		err = h.platform().powerOn(ctx, tree)
 	}
 	if err != nil {
 		return fmt.Errorf("power-cycle host %s: %w", h.state.Name, err)
@@ -168,69 +167,17 @@ func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 	return nil
 }
 
-// leader finds the host's first process, which has the host's namespaces. A reboot changes it.
-func (h *Host) leader() (int, error) {
-	gone := fmt.Errorf("host %s is not running; remove it and boot it again", h.state.Name)
-	if h.state.Manager == nil || !h.state.Manager.alive() {
-		return 0, gone
-	}
-	for _, nspawn := range children(h.state.Manager.PID) {
-		for _, pid := range children(nspawn) {
-			if isFirstProcess(pid) {
-				return pid, nil
-			}
-		}
-	}
-	return 0, gone
-}
-
-// children lists the child processes of a process. If the process is gone, there are none.
-func children(pid int) []int {
-	id := strconv.Itoa(pid)
-	data, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
-	if err != nil {
-		return nil
-	}
-	var list []int
-	for field := range strings.FieldsSeq(string(data)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			list = append(list, child)
-		}
-	}
-	return list
-}
-
-// isFirstProcess reports whether a process is number 1 of its own PID namespace.
-func isFirstProcess(pid int) bool {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(ids)
-			return len(fields) > 1 && fields[len(fields)-1] == "1"
-		}
-	}
-	return false
-}
-
 // dismantle removes every part of the host. It removes the folder last, so that another call can finish an interrupted one.
 func (h *Host) dismantle(ctx context.Context) error {
 	if err := h.killAll(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(h.removeGroups(), h.forgetEgress(ctx)); err != nil {
-		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
+	err := errors.Join(h.removeGroups(), h.forgetEgress(ctx), h.platform().discard(ctx))
+	if err == nil {
+		err = os.RemoveAll(h.dir)
 	}
-	for _, dir := range []string{filepath.Join(nspawnPropagate, h.group()), h.dir} {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove host %s: %w", h.state.Name, err)
-		}
+	if err != nil {
+		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
 	}
 	return nil
 }
-
-// nspawnPropagate is where systemd-nspawn keeps a folder for each container. A killed systemd-nspawn leaves its folder
-// behind.
-const nspawnPropagate = "/run/systemd/nspawn/propagate"

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // plainFolders are folders of the host outside the overlay, by their names in the host's folder: containerd and kubelet mount
@@ -68,8 +70,21 @@ func (h *Host) setup() string {
 	return script
 }
 
+// names is the content of /etc/hosts.
+func (h *Host) names() string {
+	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", h.state.Address, h.state.Name)
+}
+
+// usbName returns the name of the folder in /media for one of the folders of USB.
+func usbName(i int) string {
+	if i == 0 {
+		return "usb"
+	}
+	return "usb" + strconv.Itoa(i+1)
+}
+
 // prepare writes the files that distinguish this host from its tree.
-func (h *Host) prepare() error {
+func (h container) prepare(context.Context, string) error {
 	folders := []string{filepath.Join(h.dir, "root"), filepath.Join(h.disk(), "upper"), filepath.Join(h.disk(), "work")}
 	for folder := range plainFolders() {
 		folders = append(folders, filepath.Join(h.disk(), folder))
@@ -79,10 +94,9 @@ func (h *Host) prepare() error {
 			return err
 		}
 	}
-	name, address := h.state.Name, h.state.Address
 	files := map[string]string{
-		"etc/hostname":                           name + "\n",
-		"etc/hosts":                              fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", address, name),
+		"etc/hostname":                           h.state.Name + "\n",
+		"etc/hosts":                              h.names(),
 		"etc/machine-id":                         "", // the container's manager makes one up
 		"etc/modules":                            "", // systemd's list of modules points here, and a server has it
 		"etc/sealift-lab/setup":                  h.setup(),
@@ -106,7 +120,7 @@ func (h *Host) prepare() error {
 	})
 }
 
-func (h *Host) link(links map[string]string) error {
+func (h container) link(links map[string]string) error {
 	for path, target := range links {
 		full := filepath.Join(h.disk(), "upper", path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {

@@ -1,5 +1,5 @@
 // Package host boots throw-away Linux machines for tests and demos: systemd-nspawn containers with systemd as their first
-// process, on a bridge that leads nowhere. A host has no route out, so whatever works in it works behind an air gap.
+// process, or virtual machines, on a bridge that leads nowhere. A host has no route out, so whatever works in it works behind an air gap.
 //
 // Nothing is left behind. What a host is made of (processes, control groups, a mount namespace, a network interface, a
 // folder) can be found from its folder, which exists before anything else; every call first removes the hosts whose owner
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -86,6 +87,11 @@ func rackID(dir string) string {
 // Tools lists the Debian packages that hosts need, besides those for their tree.
 func Tools() []debian.Tool {
 	return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter, debian.NFTables}
+}
+
+// MachineTools lists the Debian packages that hosts need beside those of Tools if they are virtual machines.
+func MachineTools() []debian.Tool {
+	return []debian.Tool{debian.QEMU, debian.QEMUImage, debian.MakeExt4, debian.SSH}
 }
 
 func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
@@ -181,12 +187,11 @@ func systems() map[string]string {
 	return map[string]string{"debian-12": upstream.HostDebian12, "debian-13": upstream.HostDebian13}
 }
 
+// machines maps operating systems to the components with their disks for virtual machines.
+func machines() map[string]string { return map[string]string{"debian-12": upstream.MachineDebian12} }
+
 // Systems lists the operating systems that a host can run.
-func Systems() []string {
-	var names []string
-	for name := range systems() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Systems() []string { return slices.Sorted(maps.Keys(systems())) }
+
+// MachineSystems lists the operating systems that a host can run if it is a virtual machine.
+func MachineSystems() []string { return slices.Sorted(maps.Keys(machines())) }

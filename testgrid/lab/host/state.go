@@ -24,7 +24,9 @@ type state struct {
 	Exit     bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops its packets
 	Created  time.Time  `json:"created"`
 	Owner    *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
-	Manager  *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
+	Manager  *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, or QEMU, once there is one
+	// Machine is set if the host is a virtual machine.
+	Machine *machineState `json:"machine,omitempty"`
 }
 
 // identity names one process for good: ids are used again, but not with the same start time in the same boot.
