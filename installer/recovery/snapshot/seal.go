@@ -65,7 +65,7 @@ func (e *entries) small(name string, max int64) ([]byte, error) {
 		return nil, damaged(err)
 	}
 	if header.Name != name || header.Typeflag != tar.TypeReg || header.Size > max {
-		return nil, damaged(fmt.Errorf("found %q of %d bytes, want %s", header.Name, header.Size, name))
+		return nil, damaged(fmt.Errorf("%q of %d bytes stands where %s is expected", header.Name, header.Size, name))
 	}
 	content, err := io.ReadAll(e)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t Trust) check(index Index, s seal, digest []byte) error {
 	}
 	cluster := identity.CAHash(ca)
 	if node != index.Node || cluster != index.Cluster {
-		return fmt.Errorf("%w: it names %s of %s, but %s of %s signed it", ErrUntrusted, index.Node, index.Cluster, node, cluster)
+		return fmt.Errorf("%w: it names %s of %s, and %s of %s signed it", ErrUntrusted, index.Node, index.Cluster, node, cluster)
 	}
 	if !slices.Contains(t.Clusters, cluster) {
 		return &UnknownClusterError{Cluster: cluster, Index: index, Trusted: t.Clusters}

@@ -76,7 +76,7 @@ type File struct {
 func (i Index) check() error {
 	switch {
 	case i.Format > Format:
-		return fmt.Errorf("the snapshot has format %d, but this sealift reads up to format %d; use the sealift that wrote it, or a newer one", i.Format, Format)
+		return fmt.Errorf("the snapshot has format %d, and this sealift reads up to format %d; use the sealift that wrote it, or a newer one", i.Format, Format)
 	case i.Format < firstFormat || i.Etcd.Size <= 0 || i.Time.IsZero() || i.Format == firstFormat && len(i.Volumes) > 0:
 		return errors.New("its index is not one of sealift's")
 	case len(validation.IsDNS1123Subdomain(i.Node)) > 0:
