@@ -55,7 +55,7 @@ func TestMissingHostCapabilityIsNamed(t *testing.T) {
 	for _, row := range []struct{ from, to, want string }{
 		{"--permit-port-sharing=true, ", "", "does not share its port"},
 		{"hostPath: {path: /etc/kubernetes/pki,", "hostPath: {path: /srv/pki,", "/srv/pki of the host at /etc/kubernetes/pki"},
-		{"hostPath: {path: /etc/kubernetes/pki, type: DirectoryOrCreate}", "emptyDir: {}", "no folder of the host"},
+		{"hostPath: {path: /etc/kubernetes/pki, type: DirectoryOrCreate}", "emptyDir: {}", "not a folder of the host"},
 		{"readOnly: true}", "subPath: ca}", "/etc/kubernetes/pki/ca of the host"},
 		{`value: "10.0.0.0/8,a b"`, "valueFrom: {fieldRef: {fieldPath: status.podIP}}", "NO_PROXY"},
 		{"--secure-port=6443", "--etcd-prefix=$(NO_PROXY)", "variables"},

@@ -29,7 +29,7 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 		forge func(h *handmade)
 		says  string
 	}{
-		"unsigned":                         {func(h *handmade) { h.seal = nil }, "stands where " + headSealName + " is expected"},
+		"unsigned":                         {func(h *handmade) { h.seal = nil }, "want " + headSealName},
 		"of a format without signatures":   {func(h *handmade) { h.seal, h.Format = nil, volumeFormat }, "give --allow-unsigned"},
 		"by another cluster":               {func(h *handmade) { *h = handmadeBy(t, stranger) }, "a control plane of the cluster with the CA " + authority(t, stranger).hash()},
 		"by another cluster, in our name":  {func(h *handmade) { h.seal = authority(t, stranger).seals(t, "host-1") }, "and host-1 of " + authority(t, stranger).hash()},
