@@ -60,7 +60,7 @@ func TestLabelsAreCheckedBeforeFirstChange(t *testing.T) {
 		"of Kubernetes, for a worker":  {"node-role.kubernetes.io/db=", true, false, "run 'kubectl label node node-1 node-role.kubernetes.io/db='"},
 		"the same for a control plane": {"node-role.kubernetes.io/db=", true, true, ""},
 		"no name":                      {"'=x'", false, false, "not a label such as disk=ssd"},
-		"blanks":                       {"'disk=s s d'", false, false, "no label such as disk=ssd"},
+		"blanks":                       {"'disk=s s d'", false, false, "not a label such as disk=ssd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n  kurl: {nodeLabels: ["+row.labels+"]}\n")
