@@ -52,7 +52,7 @@ func TestUndoRefusesNewerKubelets(t *testing.T) {
 		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), false, false},
 	} {
 		u := &Undo{Set: undo.Set{Time: row.kept}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
-		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may run the new version") {
+		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may already run the new version") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -166,9 +166,9 @@ func TestControlPlaneIsRestoredWhenItReportsThisUndo(t *testing.T) {
 		want   string
 	}{
 		"back":            {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Done}, ""},
-		"armed":           {intent.Report{Upgrade: id, Operation: intent.Arm, State: intent.Done}, "has not told"},
-		"another undo":    {intent.Report{Upgrade: "fedcba9876543210", Operation: intent.Undo, State: intent.Done}, "has not told"},
-		"nothing":         {intent.Report{}, "has not told"},
+		"armed":           {intent.Report{Upgrade: id, Operation: intent.Arm, State: intent.Done}, "has not reported it"},
+		"another undo":    {intent.Report{Upgrade: "fedcba9876543210", Operation: intent.Undo, State: intent.Done}, "has not reported it"},
+		"nothing":         {intent.Report{}, "has not reported it"},
 		"its disk failed": {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Failed, Error: "no space left"}, "no space left"},
 	} {
 		refusal(t, name, isBack(row.report, id), row.want)
