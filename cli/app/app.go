@@ -88,8 +88,7 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	last := plaintext.NewWriter(errOut)
 	defer last.Close()
 	fmt.Fprintf(last, "%s: %v\n", name, err)
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
 	}
 	return ExitFailed
@@ -117,8 +116,7 @@ func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) 
 
 // hinted adds advice to errors whose origin cannot know it.
 func hinted(err error) error {
-	var stranger *tls.CertificateVerificationError
-	if errors.As(err, &stranger) {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w\nwhere the CA of a server or a proxy is your own, name it with --%s FILE", err, caFlag)
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,11 +30,9 @@ func (c *choice) String() string { return *c.value }
 func (c *choice) Type() string   { return "format" }
 
 func (c *choice) Set(s string) error {
-	for _, word := range c.allowed {
-		if s == word {
-			*c.value = s
-			return nil
-		}
+	if slices.Contains(c.allowed, s) {
+		*c.value = s
+		return nil
 	}
 	return fmt.Errorf("must be one of %v", c.allowed)
 }

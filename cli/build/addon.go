@@ -260,8 +260,7 @@ func (a commands) newVersion(ctx context.Context, name, version string, o newVer
 		return err
 	}
 	v, err := t.Write(version, template.Options{From: o.from, Set: o.set})
-	var missing *template.MissingError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*template.MissingError](err); ok {
 		return fmt.Errorf("%w; give each with --set NAME=VALUE", err)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,8 +116,8 @@ func (b *byteSize) String() string {
 	if *b < 0 {
 		return "none"
 	}
-	for i := len(byteUnits) - 1; i >= 0; i-- {
-		if u := byteUnits[i]; *b > 0 && int64(*b)%u.bytes == 0 {
+	for _, u := range slices.Backward(byteUnits) {
+		if *b > 0 && int64(*b)%u.bytes == 0 {
 			return fmt.Sprintf("%d%s", int64(*b)/u.bytes, u.name)
 		}
 	}

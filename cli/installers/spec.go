@@ -61,8 +61,7 @@ func (a commands) readSpec(path string) (*spec.Installer, error) {
 // loadSpec reads an Installer. Its mistakes are printed, one per line, and counted in the error.
 func (a commands) loadSpec(path string) (*spec.Installer, error) {
 	installer, err := a.readSpec(path)
-	var mistakes diag.Errors
-	if errors.As(err, &mistakes) {
+	if mistakes, ok := errors.AsType[diag.Errors](err); ok {
 		fmt.Fprintln(a.Err, mistakes.Error())
 		return nil, fmt.Errorf("%s is not a valid Installer: %s%s", path, app.Counted(len(mistakes), "error"), upgradeHint(path))
 	}
@@ -72,8 +71,7 @@ func (a commands) loadSpec(path string) (*spec.Installer, error) {
 // Load reads the Installer at path. The error for one with mistakes names the command that corrects what can be corrected.
 func Load(path string) (*spec.Installer, error) {
 	i, err := spec.Load(path)
-	var mistakes diag.Errors
-	if errors.As(err, &mistakes) {
+	if _, ok := errors.AsType[diag.Errors](err); ok {
 		return nil, fmt.Errorf("%w%s", err, upgradeHint(path))
 	}
 	return i, err
@@ -124,8 +122,7 @@ func (a commands) printFindings(args []string, changes Adjustment) error {
 	if err := a.PrintJSON(append([]diag.Finding{}, found...)); err != nil {
 		return err
 	}
-	var mistakes diag.Errors
-	if errors.As(diag.Err(found), &mistakes) {
+	if mistakes, ok := errors.AsType[diag.Errors](diag.Err(found)); ok {
 		return fmt.Errorf("%s is not a valid Installer: %s%s", args[0], app.Counted(len(mistakes), "error"), upgradeHint(args[0]))
 	}
 	return nil
@@ -183,8 +180,7 @@ func CheckTogether(out io.Writer, name string, i *spec.Installer) error {
 	for _, finding := range findings.Findings() {
 		fmt.Fprintln(out, finding.Error())
 	}
-	var mistakes diag.Errors
-	if errors.As(findings.Err(), &mistakes) {
+	if mistakes, ok := errors.AsType[diag.Errors](findings.Err()); ok {
 		return fmt.Errorf("%s cannot work: %s%s", name, app.Counted(len(mistakes), "error"), upgradeHint(name))
 	}
 	return nil

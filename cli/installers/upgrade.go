@@ -102,8 +102,7 @@ func (a commands) salvageSpec(path string) (*spec.Installer, []diag.Finding, err
 	}
 	defer in.Close()
 	i, lost, err := spec.Salvage(name, in)
-	var mistakes diag.Errors
-	if errors.As(err, &mistakes) {
+	if _, ok := errors.AsType[diag.Errors](err); ok {
 		return nil, nil, fmt.Errorf("%w; correct the document first", err)
 	}
 	return i, lost, err

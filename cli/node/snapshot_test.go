@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func TestForgedSnapshotIsRefusedByEveryCommand(t *testing.T) {
 	} {
 		at := time.Now().UTC().Truncate(time.Second)
 		name := snapshot.Name{Cluster: "aaaaaaaa", Node: "host-1", Time: at}.String()
-		location := filepath.Join(dir, fmt.Sprint(format))
+		location := filepath.Join(dir, strconv.Itoa(format))
 		file := filepath.Join(location, "snapshots", name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)

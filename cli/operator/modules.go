@@ -46,7 +46,7 @@ type moduleFlags struct {
 // setting reads a setting with one or more spellings in the environment.
 func (f *moduleFlags) setting(flag, variables, fallback string) string {
 	value, from := "", ""
-	for _, variable := range strings.Fields(variables) { // the longer last
+	for variable := range strings.FieldsSeq(variables) { // the longer last
 		given := os.Getenv(variable)
 		if given != "" && value != "" && given != value {
 			f.warnings = append(f.warnings, fmt.Sprintf("%s and %s differ; --%s is what %s says", from, variable, flag, variable))

@@ -77,8 +77,7 @@ func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstruct
 	set := kube.Set{Name: a.Name, Namespace: kube.DefaultNamespace}
 	own := addon.Ownership{Owner: addon.Installer(), Policy: addon.OnChange, Set: set.String()}
 	record, err := m.records.Claim(ctx, a.Name, own)
-	var owned *addon.OwnedError
-	if errors.As(err, &owned) {
+	if owned, ok := errors.AsType[*addon.OwnedError](err); ok {
 		fmt.Fprintln(output, KeptBy(owned.Record))
 		return true, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -66,9 +67,7 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		config["kubeReserved"] = reserved(runtime.NumCPU(), memory)
 	}
 	if variables[compliance] == "1" {
-		for name, value := range compliantKubelet() {
-			config[name] = value
-		}
+		maps.Copy(config, compliantKubelet())
 	}
 	return config, nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +15,7 @@ func TestInstallerOptionsReachKubelets(t *testing.T) {
 		"PUBLIC_ADDRESS": "203.0.113.5", NodePorts: "80-60000", NodeLabels: "kurl.sh/cluster=true,a=b",
 	}
 	k := work(t, map[string]string{"other.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\ncontainerLogMaxFiles: 9\n"})
-	for name, value := range options {
-		k.Variables[name] = value
-	}
+	maps.Copy(k.Variables, options)
 	first, err := k.initConfig()
 	if err != nil {
 		t.Fatal(err)

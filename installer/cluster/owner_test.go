@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -143,7 +144,7 @@ func TestInstallerFinishesHandBack(t *testing.T) {
 	if _, err := records.Adopt(t.Context(), "lights", addon.Installer(), keeper, c.channel.AdoptNamed); err != nil {
 		t.Fatal(err)
 	}
-	killed := fmt.Errorf("killed")
+	killed := errors.New("killed")
 	if _, err := records.GiveBack(t.Context(), "lights", keeper.Owner, func(context.Context, string, string) error { return killed }); err == nil {
 		t.Fatal("not killed")
 	}

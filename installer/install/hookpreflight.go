@@ -95,7 +95,7 @@ func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Spec
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range strings.Fields(string(printed)) {
+	for name := range strings.FieldsSeq(string(printed)) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(h.root, name)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -182,7 +183,7 @@ func TestOperationsEndWheneverTheirLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const seeds, shards = 10_000, 4
 	for shard := range shards {
-		t.Run(fmt.Sprint(shard), func(t *testing.T) {
+		t.Run(strconv.Itoa(shard), func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(shard); seed < seeds && !t.Failed(); seed += shards {
 				live(t, seed)

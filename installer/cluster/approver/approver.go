@@ -155,8 +155,7 @@ func (a *Approver) decide(ctx context.Context, client kubernetes.Interface, f fa
 	default:
 		q, refused = f.client(ctx, client, r.Spec)
 	}
-	var unknown *unknownError
-	if errors.As(refused, &unknown) {
+	if unknown, ok := errors.AsType[*unknownError](refused); ok {
 		return unknown
 	}
 	if refused == nil && !q.party.Has(q.right) {

@@ -186,7 +186,7 @@ func processes(ctx context.Context, unit string) (found []int, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("check for a second API server: systemctl show %s: %w", unit, err)
 	}
-	for _, word := range strings.Fields(string(said)) {
+	for word := range strings.FieldsSeq(string(said)) {
 		if process, err := strconv.Atoi(word); err == nil && process != 0 { // 0 of a unit that has ended
 			found = append(found, process)
 		}

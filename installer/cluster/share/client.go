@@ -105,8 +105,7 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ra
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		var untrusted *CAError
-		if errors.As(err, &untrusted) {
+		if untrusted, ok := errors.AsType[*CAError](err); ok {
 			return nil, untrusted
 		}
 		return nil, fmt.Errorf("ask %s: %w", c.address, err)

@@ -37,8 +37,7 @@ func (s *Server) missing(w http.ResponseWriter, r *http.Request, _ client) error
 		}
 		return err
 	})
-	var wrong *questionError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*questionError](err); ok {
 		w.Header().Set("Connection", "close") // the rest of the question is not read
 		http.Error(w, "not a list of digests: "+wrong.Error(), wrong.status)
 		return nil

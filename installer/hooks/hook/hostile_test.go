@@ -64,8 +64,7 @@ func TestShellKillsLeftoverProcesses(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			err = within(t, func() error { return s.Call(ctx, "hostile") })
-			var failed *hook.Error
-			if !errors.As(err, &failed) {
+			if _, ok := errors.AsType[*hook.Error](err); !ok {
 				t.Errorf("%v", err)
 			}
 			_ = within(t, s.Close)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -164,7 +165,7 @@ func restoring(name, value string) ([]string, error) {
 		if err := json.Unmarshal([]byte(value), &elements); err != nil {
 			return nil, fmt.Errorf("the elements of the array %s: %w", bare, err)
 		}
-		fields = append(fields, fmt.Sprint(len(elements)))
+		fields = append(fields, strconv.Itoa(len(elements)))
 		for _, key := range slices.Sorted(maps.Keys(elements)) {
 			if key == "" || fields[0] == "list" && !listKey.MatchString(key) {
 				return nil, fmt.Errorf("%q cannot be the key of an element of %s", key, bare)

@@ -16,7 +16,7 @@ func TestHealthIgnoresWhatKurlIgnores(t *testing.T) {
 		"": "HEALTH_WARN",
 	} {
 		details := map[string]any{}
-		for _, check := range strings.Fields(checks) {
+		for check := range strings.FieldsSeq(checks) {
 			details[check] = map[string]any{"severity": "HEALTH_WARN"}
 		}
 		cluster := unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"ceph": map[string]any{"health": "HEALTH_WARN", "details": details}}}}

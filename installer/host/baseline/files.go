@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -85,9 +86,7 @@ func scan(root string, skip []string, known Files) (all Files, skipped []string,
 		if err != nil {
 			return nil, nil, err
 		}
-		for path, f := range found {
-			all[path] = f
-		}
+		maps.Copy(all, found)
 	}
 	return all, skipped, nil
 }

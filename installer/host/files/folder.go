@@ -84,8 +84,7 @@ func (f *Folder) trusts(entry fs.FileInfo) bool { return f.trusted && (!f.shared
 
 // at adds the whole path to an error of os.Root.
 func (f *Folder) at(name string, err error) error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: strings.TrimSuffix(of.Op, "at"), Path: filepath.Join(f.Path(), name), Err: of.Err}
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -167,7 +168,7 @@ func nftValues(right json.RawMessage) (values []string, known bool) {
 	case string:
 		return []string{v}, !strings.HasPrefix(v, "@")
 	case float64:
-		return []string{fmt.Sprint(int(v))}, true
+		return []string{strconv.Itoa(int(v))}, true
 	case []any:
 		return nftList(v)
 	case map[string]any:

@@ -88,8 +88,7 @@ func own(ctx context.Context, records addon.Records, applied []node.AddOn, say f
 		if err == nil {
 			_, err = records.SetApplied(ctx, one.Name, addon.Installer(), addon.Applied{Version: one.Version})
 		}
-		var owned *addon.OwnedError
-		if errors.As(err, &owned) {
+		if _, ok := errors.AsType[*addon.OwnedError](err); ok {
 			say(err.Error())
 			continue
 		}

@@ -237,9 +237,8 @@ func (r *Reset) Check(ctx context.Context) error {
 	if r.options.Force {
 		return nil
 	}
-	var majority *cluster.MajorityError
 	err := cluster.CheckLeave(ctx, r.node)
-	if errors.As(err, &majority) {
+	if _, ok := errors.AsType[*cluster.MajorityError](err); ok {
 		return fmt.Errorf("without this control plane the cluster would stop: %w; start their hosts, or remove lost ones with 'sealift node remove NAME'; --force resets this one nevertheless", err)
 	}
 	return err

@@ -308,7 +308,7 @@ func (c *Cluster) removed(ctx context.Context, in *install.Install, r *preflight
 func removedAPIs(metrics string, minorVersion int) (used []string) {
 	for _, line := range deprecated.FindAllStringSubmatch(metrics, -1) {
 		labels := map[string]string{}
-		for _, label := range strings.Split(line[1], ",") {
+		for label := range strings.SplitSeq(line[1], ",") {
 			name, value, _ := strings.Cut(label, "=")
 			labels[name] = strings.Trim(value, `"`)
 		}

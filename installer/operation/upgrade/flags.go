@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func (p planned) try(ctx context.Context, program, dir string) (refusal string, 
 		return "", nil
 	case ctx.Err() != nil || !errors.As(err, &exit):
 		return "", fmt.Errorf("%s: %w", program, err)
-	case p.program == "kubelet" && !refuses.Match(out) && bytes.Contains(out, []byte(fmt.Sprint(wrongPort))):
+	case p.program == "kubelet" && !refuses.Match(out) && bytes.Contains(out, []byte(strconv.Itoa(wrongPort))):
 		return "", nil
 	}
 	return cmp.Or(reason(string(out)), err.Error()), nil

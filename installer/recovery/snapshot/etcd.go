@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
@@ -21,7 +22,7 @@ type Etcd struct {
 }
 
 func describeEtcd(s *cluster.EtcdSnapshot) Etcd {
-	return Etcd{Size: s.Size, Revision: s.Revision, Cluster: fmt.Sprintf("%x", s.Cluster), Version: s.Version}
+	return Etcd{Size: s.Size, Revision: s.Revision, Cluster: strconv.FormatUint(s.Cluster, 16), Version: s.Version}
 }
 
 // SaveEtcd writes a snapshot of the etcd of this control plane to a file that only root can read. The file appears under its

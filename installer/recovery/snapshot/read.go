@@ -114,8 +114,7 @@ func (r Reader) Unpack(from io.Reader, dir string) (index Index, err error) {
 // unpack decrypts and decompresses a snapshot. rest has what follows the archive.
 func (r Reader) unpack(from io.Reader) (archive *tar.Reader, rest io.Reader, err error) {
 	decrypted, err := age.Decrypt(from, r.Keys...)
-	var noMatch *age.NoIdentityMatchError
-	if errors.As(err, &noMatch) {
+	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
 		return nil, nil, ErrWrongKey
 	}
 	if err != nil {
