@@ -12,7 +12,7 @@ import (
 )
 
 // machineWith boots a virtual machine with a road's disk, with sealift unpacked on its own disk.
-func machineWith(t *testing.T, r road, clock time.Time) node {
+func machineWith(t *testing.T, r delivery, clock time.Time) node {
 	t.Helper()
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}, Machine: &host.MachineSpec{Clock: clock}}), t}
 	n.must(unpackSealift + "; sync")

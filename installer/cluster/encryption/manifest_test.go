@@ -61,7 +61,7 @@ func TestRunningAPIServerGetsKeysOnce(t *testing.T) {
 	if err := os.WriteFile(path, []byte(own), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Enable(); err == nil || !strings.Contains(err.Error(), "/etc/kubernetes/enc.yaml, which Sealift did not make") {
+	if err := h.Enable(); err == nil || !strings.Contains(err.Error(), "/etc/kubernetes/enc.yaml, which Sealift did not create") {
 		t.Errorf("with keys that somebody else made: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func TestSupportBundleOfHalfInstalledNode(t *testing.T) {
 		"host/files/etc/os-release":                 "ID=debian\n",
 		"host/files/etc/containerd/config.toml":     `password = "***HIDDEN***"`,
 		"host/uname.txt":                            "Linux",
-		"errors.txt":                                "there is no sealift-preflight on this node",
+		"errors.txt":                                "this node has no sealift-preflight",
 	} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s has no %q:\n%.500s", name, want, files[name])
@@ -146,7 +146,7 @@ func TestSupportBundleWithSpecs(t *testing.T) {
 	for _, c := range []struct{ program, text, want string }{
 		{program, "kind: [", "application.yaml"},
 		{program, "kind: Deployment\n", "application.yaml"},
-		{"", "kind: SupportBundle\nspec: {}\n", "there is no sealift-preflight on this node"},
+		{"", "kind: SupportBundle\nspec: {}\n", "this node has no sealift-preflight"},
 		{program, "kind: SupportBundle\nspec: {}\n", "lacks what application.yaml names"},
 	} {
 		o := halfInstalled(t)

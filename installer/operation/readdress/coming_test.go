@@ -54,7 +54,7 @@ func TestScheduledAddressIsApplied(t *testing.T) {
 func TestScheduledAddressMustBeOnHost(t *testing.T) {
 	t.Parallel()
 	f := facts{own: map[netip.Addr]string{change.To: "eth0"}, virtual: func(string) bool { return false }, before: true}
-	if _, err := f.check(change.From, change.To); err == nil || !strings.Contains(err.Error(), "has 10.20.0.7 already") {
+	if _, err := f.check(change.From, change.To); err == nil || !strings.Contains(err.Error(), "already has 10.20.0.7") {
 		t.Error(err)
 	}
 	f.own = nil

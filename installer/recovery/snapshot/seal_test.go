@@ -29,14 +29,14 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 		forge func(h *handmade)
 		says  string
 	}{
-		"unsigned":                         {func(h *handmade) { h.seal = nil }, "want " + headSealName},
+		"unsigned":                         {func(h *handmade) { h.seal = nil }, "where " + headSealName + " is expected"},
 		"of a format without signatures":   {func(h *handmade) { h.seal, h.Format = nil, volumeFormat }, "give --allow-unsigned"},
 		"by another cluster":               {func(h *handmade) { *h = handmadeBy(t, stranger) }, "a control plane of the cluster with the CA " + authority(t, stranger).hash()},
-		"by another cluster, in our name":  {func(h *handmade) { h.seal = authority(t, stranger).seals(t, "host-1") }, "but host-1 of " + authority(t, stranger).hash()},
+		"by another cluster, in our name":  {func(h *handmade) { h.seal = authority(t, stranger).seals(t, "host-1") }, "and host-1 of " + authority(t, stranger).hash()},
 		"by a worker's kubelet":            {func(h *handmade) { h.seal = byKubelet(t, ca) }, `"system:node:host-1" is not a control plane`},
 		"by another control plane":         {func(h *handmade) { h.seal = authority(t, ca).seals(t, "host-2") }, "it names host-1"},
 		"from before its certificate":      {func(h *handmade) { h.Time = h.Time.AddDate(0, 0, -3) }, "certificate has expired or is not yet valid"},
-		"of a newer format":                {func(h *handmade) { h.Format++ }, "has format 4, but this sealift reads up to format 3"},
+		"of a newer format":                {func(h *handmade) { h.Format++ }, "has format 4, and this sealift reads up to format 3"},
 		"with files of the host":           {evil, `files that sealift does not save: ["/etc/cron.d/evil" "/root/.ssh/authorized_keys"]`},
 		"with one file of the host":        {func(h *handmade) { h.add("etc/ld.so.preload", "x") }, `a file that sealift does not save: "/etc/ld.so.preload"`},
 		"with a backup of kubeadm":         {func(h *handmade) { h.add("etc/kubernetes/tmp/x", "x") }, "a file that sealift does not save"},

@@ -26,7 +26,7 @@ func TestUndeletedVolumeIsReported(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := Renamed(ctx, client, []string{"data"}, "old", "new", memory, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "gave up after 1m0s: volume data is still there") {
+		if err == nil || !strings.Contains(err.Error(), "gave up after 1m0s: volume data still exists") {
 			t.Errorf("got %v", err)
 		}
 	})
