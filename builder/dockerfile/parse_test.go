@@ -63,7 +63,7 @@ func TestDockerfileMistakesNameTheirLine(t *testing.T) {
 		"nothing":                         {"# empty\n", "file with no instructions"},
 		"no FROM at first":                {"RUN x\nFROM a\n", "line 1: the first instruction must be FROM"},
 		"an argument without a value":     {"ARG tag\nFROM a:$tag\n", "line 2: $tag has no value"},
-		"an image that is empty":          {"ARG image=\nFROM $image\n", "line 2: FROM $image names no image"},
+		"an image that is empty":          {"ARG image=\nFROM $image\n", "line 2: FROM $image has no image name"},
 		"an expansion that is not known":  {"ARG a=1\nFROM x:${a#1}\n", `line 2: "x:${a#1}" is not understood`},
 		"a FROM with too many words":      {"FROM a b\n", "line 1: write: FROM <image> [AS <name>]"},
 		"a stage with an odd name":        {"FROM a AS $b\n", `line 1: "$b" is not the name of a stage`},

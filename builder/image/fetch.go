@@ -58,7 +58,7 @@ func (s *Source) Artifact(ctx context.Context, what string, ref Reference) (Mani
 	}
 	root.MediaType = mediaType(root.MediaType, data)
 	if !types.MediaType(root.MediaType).IsImage() {
-		return Manifest{}, s.wrapAs(what, ref, fmt.Errorf("the registry has a %s under this name", root.MediaType))
+		return Manifest{}, s.wrapAs(what, ref, fmt.Errorf("what the registry has under this name is of type %s", root.MediaType))
 	}
 	m, err := parse("", root, data)
 	return m, s.wrapAs(what, ref, err)
