@@ -201,7 +201,7 @@ func TestWrongOrDamagedBaseIsRefused(t *testing.T) {
 	_, _, old := bundled(t)
 	data := update(t, old)
 	other := assemble(t, write(t, demo("one"), bundle.WriteOptions{}))
-	if err := open(t, data).WithBase(open(t, other)); err == nil || !strings.Contains(err.Error(), "addition to") {
+	if err := open(t, data).WithBase(open(t, other)); err == nil || !strings.Contains(err.Error(), "extends the one whose index is") {
 		t.Errorf("another bundle: got %v", err)
 	}
 	if err := open(t, old).WithBase(open(t, old)); err == nil {

@@ -129,7 +129,7 @@ func TestLintFindsMistakesOfAddOn(t *testing.T) {
 		"an unknown key in addon.yaml": {map[string]string{v1 + "addon.yaml": "description: x\nrequire: [a]\n"}, []string{v1 + "addon.yaml:2:1: error: "}},
 		"a module without a kebab name": {map[string]string{"my_app/1.0/Manifest": "# nothing\n", "my_app/1.0/install.sh": "my_app() { :; }\n", "my_app/1.0/addon.yaml": "description: y\n",
 			"my_app/1.0/enabled": "#!/bin/bash\n", "my_app/1.0/host-preflight.yaml": goodPreflight, "my_app/1.0/troubleshoot.yaml": goodSupport},
-			[]string{"my_app/1.0/addon.yaml: error: the operator would not start with this module: \"my_app\" is not a kebab name"}},
+			[]string{"my_app/1.0/addon.yaml: error: the operator would not start with this module: \"my_app\" is not in kebab case; use lower-case letters and digits, and single dashes between them, such as cert-manager"}},
 		"no description":                   {map[string]string{v1 + "addon.yaml": "provides: [x]\n"}, []string{v1 + "addon.yaml: error: description is missing"}},
 		"no preflight":                     {map[string]string{v1 + "host-preflight.yaml": ""}, []string{"host-preflight.yaml: error: the add-on has no host-preflight.yaml"}},
 		"a preflight of another kind":      {map[string]string{v1 + "host-preflight.yaml": goodSupport}, []string{"host-preflight.yaml:2:7: error: kind is not HostPreflight", "host-preflight.yaml:5:3: error: nothing is collected"}},
