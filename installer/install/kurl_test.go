@@ -240,6 +240,7 @@ func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 	if i.Journal, err = lifecycle.OpenJournal(node.StateDir(i.options.Root)); err != nil {
 		t.Fatal(err)
 	}
+	i.past = i.Journal
 	i.hooks = testHooks(t, i, kubeconfig(t), sealift(t))
 	return i
 }
