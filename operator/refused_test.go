@@ -114,7 +114,7 @@ func testGoodWebhooksAreWritten(t *testing.T, cluster *kube.Cluster) {
 		{"one of three is bad", "a.example.com z.example.com", []webhook.Hook{first, bad, second}, []string{"hook bad.sh: kubernetesValidating[0].matchConditions[0].expression: " + badExpression}},
 		{"two of three are bad", "z.example.com", []webhook.Hook{second, bad, worse}, []string{"hook bad.sh: ", "hook worse.sh: kubernetesValidating[0].matchConditions[0].expression: "}},
 		{"a definition that is not there yet holds up nobody", "a.example.com", []webhook.Hook{first, old}, nil},
-		{"two of one name", "a.example.com", []webhook.Hook{first, first}, []string{"hook first.sh has a webhook a.example.com, too"}},
+		{"two of one name", "a.example.com", []webhook.Hook{first, first}, []string{"hook first.sh also has a webhook a.example.com"}},
 		{"all are bad", "", []webhook.Hook{bad}, []string{"hook bad.sh: "}},
 		{"all are good again", "a.example.com", []webhook.Hook{first}, nil},
 	} {

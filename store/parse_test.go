@@ -94,7 +94,7 @@ func FuzzParseJournal(f *testing.F) {
 
 func TestCheckRange(t *testing.T) {
 	for got, wrong := range map[string]string{
-		"bytes 5-9/20": "", "bytes 5-9/21": "has 21 now", "bytes 5-7/8": "has 8 now", "bytes 5-9/*": "asked for", "bytes 5-8/20": "asked for", "": "asked for", "bytes 0-4/20": "asked for",
+		"bytes 5-9/20": "", "bytes 5-9/21": "from 20 to 21 bytes", "bytes 5-7/8": "from 20 to 8 bytes", "bytes 5-9/*": "asked for", "bytes 5-8/20": "asked for", "": "asked for", "bytes 0-4/20": "asked for",
 	} {
 		err := checkRange(got, 5, 5, 20)
 		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {

@@ -18,7 +18,7 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"no binding", "configVersion: v1", "needs at least 2 keys"},
 		{"a mistyped binding", "configVersion: v1\nonStart: 1", `onStart: is a forbidden property; did you mean "onStartup"?`},
 		{"an order that is text", "configVersion: v1\nonStartup: \"1\"", "onStartup: must be an integer, not a string"},
-		{"a wrong crontab", "configVersion: v1\nschedule: [{crontab: 0 25 * * *}]", `schedule[0].crontab: crontab "0 25 * * *" is wrong`},
+		{"a wrong crontab", "configVersion: v1\nschedule: [{crontab: 0 25 * * *}]", `schedule[0].crontab: crontab "0 25 * * *" is invalid`},
 		{"day 7 of the week", "configVersion: v1\nschedule: [{crontab: 0 0 * * 7}]", "schedule[0].crontab"},
 		{"a zone and no fields", "configVersion: v1\nschedule: [{crontab: TZ=Europe/Berlin}]", "schedule[0].crontab"},
 		{"an unknown zone", "configVersion: v1\nschedule: [{crontab: TZ=Nowhere/Town 0 0 * * *}]", "schedule[0].crontab"},
