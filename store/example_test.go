@@ -66,7 +66,7 @@ func ExamplePackageKey() {
 	fmt.Println(err)
 	// Output:
 	// hello-1.0.0.tar.gz <nil>
-	// the name and version of an add-on cannot have a slash
+	// the name and version of an add-on cannot contain a slash
 }
 
 func ExampleParseS3() {
