@@ -8,31 +8,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 var errAlive, errDisk = errors.New("it is alive"), errors.New("the disk is full")
-
-// terminal returns an end of a terminal for a command to read from. A person types answer at the other end.
-func terminal(t *testing.T, answer string) io.Reader {
-	t.Helper()
-	person, command, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = command.Close(), person.Close() })
-	if err := person.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(person, answer); err != nil {
-		t.Fatal(err)
-	}
-	return command
-}
 
 // driven is the record and output of one run of a command.
 type driven struct {
@@ -112,7 +93,7 @@ func TestCommandsPlanCheckAskAndRun(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in := io.Reader(strings.NewReader(""))
 			if row.in != "-" {
-				in = terminal(t, row.in)
+				in = fixture.Terminal(t, row.in)
 			}
 			d := drive(in, row.flags, row.adjust)
 			got := ""

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/cli/app"
-
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )

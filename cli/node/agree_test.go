@@ -7,30 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
-
-// terminal returns an end of a terminal for a command to read from. A person types answer at the other end.
-func terminal(t *testing.T, answer string) *os.File {
-	t.Helper()
-	person, command, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = command.Close(), person.Close() })
-	if err := person.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(person, answer); err != nil {
-		t.Fatal(err)
-	}
-	return command
-}
 
 // TestTerminalPromptsForAddress has a host with addresses in three networks, and no route that decides.
 func TestTerminalPromptsForAddress(t *testing.T) {
@@ -54,7 +35,7 @@ func TestTerminalPromptsForAddress(t *testing.T) {
 	} {
 		t.Run(strings.TrimSpace(answer), func(t *testing.T) {
 			var said bytes.Buffer
-			a := commands{App: &app.App{In: terminal(t, answer), Err: &said}}
+			a := commands{App: &app.App{In: fixture.Terminal(t, answer), Err: &said}}
 			ask := a.addressQuestion(false)
 			if ask == nil {
 				t.Fatal("nobody is asked at a terminal")
@@ -79,7 +60,7 @@ func TestAddressPromptNeedsTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pipe.Close()
-	if a := (commands{App: &app.App{In: terminal(t, "")}}); a.addressQuestion(true) != nil {
+	if a := (commands{App: &app.App{In: fixture.Terminal(t, "")}}); a.addressQuestion(true) != nil {
 		t.Error("asks although it was told not to")
 	}
 	for name, in := range map[string]io.Reader{"a pipe": pipe, "no file": strings.NewReader("2\n")} {

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/inspect/cis"
 	"github.com/sealift/sealift/internal/plaintext"
