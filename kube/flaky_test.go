@@ -11,9 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
-	"github.com/sealift/sealift/kube"
-
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/kube"
 )
 
 // behind reaches the control plane through a handler.

@@ -1,14 +1,13 @@
 package hostpkg
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/sealift/sealift/builder/mirror"
 )

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"

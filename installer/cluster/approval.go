@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 // automaticApproval are kubeadm's bindings by which the cluster itself approves the certificates of kubelets: of any name for every

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 )
 

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/health"
 )

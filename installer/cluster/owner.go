@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
 )

@@ -7,10 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )

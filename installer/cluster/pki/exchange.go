@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Exchange brings the keys and certificates of a control plane to the stage of a rotation, and returns the static pods to restart, in

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"github.com/sealift/sealift/installer/host/files"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"

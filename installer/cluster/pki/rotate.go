@@ -12,14 +12,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/certificate/csr"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"

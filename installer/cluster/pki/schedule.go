@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
-	"github.com/sealift/sealift/internal/regularfile"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Who renews certificates automatically.

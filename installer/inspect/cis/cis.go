@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
 // Benchmark names the benchmark of a node.

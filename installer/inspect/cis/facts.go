@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-	"github.com/sealift/sealift/internal/regularfile"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // The static pods.

@@ -6,11 +6,11 @@ import (
 	"net"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation"
 )

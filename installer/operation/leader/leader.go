@@ -9,10 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/kube"

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/service"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"

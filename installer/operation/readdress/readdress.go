@@ -15,14 +15,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // endpointOf is where the nodes of a snapshot reach the API, host:port. It is "" if the snapshot does not contain it.

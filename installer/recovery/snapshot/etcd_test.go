@@ -13,11 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )

@@ -13,11 +13,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"filippo.io/age"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/store"
 )
 

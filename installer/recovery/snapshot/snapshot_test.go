@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
+
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"

@@ -13,17 +13,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/cluster/kubeadm"
-
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
-	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/installer/recovery/volume"
-	"github.com/sealift/sealift/internal/testing/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/volume"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
 // withVolumes gives a control plane two volumes, one of 9 MiB that a quiesced pod uses, and one of another node.

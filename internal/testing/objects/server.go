@@ -4,7 +4,6 @@ package objects
 import (
 	"context"
 	"fmt"
-
 	"net/http"
 	"os"
 	"path/filepath"
