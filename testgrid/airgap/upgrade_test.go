@@ -1,6 +1,7 @@
 package airgap_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if after := first.must(versions); after != before {
 		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
+	first.refusesUnknownGate()
 	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
@@ -105,6 +107,20 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 3 {
 		t.Errorf("after a host joined the upgraded cluster:\n%s", got)
 	}
+}
+
+// refusesUnknownGate gives the cluster's kubelets a feature gate that the new version does not know, asks for the upgrade, and removes
+// the gate again. The refused upgrade must change nothing.
+func (n node) refusesUnknownGate() {
+	n.t.Helper()
+	const edit = kubectl + "--namespace kube-system get configmap kubelet-config -o yaml | sed '%s' | " + kubectl + "replace -f -"
+	n.must(fmt.Sprintf(edit, `s/^  kubelet: |$/&\n    featureGates: {SecondSight: true}/`))
+	before := n.must(versions)
+	n.refuses(upgrade+" yes 2>&1", 3, "unrecognized feature gate: SecondSight")
+	if after := n.must(versions); after != before {
+		n.t.Errorf("a refused upgrade changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
+	}
+	n.must(fmt.Sprintf(edit, "/featureGates: {SecondSight: true}/d"))
 }
 
 // versions are the files that a plan must not change.
