@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,28 +164,38 @@ func TestFailureEndsBuildWithOutput(t *testing.T) {
 	}
 }
 
+func TestCompileTimesNameComponents(t *testing.T) {
+	for name := range compileTimes {
+		if !slices.ContainsFunc(Components(), func(c Component) bool { return c.Name == name }) {
+			t.Errorf("the lab has no component %s", name)
+		}
+	}
+}
+
 func TestProgressNamesSlowComponents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
 		p := newProgress(func(line string) { said = append(said, line) })
-		end := p.plan(t.Context(), 2)
+		end := p.plan(t.Context(), map[string]time.Duration{"kubernetes-v1.36.3": 10 * time.Minute, "flannel-v0.28.7": 2 * time.Minute})
 		first := p.begin("kubernetes-v1.36.3")
 		first.stage("compiling")
-		time.Sleep(2 * heartbeat)
+		time.Sleep(20*time.Minute + heartbeat/2)
 		first.end(nil)
 		end()
 		want := []string{
-			"2 components are missing and are made now",
+			"2 components are missing and are made now, in about 12 minutes on two processors",
 			"[0/2] kubernetes-v1.36.3: compiling",
-			"[0/2] kubernetes-v1.36.3 compiling for 30s (30s so far)",
+			"[0/2] kubernetes-v1.36.3 compiling for 30s (30s so far, about 12 minutes left)",
+			"[0/2] kubernetes-v1.36.3 compiling for 1m0s (1m0s so far, about 11 minutes left)",
 		}
 		for i, line := range want {
 			if i >= len(said) || said[i] != line {
 				t.Fatalf("said %q, want line %d to be %q", said, i+1, line)
 			}
 		}
-		if last := said[len(said)-1]; last != "1 of 2 components made in 1m0s" {
-			t.Errorf("the last line is %q", last)
+		// It took twice as long as on the machine of the table, and so will the other one.
+		if last := said[len(said)-2:]; last[0] != "[1/2] kubernetes-v1.36.3: made in 20m15s (20m15s so far, about 4 minutes left)" || last[1] != "1 of 2 components made in 20m15s" {
+			t.Errorf("the last lines are %q", last)
 		}
 	})
 }

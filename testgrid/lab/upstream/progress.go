@@ -18,8 +18,8 @@ type progress struct {
 
 	mu    sync.Mutex // guards the fields below, so that lines come one at a time
 	say   func(line string)
-	total int // components of the plan; 0 when they are built one by one on request
-	made  int
+	costs map[string]time.Duration // of the plan's components, by id; empty when they are built one by one on request
+	made  []string
 	start time.Time
 	tasks []*task // under way, oldest first
 }
@@ -31,12 +31,12 @@ func newProgress(say func(line string)) *progress {
 	return &progress{say: say, now: time.Now}
 }
 
-// plan announces the number of components to build and reports at every heartbeat. Call the returned function to stop.
-func (p *progress) plan(ctx context.Context, total int) (end func()) {
+// plan announces the components to build, by id and cost, and reports at every heartbeat. Call the returned function to stop.
+func (p *progress) plan(ctx context.Context, costs map[string]time.Duration) (end func()) {
 	p.mu.Lock()
-	p.total, p.made, p.start = total, 0, p.now()
-	if total > 0 {
-		p.say(fmt.Sprintf("%d components are missing and are made now", total))
+	p.costs, p.made, p.start = costs, nil, p.now()
+	if len(costs) > 0 {
+		p.say(fmt.Sprintf("%d components are missing and are made now%s", len(costs), aboutMinutes(", in %s on two processors", p.remaining())))
 	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,10 +58,10 @@ func (p *progress) plan(ctx context.Context, total int) (end func()) {
 		beating.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if total > 0 {
-			p.say(fmt.Sprintf("%d of %d components made in %s", p.made, total, p.since(p.start)))
+		if len(costs) > 0 {
+			p.say(fmt.Sprintf("%d of %d components made in %s", len(p.made), len(costs), p.since(p.start)))
 		}
-		p.total = 0
+		p.costs = nil
 	}
 }
 
@@ -82,18 +82,53 @@ func (p *progress) since(t time.Time) time.Duration { return p.now().Sub(t).Roun
 
 // count returns "[ 3/41] ", or "" outside a plan.
 func (p *progress) count() string {
-	if p.total == 0 {
+	total := len(p.costs)
+	if total == 0 {
 		return ""
 	}
-	width := len(strconv.Itoa(p.total))
-	return fmt.Sprintf("[%*d/%d] ", width, p.made, p.total)
+	width := len(strconv.Itoa(total))
+	return fmt.Sprintf("[%*d/%d] ", width, len(p.made), total)
 }
 
 func (p *progress) soFar() string {
-	if p.total == 0 {
+	if len(p.costs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s so far)", p.since(p.start))
+	return fmt.Sprintf(" (%s so far%s)", p.since(p.start), aboutMinutes(", %s left", p.remaining()))
+}
+
+// remaining estimates the time that is left. What is made tells how fast this machine is.
+func (p *progress) remaining() time.Duration {
+	var made, left time.Duration
+	for _, cost := range p.costs {
+		left += cost
+	}
+	for _, id := range p.made {
+		made += p.costs[id]
+	}
+	left -= made
+	speed := 1.0
+	if known := made / time.Second; known >= 60 {
+		speed = p.now().Sub(p.start).Seconds() / float64(known)
+	}
+	for _, t := range p.tasks {
+		if t.doing == compiling {
+			left -= min(p.costs[t.id], time.Duration(float64(p.now().Sub(t.since))/speed))
+		}
+	}
+	return time.Duration(float64(left) * speed)
+}
+
+// aboutMinutes puts a time in full minutes into a format, or returns "" for one below half a minute.
+func aboutMinutes(format string, d time.Duration) string {
+	switch minutes := int(d.Round(time.Minute).Minutes()); minutes {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(format, "about a minute")
+	default:
+		return fmt.Sprintf(format, fmt.Sprintf("about %d minutes", minutes))
+	}
 }
 
 // task is a component in progress.
@@ -110,6 +145,9 @@ func (p *progress) begin(id string) *task {
 	p.tasks = append(p.tasks, t)
 	return t
 }
+
+// compiling is the stage that takes time.
+const compiling = "compiling"
 
 // stage sets the current stage of the component.
 func (t *task) stage(doing string) {
@@ -134,6 +172,6 @@ func (t *task) end(err error) {
 		p.say(fmt.Sprintf("%s%s: failed after %s", p.count(), t.id, p.since(t.begin)))
 		return
 	}
-	p.made++
+	p.made = append(p.made, t.id)
 	p.say(fmt.Sprintf("%s%s: made in %s%s", p.count(), t.id, p.since(t.begin), p.soFar()))
 }

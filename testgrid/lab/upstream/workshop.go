@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -126,7 +127,7 @@ func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error
 		return err
 	}
 	defer unlock()
-	task.stage("compiling")
+	task.stage(compiling)
 	return c.Recipe.Make(ctx, w, dir)
 }
 
@@ -142,7 +143,7 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer w.progress.plan(ctx, len(order))()
+	defer w.progress.plan(ctx, w.costs(order))()
 	var group errgroup.Group
 	group.SetLimit(sideBySide)
 	made := make(map[string]chan struct{}, len(order))
@@ -178,6 +179,14 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 		}
 	}
 	return folders, nil
+}
+
+func (w *Workshop) costs(ids []string) map[string]time.Duration {
+	costs := make(map[string]time.Duration, len(ids))
+	for _, id := range ids {
+		costs[id] = w.components[id].cost()
+	}
+	return costs
 }
 
 // missing lists the components that the cache lacks, dependencies first.
