@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // KnownCAs returns the CAs of the cluster that a host knows, and the file that has them. rootfs is the folder with the host's files; empty
 // means /. A host that knows no cluster returns none.
 func KnownCAs(rootfs string) (all []*x509.Certificate, file string, err error) {
 	for _, name := range []string{clusterCA, kubeadm.KubeletKubeconfig, kubeadm.AdminKubeconfig} {
-		path := filepath.Join("/", rootfs, name)
+		path := files.Host{Rootfs: rootfs}.Path(name)
 		whole, err := hasContent(path)
 		if err != nil {
 			return nil, "", err

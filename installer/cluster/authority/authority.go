@@ -105,7 +105,7 @@ func Parse(text []byte) (s State, err error) {
 // Read reads the rotation that a control plane knows of; ok is false if there is none. rootfs is the folder with the host's files;
 // empty means /.
 func Read(rootfs string) (s State, ok bool, err error) {
-	text, err := regularfile.ReadFile(filepath.Join("/", rootfs, File))
+	text, err := regularfile.ReadFile(files.Host{Rootfs: rootfs}.Path(File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -120,7 +120,7 @@ func Read(rootfs string) (s State, ok bool, err error) {
 
 // Remove ends what a control plane knows of a rotation.
 func Remove(rootfs string) error {
-	file := filepath.Join("/", rootfs, File)
+	file := files.Host{Rootfs: rootfs}.Path(File)
 	if err := files.Remove(file); err != nil {
 		return err
 	}

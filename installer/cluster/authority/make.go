@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -42,7 +43,7 @@ func New(rootfs string, names []string, now time.Time) (State, error) {
 	s := State{ID: now.UTC().Format(idLayout), Stage: Trust}
 	for _, name := range names {
 		p := Part{Name: name}
-		err := p.make(filepath.Join("/", rootfs), s.ID, now)
+		err := p.make(files.Host{Rootfs: rootfs}.Path("/"), s.ID, now)
 		if err != nil {
 			return State{}, fmt.Errorf("rotate the %s part: %w", name, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -36,7 +36,7 @@ type facts struct {
 // flags are the arguments of a program, by their names without dashes.
 type flags map[string]string
 
-func (h Host) path(name string) string { return filepath.Join("/", h.Rootfs, name) }
+func (h Host) path(name string) string { return files.Host{Rootfs: h.Rootfs}.Path(name) }
 
 func (f *facts) controlPlane() bool { return f.flags[server] != nil }
 

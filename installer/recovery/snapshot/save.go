@@ -44,7 +44,7 @@ type Source struct {
 	execute volume.Executor // nil for the containerd of this host
 }
 
-func (s Source) path(name string) string { return filepath.Join("/", s.Rootfs, name) }
+func (s Source) path(name string) string { return files.Host{Rootfs: s.Rootfs}.Path(name) }
 
 // Save writes a snapshot to a file that only its owner can read. The file appears under its name when it is complete.
 func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Index, error) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // spared is how many bytes a snapshot leaves free on etcd's disk. etcd stops when it cannot write, and the kubelet removes pods
@@ -33,7 +34,7 @@ type sparing struct {
 // spare returns a writer to a file that spares etcd, if etcd has its data below rootfs on the same disk.
 func spare(f *os.File, rootfs string) (io.Writer, error) {
 	folder := filepath.Dir(f.Name())
-	etcd := filepath.Join("/", rootfs, etcdData)
+	etcd := files.Host{Rootfs: rootfs}.Path(etcdData)
 	if _, err := os.Stat(etcd); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}

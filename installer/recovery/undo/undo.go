@@ -153,7 +153,7 @@ func (s Store) find() (found []File, err error) {
 		}
 		for _, name := range names {
 			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-				found = append(found, File{Path: filepath.Join("/", strings.TrimPrefix(name, s.onDisk(File{})))})
+				found = append(found, File{Path: files.Host{Rootfs: s.Rootfs}.Name(name)})
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (s Store) onDisk(f File) string {
 	if f.Own {
 		return f.Path
 	}
-	return filepath.Join("/", s.Rootfs, f.Path)
+	return files.Host{Rootfs: s.Rootfs}.Path(f.Path)
 }
 
 // copy copies a file and records its mode and digest.

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Volume is a local volume of a node.
@@ -153,7 +155,7 @@ func reason(pv corev1.PersistentVolume, node corev1.Node, v Volume, rootfs strin
 	if err := CheckPath(v.Path); err != nil {
 		return err.Error(), nil //nolint:nilerr // it is why the volume is left out
 	}
-	info, err := os.Stat(filepath.Join("/", rootfs, v.Path))
+	info, err := os.Stat(files.Host{Rootfs: rootfs}.Path(v.Path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "this host has no folder " + v.Path, nil
