@@ -144,7 +144,7 @@ func (a commands) restoreOnNewHost(ctx context.Context, from *snapshot.Loaded, o
 	if err := host.Check(ctx); err != nil {
 		return change.Unchanged(err)
 	}
-	options.Seed = &install.Seed{ID: host.ID, Kubernetes: from.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address,
+	options.Seed = &install.Seed{ID: host.ID, Kubernetes: from.Kubernetes, Networks: host.Networks, Address: o.address,
 		Encrypted: host.Encrypted(), Plant: host.Plant, Settle: host.Settle}
 	if v := host.Volumes; len(v.Lacking) > 0 {
 		options.Seed.Volumes = &install.SeedVolumes{Title: v.Title(), Timeout: restore.VolumeTime, Write: v.Write}

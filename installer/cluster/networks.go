@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	journal "github.com/sealift/sealift/installer/journal/node"
 )
 
 // NodeIPs reads the addresses of the node from the contents of KubeletFlags; "" for one that the kubelet is not told.
@@ -14,16 +15,15 @@ func NodeIPs(flags []byte) (first, second string) {
 	return first, second
 }
 
-// NetworksOf reads the networks of the cluster from the manifest of its controller manager. Those of a dual-stack cluster have a
-// comma between them.
-func NetworksOf(manifest []byte) (pods, services string, err error) {
+// NetworksOf reads the networks of the cluster from the manifest of its controller manager.
+func NetworksOf(manifest []byte) (n journal.ClusterNetworks, err error) {
 	pod, err := kubeadm.ParsePod(manifest)
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", kubeadm.ControllerManagerManifest, err)
+		return n, fmt.Errorf("%s: %w", kubeadm.ControllerManagerManifest, err)
 	}
-	pods, services = pod.Args().Value("cluster-cidr"), pod.Args().Value("service-cluster-ip-range")
-	if pods == "" || services == "" {
-		return "", "", errors.New(kubeadm.ControllerManagerManifest + " lacks --cluster-cidr or --service-cluster-ip-range")
+	n.Pods, n.Services = pod.Args().Value("cluster-cidr"), pod.Args().Value("service-cluster-ip-range")
+	if n.Pods == "" || n.Services == "" {
+		return n, errors.New(kubeadm.ControllerManagerManifest + " lacks --cluster-cidr or --service-cluster-ip-range")
 	}
-	return pods, services, nil
+	return n, nil
 }

@@ -28,13 +28,13 @@ func (j *job) dualStack() bool {
 // currentNetworks are those of the cluster, or of the one that a seed continues, and empty before there is one.
 func (j *job) currentNetworks() lifecycle.State {
 	if j.Joins() {
-		return node.NetworkState(j.options.Join.Cluster.PodCIDR, j.options.Join.Cluster.ServiceCIDR)
+		return j.options.Join.Cluster.Networks().State()
 	}
 	if rec, made := j.networksOfCluster(); made {
 		return rec.State
 	}
 	if seed := j.options.Seed; seed != nil {
-		return node.NetworkState(seed.Pods, seed.Services)
+		return seed.Networks.State()
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func TestDualStackNodesHaveBothAddresses(t *testing.T) {
 			}
 			i.spec, i.facts.Address, i.facts.Address6 = s, chosen(netip.MustParseAddr("192.0.2.7")), chosen(row.address6)
 			if row.pods != "" {
-				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, node.NetworkState(row.pods, ""))
+				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, node.ClusterNetworks{Pods: row.pods}.State())
 				finished(t, i, lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
 			}
 			if err := i.chooseAddress(); err != nil {

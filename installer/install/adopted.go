@@ -13,8 +13,7 @@ type Adopted struct {
 	First      bool         // it made the cluster; the others joined it
 	Kubernetes string       // version that runs, such as 1.35.4
 	AddOns     []node.AddOn // besides Kubernetes
-	// Pods and Services are the networks of the cluster.
-	Pods, Services string
+	Networks   node.ClusterNetworks
 }
 
 // Records returns the steps with which the journal of the node says the same as after an install or a join of ours. Running them
@@ -28,8 +27,8 @@ func (a Adopted) Records() lifecycle.Plan {
 	last, phase, title := node.JoinStep, lifecycle.Join, "take over the node of the cluster"
 	if a.First {
 		last, phase, title = node.InitStep, lifecycle.Install, "take over the node that made the cluster"
-		record(node.NetworkStep, "", "note the networks of pods and services", lifecycle.PreInit, lifecycle.Digest(a.Pods, a.Services),
-			node.NetworkState(a.Pods, a.Services))
+		record(node.NetworkStep, "", "note the networks of pods and services", lifecycle.PreInit, lifecycle.Digest(a.Networks.Pods, a.Networks.Services),
+			a.Networks.State())
 	}
 	for _, one := range a.AddOns {
 		record(one.Name+"/"+installStep, one.Name, "note that "+one.Name+" "+one.Version+" runs", phase,

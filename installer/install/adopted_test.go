@@ -18,7 +18,7 @@ func adopted(t *testing.T, first bool) *Install {
 	if !first {
 		i.options.Join = &Join{Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 	}
-	records := Adopted{First: first, Kubernetes: "1", Pods: "10.1.0.0/20", Services: "10.2.0.0/22",
+	records := Adopted{First: first, Kubernetes: "1", Networks: node.ClusterNetworks{Pods: "10.1.0.0/20", Services: "10.2.0.0/22"},
 		AddOns: []node.AddOn{{Name: "containerd", Version: "1"}, {Name: "flannel", Version: "0.9"}}}.Records()
 	if _, err := lifecycle.Run(t.Context(), lifecycle.Adopting, records, i.Journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func (j *job) checkJoin() error {
 	if err != nil {
 		return err
 	}
-	for _, text := range c.Networks() {
+	for _, text := range c.Networks().List() {
 		p, err := netip.ParsePrefix(text)
 		if err == nil {
 			err = j.clash(p, used)
@@ -131,7 +131,7 @@ func (j *job) joinVariables() map[string]string {
 		return nil
 	}
 	c := j.options.Join.Cluster
-	variables := node.NetworkState(c.PodCIDR, c.ServiceCIDR)
+	variables := c.Networks().State()
 	maps.Copy(variables, map[string]string{"MASTER": flag(j.options.Join.ControlPlane), "DOCKER_REGISTRY_IP": c.Registry})
 	return variables
 }

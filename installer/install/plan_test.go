@@ -257,7 +257,7 @@ func (row networksRow) settle(t *testing.T, i *Install) {
 	if row.refused != "" {
 		return
 	}
-	if got, err := i.settleNetworks(); err != nil || !maps.Equal(got, node.NetworkState(row.wantPods, row.wantServices)) {
+	if got, err := i.settleNetworks(); err != nil || !maps.Equal(got, node.ClusterNetworks{Pods: row.wantPods, Services: row.wantServices}.State()) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -54,7 +54,7 @@ func (i *Install) writeRun() error {
 		run.AddOns = append(run.AddOns, node.AddOn{Name: a.name(), Version: a.info.Version})
 	}
 	if i.Joins() {
-		run.Networks = i.options.Join.Cluster.Networks()
+		run.Networks = i.options.Join.Cluster.Networks().List()
 	}
 	return run.Write(i.options.Root)
 }

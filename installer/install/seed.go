@@ -11,11 +11,11 @@ import (
 
 // Seed lets the host that makes a cluster continue one, with its keys, its networks and etcd's data.
 type Seed struct {
-	ID             string // of the operation: the same command resumes it
-	Kubernetes     string // version of the cluster
-	Pods, Services string // networks of the cluster
-	Address        string // of this host; "" to choose one
-	Encrypted      bool   // Plant also writes the keys with which the API server encrypts Secrets
+	ID         string // of the operation: the same command resumes it
+	Kubernetes string // version of the cluster
+	Networks   node.ClusterNetworks
+	Address    string // of this host; "" to choose one
+	Encrypted  bool   // Plant also writes the keys with which the API server encrypts Secrets
 	// Volumes writes the volumes that the host lacks; nil if there are none. It may be repeated.
 	Volumes *SeedVolumes
 	// Plant writes the keys and etcd's data before kubeadm, which keeps existing ones. It may be repeated.
@@ -58,7 +58,7 @@ func (s *settings) seeded(by *Seed) {
 	if by == nil {
 		return
 	}
-	s.pods.network, s.services.network = by.Pods, by.Services
+	s.pods.network, s.services.network = by.Networks.Pods, by.Networks.Services
 	if by.Address != "" {
 		s.address = by.Address
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestSeedSetsNetworksAndAddress(t *testing.T) {
 	i := made(t, with(t, "kubernetes", "", "kubernetes_pre_init"))
-	i.options.Seed = &Seed{ID: "one", Kubernetes: "1", Pods: "10.1.0.0/20", Services: "10.2.0.0/22", Address: "192.0.2.9",
+	i.options.Seed = &Seed{ID: "one", Kubernetes: "1", Networks: node.ClusterNetworks{Pods: "10.1.0.0/20", Services: "10.2.0.0/22"}, Address: "192.0.2.9",
 		Settle: func(context.Context, string, string, io.Writer) error { return nil }}
 	if s := i.newSettings(); s.pods.network != "10.1.0.0/20" || s.services.network != "10.2.0.0/22" || s.address != "192.0.2.9" {
 		t.Errorf("the settings are %+v", s)

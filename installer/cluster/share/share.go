@@ -12,7 +12,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
+
+	"github.com/sealift/sealift/installer/journal/node"
 )
 
 // Port is the port of control planes, beside the API server's 6443 and the balancer's 6444.
@@ -49,9 +50,9 @@ type Cluster struct {
 	Rotation string `json:"rotation,omitempty"`
 }
 
-// Networks lists the networks of pods and Services.
-func (c Cluster) Networks() []string {
-	return append(strings.Split(c.PodCIDR, ","), strings.Split(c.ServiceCIDR, ",")...)
+// Networks are the networks of pods and Services.
+func (c Cluster) Networks() node.ClusterNetworks {
+	return node.ClusterNetworks{Pods: c.PodCIDR, Services: c.ServiceCIDR}
 }
 
 // ErrToken means that the cluster does not accept a token.

@@ -140,7 +140,7 @@ func (d DNF) removeEmpty(ctx context.Context, database rpmDatabase, name string)
 		if !ok || !strings.HasPrefix(flags, "S") { // S for another size
 			continue
 		}
-		empty, err := removeEmpty(filepath.Join("/", d.Root, file))
+		empty, err := removeEmpty(files.Host{Rootfs: d.Root}.Path(file))
 		if err != nil {
 			return false, err
 		}

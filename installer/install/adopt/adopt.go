@@ -172,7 +172,7 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 func (a *Adoption) writeRun() error {
 	c := a.Found.Cluster
 	run := node.Run{Bundle: "none yet: kURL made this node", Log: a.Log.Name(), Resume: Resume(), Began: time.Now().UTC(), Plan: a.plan,
-		AddOns: append([]node.AddOn{{Name: "kubernetes", Version: c.Version}}, a.Found.AddOns()...), Networks: []string{c.Pods, c.Services}}
+		AddOns: append([]node.AddOn{{Name: "kubernetes", Version: c.Version}}, a.Found.AddOns()...), Networks: c.ClusterNetworks.List()}
 	if c.Kurl != nil && c.Kurl.Installer != nil {
 		run.Installer = c.Kurl.Installer.Name
 	}

@@ -141,7 +141,7 @@ func TestKurlClusterIsRead(t *testing.T) {
 	one := func(name string, controlPlane bool) Node {
 		return Node{Name: name, ControlPlane: controlPlane, Version: "1.35.4", Runtime: "containerd://2.2.1", Ready: true, Labelled: true}
 	}
-	want := Cluster{Version: "1.35.4", Endpoint: "10.0.0.1:6443", Pods: "10.32.0.0/20", Services: "10.96.0.0/22", Nodes: []Node{one("host-1", true), one("host-2", false)},
+	want := Cluster{Version: "1.35.4", Endpoint: "10.0.0.1:6443", ClusterNetworks: node.ClusterNetworks{Pods: "10.32.0.0/20", Services: "10.96.0.0/22"}, Nodes: []Node{one("host-1", true), one("host-2", false)},
 		Kurl: &Kurl{Namespace: true, Config: true, Folder: "/var/lib/kurl", Applied: []node.AddOn{{Name: "cert-manager"}, {Name: "flannel", Version: "0.26.7"}}, Lost: []string{`kurl has no option "optionOfTomorrow"`}}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Node{}), cmpopts.IgnoreFields(Kurl{}, "Installer")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

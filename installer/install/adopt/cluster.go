@@ -40,9 +40,8 @@ const partOf = "applyset.kubernetes.io/part-of"
 type Cluster struct {
 	Version  string `json:"version"`  // of Kubernetes, in kubeadm's configuration
 	Endpoint string `json:"endpoint"` // where nodes reach the API
-	Pods     string `json:"pods"`     // networks
-	Services string `json:"services"`
-	Nodes    []Node `json:"nodes"` // on a worker only this node
+	node.ClusterNetworks
+	Nodes []Node `json:"nodes"` // on a worker only this node
 	// Kurl is the state of kURL's installer; nil on a worker, which may not read it.
 	Kurl *Kurl `json:"kurl,omitempty"`
 }

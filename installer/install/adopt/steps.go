@@ -65,7 +65,7 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 			return cluster.LetAgentsApprove(ctx, a.Log)
 		})
 	}
-	records := install.Adopted{First: a.First(), Kubernetes: f.Cluster.Version, AddOns: f.AddOns(), Pods: f.Cluster.Pods, Services: f.Cluster.Services}
+	records := install.Adopted{First: a.First(), Kubernetes: f.Cluster.Version, AddOns: f.AddOns(), Networks: f.Cluster.ClusterNetworks}
 	return append(plan, records.Records()...), nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/host/files"
@@ -50,50 +49,6 @@ func LastRun(root string) (r Run, err error) {
 		return r, fmt.Errorf("read the record of the last run: %w; move %s away, and the next install recreates it", err, runFile(root))
 	}
 	return r, nil
-}
-
-// The variables of hooks with the networks of the cluster, which the journal has in the state of the step that chose them. A
-// dual-stack cluster has two of each: IPv4 first.
-const (
-	PodNetwork      = "POD_CIDR"
-	ServiceNetwork  = "SERVICE_CIDR"
-	PodNetwork6     = "POD_CIDR6"
-	ServiceNetwork6 = "SERVICE_CIDR6"
-)
-
-// NetworkVariables lists these variables.
-func NetworkVariables() []string {
-	return []string{PodNetwork, ServiceNetwork, PodNetwork6, ServiceNetwork6}
-}
-
-// NetworkState is the state of a step that chose the networks. Each may have a second one behind a comma, as in kubeadm's
-// configuration.
-func NetworkState(pods, services string) lifecycle.State {
-	state := lifecycle.State{}
-	for _, n := range []struct{ text, first, second string }{{pods, PodNetwork, PodNetwork6}, {services, ServiceNetwork, ServiceNetwork6}} {
-		one, two, both := strings.Cut(n.text, ",")
-		if state[n.first] = one; both {
-			state[n.second] = two
-		}
-	}
-	return state
-}
-
-// Networks are those of the cluster, from the journal, or on a joining host from the last run.
-func Networks(root string, records []lifecycle.Record) (found []string, err error) {
-	run, err := LastRun(root)
-	found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
-	if os.IsNotExist(err) {
-		err = nil
-	}
-	for _, rec := range records {
-		for _, name := range NetworkVariables() {
-			if value := rec.State[name]; value != "" && !slices.Contains(found, value) {
-				found = append(found, value)
-			}
-		}
-	}
-	return found, err
 }
 
 // Made reports whether this host made its cluster, and did not join one.

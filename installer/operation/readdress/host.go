@@ -143,11 +143,11 @@ func (h host) readControlPlane(s *state) error {
 	if err != nil {
 		return err
 	}
-	pods, services, err := cluster.NetworksOf(manifest)
+	networks, err := cluster.NetworksOf(manifest)
 	if err != nil {
 		return err
 	}
-	s.networks, err = networksOf(pods, services)
+	s.networks, err = networksOf(networks.List()...)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -243,7 +242,7 @@ func (r *Rotation) Plan() lifecycle.Plan { return r.run.Plan() }
 
 // save writes the new keys down on this host.
 func (r *Rotation) save(context.Context) error {
-	return files.WriteMode(filepath.Join("/", r.rootfs, authority.File), 0o600, r.state.Encode())
+	return files.WriteMode(files.Host{Rootfs: r.rootfs}.Path(authority.File), 0o600, r.state.Encode())
 }
 
 func (r *Rotation) sign(ctx context.Context) error {

@@ -23,9 +23,9 @@ import (
 
 // NewHost is a bare host that takes the place of the control plane of a snapshot.
 type NewHost struct {
-	ID             string // of the snapshot
-	Pods, Services string // networks of the cluster
-	Volumes        Volumes
+	ID       string // of the snapshot
+	Networks node.ClusterNetworks
+	Volumes  Volumes
 
 	host   host
 	root   string
@@ -87,7 +87,7 @@ func (n *NewHost) read() error {
 // readNetworks reads the networks of the cluster from the manifest of its controller manager.
 func (n *NewHost) readNetworks() (err error) {
 	manifest, _ := n.from.File(strings.TrimPrefix(kubeadm.ControllerManagerManifest, "/"))
-	n.Pods, n.Services, err = cluster.NetworksOf(manifest)
+	n.Networks, err = cluster.NetworksOf(manifest)
 	return err
 }
 

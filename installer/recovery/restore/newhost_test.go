@@ -26,7 +26,7 @@ func TestNewHostGetsSnapshotKeysAndNetworks(t *testing.T) {
 	if err := n.read(); err != nil {
 		t.Fatal(err)
 	}
-	if n.Pods != kubeadmtest.Pods || n.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadmtest.Node || !strings.HasSuffix(n.endpoint, ":6443") || !slices.Equal(namesOf(n.others, ""), []string{kubeadmtest.Node}) {
+	if n.Networks.Pods != kubeadmtest.Pods || n.Networks.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadmtest.Node || !strings.HasSuffix(n.endpoint, ":6443") || !slices.Equal(namesOf(n.others, ""), []string{kubeadmtest.Node}) {
 		t.Errorf("it is %+v", n)
 	}
 	if err := n.host.write(from, n.keys); err != nil {
