@@ -120,7 +120,7 @@ func Inspect(o Options) (_ *Install, err error) {
 	}
 	i.settings = i.newSettings()
 	i.prepareHooks()
-	i.refused = i.unmet()
+	i.refused = i.unmet(requirements())
 	i.plan = i.makePlan()
 	if len(i.refused) == 0 {
 		i.lookAtOwners()

@@ -280,6 +280,13 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 	if err != nil {
 		return preflight.Record{}, err
 	}
+	if !o.Node.Join { // a joining host gets the settings of the cluster
+		unmet, err := unmetByInstaller(s, facts)
+		if err != nil {
+			return preflight.Record{}, err
+		}
+		report.Results = slices.Concat(unmet, report.Results)
+	}
 	own, err := installerPreflight(s)
 	if err != nil {
 		return preflight.Record{}, err

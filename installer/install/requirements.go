@@ -3,17 +3,22 @@ package install
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
 )
 
 // requirement is a condition without which nothing is installed. It depends only on the bundle, the facts of the host and the journal,
 // so that it is checked before the host is inspected more closely, and no option ignores it.
 type requirement struct {
 	name  string // in a report
-	title string // what must hold
+	early bool   // can be checked without the bundle and the journal
 	check func(*job) error
 	hint  string // what to do, where the error does not say it
 }
@@ -23,41 +28,60 @@ type requirement struct {
 func requirements() []requirement {
 	const change = "change it in the Installer"
 	return []requirement{
-		{"running add-ons", "an install keeps the versions that run on this node", (*job).checkRunning, ""},
-		{"downgrade", "the bundle is not older than what this node has", (*job).checkDowngrade, ""},
-		{"minor versions", "Rook and Longhorn go from one minor version to the next", (*job).checkMinorSteps, ""},
-		{"restore", "a host that continues a cluster has none of its own", (*job).checkSeed, ""},
-		{"address", "this host has an address of the cluster's kind", (*job).checkAddress, ""},
-		{"networks", "the networks of the cluster are free on this host", (*job).checkNetworks, ""},
-		{"Kubernetes options", "kubeadm's configuration can be made", func(j *job) error { return cluster.CheckOptions(j.vars) }, change},
-		{"join", "this host can become a node of the cluster", (*job).checkJoin, ""},
-		{"proxy", "kurl.proxyAddress is a URL", (*job).checkProxy, change},
-		{"certificates", "kurl.caCertificates are certificates", (*job).checkCertificates, change},
-		{"node labels", "the API server accepts kurl.nodeLabels", (*job).checkLabels, change},
-		{"snapshots", "snapshots can be saved as the Installer says", (*job).checkSnapshots, change},
-		{"SELinux", "selinuxConfig.selinux is a mode", (*job).checkSELinux, change},
+		{name: "running add-ons", check: (*job).checkRunning},
+		{name: "downgrade", check: (*job).checkDowngrade},
+		{name: "minor versions", check: (*job).checkMinorSteps},
+		{name: "restore", check: (*job).checkSeed},
+		{name: "address", early: true, check: (*job).checkAddress},
+		{name: "networks", check: (*job).checkNetworks},
+		{name: "Kubernetes options", check: func(j *job) error { return cluster.CheckOptions(j.vars) }, hint: change},
+		{name: "join", check: (*job).checkJoin},
+		{name: "proxy", early: true, check: (*job).checkProxy},
+		{name: "certificates", early: true, check: (*job).checkCertificates, hint: change},
+		{name: "node labels", early: true, check: (*job).checkLabels, hint: change},
+		{name: "snapshots", early: true, check: (*job).checkSnapshots, hint: change},
+		{name: "SELinux", early: true, check: (*job).checkSELinux},
 	}
 }
 
 // unmet returns a result for each requirement that does not hold. All of them are final.
-func (j *job) unmet() (results []preflight.Result) {
-	for _, one := range requirements() {
-		err := one.check(j)
-		if err == nil {
-			continue
-		}
-		found := []preflight.Result{{Check: one.name, Status: preflight.Fail, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Hint: one.hint}}
-		if own := new(unmetError); errors.As(err, &own) {
-			found[0].Message, found[0].Hint = own.reason, own.hint
-		} else if several := new(preflight.RefusedError); errors.As(err, &several) {
-			found = several.Against
-		}
-		for _, result := range found {
-			result.Final = true
-			results = append(results, result)
-		}
+func (j *job) unmet(all []requirement) (results []preflight.Result) {
+	for _, one := range all {
+		results = append(results, one.results(j)...)
 	}
 	return results
+}
+
+// results returns nothing if the requirement holds.
+func (q requirement) results(j *job) []preflight.Result {
+	err := q.check(j)
+	if err == nil {
+		return nil
+	}
+	found := []preflight.Result{{Check: q.name, Status: preflight.Fail, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Hint: q.hint}}
+	if own := new(unmetError); errors.As(err, &own) {
+		found[0].Message, found[0].Hint = own.reason, own.hint
+	} else if several := new(preflight.RefusedError); errors.As(err, &several) {
+		found = slices.Clone(several.Against)
+	}
+	for n := range found {
+		found[n].Final = true
+	}
+	return found
+}
+
+// unmetByInstaller returns a result for each setting of an Installer that a host cannot fulfil when it makes a cluster. It checks only
+// what needs neither a bundle nor a journal.
+func unmetByInstaller(s *spec.Installer, facts host.Facts) ([]preflight.Result, error) {
+	j := &job{contents: contents{spec: s}, hostFacts: hostFacts{facts: facts, past: &lifecycle.Journal{}}}
+	for _, a := range s.AddOns {
+		j.addOns = append(j.addOns, addOn{info: bundle.PackageInfo{Name: a.Name, Version: a.Version}})
+	}
+	if err := j.chooseAddress(); err != nil {
+		return nil, err
+	}
+	j.settings = j.newSettings()
+	return j.unmet(slices.DeleteFunc(requirements(), func(q requirement) bool { return !q.early })), nil
 }
 
 // unmetError is the reason why a requirement does not hold, and what to do about it.

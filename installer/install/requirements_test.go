@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +57,11 @@ func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 			}
 			i.settings = i.newSettings()
 			i.vars = i.variables()
-			i.refused = i.unmet()
+			i.refused = i.unmet(requirements())
+			early, err := unmetByInstaller(i.spec, i.facts)
+			if want := slices.DeleteFunc(slices.Clone(i.refused), func(r preflight.Result) bool { return !isEarly(r.Check) }); err != nil || !slices.Equal(early, want) {
+				t.Errorf("without the bundle: %v, %v; want %v", early, err, want)
+			}
 			if row.nothing {
 				if len(i.refused) > 0 {
 					t.Errorf("refused: %v", i.refused)
@@ -84,9 +89,13 @@ func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 func TestRequirementsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, one := range requirements() {
-		if one.name == "" || one.title == "" || one.check == nil || seen[one.name] {
+		if one.name == "" || one.check == nil || seen[one.name] {
 			t.Errorf("%+v", one)
 		}
 		seen[one.name] = true
 	}
+}
+
+func isEarly(name string) bool {
+	return slices.ContainsFunc(requirements(), func(q requirement) bool { return q.early && q.name == name })
 }
