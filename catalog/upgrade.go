@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -345,13 +346,16 @@ func (u *upgrade) refused(a spec.AddOn, version string) (rule, bool) {
 	return rule{}, false
 }
 
-// shipped returns versions of an add-on that certainly exist, oldest first: those of the shipped catalogue, or kURL's newest of
-// August 2026, and KOTS's of October. They are used when no store is named. A test compares them with addons/.
-func shipped(name string) []string {
+// shipped returns versions of an add-on that certainly exist, oldest first: those of the shipped catalogue that every test run installs, or
+// kURL's newest of August 2026, and KOTS's of October. They are used when no store is named.
+func shipped(name string) (versions []string) {
+	for _, r := range releases.Of(name, releases.Tested) {
+		versions = append(versions, r.Version)
+	}
+	if versions != nil {
+		return versions
+	}
 	return map[string][]string{
-		"kubernetes": {"1.35.4", "1.36.3"}, "containerd": {"2.2.1"}, "flannel": {"0.26.7"}, "metrics-server": {"0.9.0"},
-		"local-path-provisioner": {"0.0.30"}, "operator": {"0.1.0"},
-
 		"antrea": {"1.4.0"}, "aws": {"0.1.0"}, "calico": {"3.9.1"}, "cert-manager": {"1.21.0"}, "collectd": {"v5"}, "contour": {"1.32.1"},
 		"ekco": {"0.28.14"}, "fluentd": {"1.7.4"}, "goldpinger": {"3.11.2-1.1.2"}, "kotsadm": {"1.134.0"}, "longhorn": {"1.3.1"},
 		"minio": {"2025-10-15T17-29-55Z"}, "openebs": {"4.5.1"}, "prometheus": {"0.92.1-87.15.1"}, "registry": {"3.1.1"},

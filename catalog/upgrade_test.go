@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -66,20 +68,24 @@ func canonicalSpec(t *testing.T, body string) string {
 
 func TestUpgradeWritesNearestWorkingInstaller(t *testing.T) {
 	const base = "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n"
+	last := func(name string) string { return shipped(name)[len(shipped(name))-1] }
+	oldest, newest, runtime, network := shipped("kubernetes")[0], last("kubernetes"), last("containerd"), last("flannel")
+	major, line := MajorMinor(oldest)
+	minor := fmt.Sprintf("%d.%d", major, line)
 	for name, row := range map[string]struct {
 		old, want string
 		told      []string
 	}{
 		"nothing to do":             {sound, sound, nil},
-		"an old Kubernetes":         {"  kubernetes: {version: 1.19.9}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n", "  kubernetes: {version: 1.35.4}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n", []string{"kubernetes.version: 1.19.9 becomes 1.35.4: "}},
-		"an old line":               {"  kubernetes: {version: 1.25.x}\n  containerd: {version: 1.6.x}\n  flannel: {version: 0.20.x}\n", "  kubernetes: {version: 1.35.x}\n  containerd: {version: 1.6.x}\n  flannel: {version: 0.20.x}\n", []string{"kubernetes.version: 1.25.x becomes 1.35.x: "}},
-		"docker":                    {"  kubernetes: {version: latest}\n  docker: {version: 19.03.10, preserveConfig: true}\n  flannel: {version: latest}\n", "  kubernetes: {version: latest}\n  containerd: {version: 2.2.1}\n  flannel: {version: latest}\n", []string{"docker: 19.03.10 with preserveConfig is left out: ", "containerd.version: 2.2.1 is new: "}},
+		"an old Kubernetes":         {"  kubernetes: {version: 1.19.9}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n", "  kubernetes: {version: " + oldest + "}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n", []string{"kubernetes.version: 1.19.9 becomes " + oldest + ": "}},
+		"an old line":               {"  kubernetes: {version: 1.25.x}\n  containerd: {version: 1.6.x}\n  flannel: {version: 0.20.x}\n", "  kubernetes: {version: " + minor + ".x}\n  containerd: {version: 1.6.x}\n  flannel: {version: 0.20.x}\n", []string{"kubernetes.version: 1.25.x becomes " + minor + ".x: "}},
+		"docker":                    {"  kubernetes: {version: latest}\n  docker: {version: 19.03.10, preserveConfig: true}\n  flannel: {version: latest}\n", "  kubernetes: {version: latest}\n  containerd: {version: " + runtime + "}\n  flannel: {version: latest}\n", []string{"docker: 19.03.10 with preserveConfig is left out: ", "containerd.version: " + runtime + " is new: "}},
 		"docker beside containerd":  {sound + "  docker: {version: 19.03.10}\n", sound, []string{"docker: 19.03.10 is left out"}},
-		"no runtime, no network":    {"  kubernetes: {version: 1.36.3}\n", "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.1}\n  flannel: {version: 0.26.7}\n", []string{"containerd.version: 2.2.1 is new", "flannel.version: 0.26.7 is new"}},
-		"k3s":                       {"  k3s: {version: v1.23.3+k3s1}\n  registry: {version: 3.1.1}\n", "  registry: {version: 3.1.1}\n  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.1}\n  flannel: {version: 0.26.7}\n", []string{"k3s: v1.23.3+k3s1 is left out"}},
+		"no runtime, no network":    {"  kubernetes: {version: 1.36.3}\n", "  kubernetes: {version: 1.36.3}\n  containerd: {version: " + runtime + "}\n  flannel: {version: " + network + "}\n", []string{"containerd.version: " + runtime + " is new", "flannel.version: " + network + " is new"}},
+		"k3s":                       {"  k3s: {version: v1.23.3+k3s1}\n  registry: {version: 3.1.1}\n", "  registry: {version: 3.1.1}\n  kubernetes: {version: " + newest + "}\n  containerd: {version: " + runtime + "}\n  flannel: {version: " + network + "}\n", []string{"k3s: v1.23.3+k3s1 is left out"}},
 		"rke2 beside Kubernetes":    {sound + "  rke2: {version: v1.22.6+rke2r1}\n", sound, []string{"rke2: v1.22.6+rke2r1 is left out"}},
-		"no Kubernetes":             {"  kotsadm: {version: 1.117.3, disableS3: true}\n", "  kotsadm: {version: 1.117.3, disableS3: true}\n  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.1}\n  flannel: {version: 0.26.7}\n", []string{"kubernetes.version: 1.36.3 is new"}},
-		"calico":                    {base + "  calico: {version: 3.9.1}\n", base + "  flannel: {version: 0.26.7}\n", []string{"calico: 3.9.1 is left out", "flannel.version: 0.26.7 is new: in place of calico"}},
+		"no Kubernetes":             {"  kotsadm: {version: 1.117.3, disableS3: true}\n", "  kotsadm: {version: 1.117.3, disableS3: true}\n  kubernetes: {version: " + newest + "}\n  containerd: {version: " + runtime + "}\n  flannel: {version: " + network + "}\n", []string{"kubernetes.version: " + newest + " is new"}},
+		"calico":                    {base + "  calico: {version: 3.9.1}\n", base + "  flannel: {version: " + network + "}\n", []string{"calico: 3.9.1 is left out", "flannel.version: " + network + " is new: in place of calico"}},
 		"two pod networks":          {base + "  weave: {version: 2.8.1}\n  antrea: {version: 1.4.0}\n", base + "  weave: {version: 2.8.1}\n", []string{"antrea: 1.4.0 is left out: a cluster has one pod network; weave stays"}},
 		"longhorn":                  {sound + "  longhorn: {version: 1.3.1, uiBindPort: 30880}\n", sound + "  openebs: {version: 4.5.1, isLocalPVEnabled: true, localPVStorageClassName: default}\n", []string{"longhorn: 1.3.1 with uiBindPort is left out", "openebs.version: 4.5.1 is new"}},
 		"the newest longhorn":       {sound + "  longhorn: {version: latest}\n  openebs: {version: 4.5.1}\n", sound + "  openebs: {version: 4.5.1}\n", []string{"longhorn: latest is left out"}},
@@ -93,8 +99,8 @@ func TestUpgradeWritesNearestWorkingInstaller(t *testing.T) {
 		"another package":           {sound + "  prometheus: {version: 0.33.0, s3Override: 'https://x.example.com/prometheus-0.33.0.tar.gz'}\n", sound + "  prometheus: {version: 0.92.1-87.15.1}\n", []string{"prometheus.s3Override: https://x.example.com/prometheus-0.33.0.tar.gz is left out"}},
 		"a section without options": {sound + "  helm: {helmfileSpec: x}\n  ufw: {}\n", sound, []string{"helm.helmfileSpec: x is left out"}},
 		"a Kubernetes with a v":     {strings.Replace(sound, "1.36.3", "v1.36.3", 1), sound, []string{"kubernetes.version: v1.36.3 becomes 1.36.3: "}},
-		"an old one with a v":       {strings.Replace(sound, "1.36.3", "v1.25.4", 1), strings.Replace(sound, "1.36.3", "1.35.4", 1), []string{"kubernetes.version: 1.25.4 becomes 1.35.4: "}},
-		"a version that is none":    {strings.Replace(sound, "2.2.6", "../x", 1), strings.Replace(sound, "2.2.6", "2.2.1", 1), []string{"containerd.version: 2.2.1 is new: it had none"}},
+		"an old one with a v":       {strings.Replace(sound, "1.36.3", "v1.25.4", 1), strings.Replace(sound, "1.36.3", oldest, 1), []string{"kubernetes.version: 1.25.4 becomes " + oldest + ": "}},
+		"a version that is none":    {strings.Replace(sound, "2.2.6", "../x", 1), strings.Replace(sound, "2.2.6", runtime, 1), []string{"containerd.version: " + runtime + " is new: it had none"}},
 		"an add-on of others":       {sound + "  garage: {version: 1.0.0, size: 5}\n", sound + "  garage: {version: 1.0.0, size: 5}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,22 +145,31 @@ func TestUpgradeTakesVersionsOfStore(t *testing.T) {
 	}
 }
 
-// The catalogue that ships has the versions that Upgrade names.
-func TestShippedVersionsAreInCatalogue(t *testing.T) {
-	for _, name := range []string{"kubernetes", "containerd", "flannel", "metrics-server", "local-path-provisioner", "operator"} {
-		manifests, err := filepath.Glob(filepath.Join("../addons", name, "*", "Manifest"))
+// The catalogue has the versions of the table that ship, and no others. They stand oldest first, and one of each is current.
+func TestCatalogueHasShippedReleases(t *testing.T) {
+	for _, r := range releases.All() {
+		if r.Use == releases.Tool {
+			continue
+		}
+		manifests, err := filepath.Glob(filepath.Join("../addons", r.Name, "*", "Manifest"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var versions []string
+		var found, listed []string
 		for _, file := range manifests {
 			if version := filepath.Base(filepath.Dir(file)); version != "template" {
-				versions = append(versions, version)
+				found = append(found, version)
 			}
 		}
-		slices.SortFunc(versions, CompareVersions)
-		if !slices.Equal(versions, shipped(name)) {
-			t.Errorf("%s: addons has %v, shipped says %v", name, versions, shipped(name))
+		for _, other := range releases.Of(r.Name, releases.Shipped) {
+			listed = append(listed, other.Version)
+		}
+		slices.SortFunc(found, CompareVersions)
+		if !slices.Equal(found, listed) {
+			t.Errorf("%s: addons has %v, releases.txt %v", r.Name, found, listed)
+		}
+		if current := releases.Of(r.Name, releases.Default); len(current) != 1 {
+			t.Errorf("%s has %d current versions, want 1", r.Name, len(current))
 		}
 	}
 	all, err := os.ReadDir("../addons")

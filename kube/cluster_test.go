@@ -104,7 +104,7 @@ func TestUnservedKindIsReported(t *testing.T) {
 
 func TestVersionComesFromServer(t *testing.T) {
 	c := newCluster(t)
-	if version, err := c.Version(t.Context()); err != nil || version != controlplane.DefaultVersion {
+	if version, err := c.Version(t.Context()); err != nil || version != controlplane.DefaultVersion() {
 		t.Errorf("version %q, %v", version, err)
 	}
 	for text, want := range map[string]string{"{}": "/version reports none", "hello": "/version reports none"} {

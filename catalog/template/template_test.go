@@ -3,13 +3,18 @@ package template_test
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -175,25 +180,32 @@ func TestWriteRefuses(t *testing.T) {
 	})
 }
 
-// The shipped versions equal the output of their templates.
+// The shipped versions equal the output of their templates with the parameters that the table of releases has.
 func TestShippedVersionsFollowTheirTemplates(t *testing.T) {
-	const addOn = "../../addons/kubernetes"
-	tmpl, err := template.Open(addOn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, version := range []string{"1.35.4", "1.36.3"} {
-		values, err := tmpl.Values(version)
+	for _, r := range releases.All() {
+		if r.Use < releases.Shipped {
+			continue
+		}
+		tmpl, err := template.Open(filepath.Join("../../addons", r.Name))
 		if err != nil {
 			t.Fatal(err)
+		}
+		values := map[string]string{template.VersionParameter: r.Version}
+		for key, value := range r.With {
+			values[strings.ReplaceAll(strings.ToUpper(key), "-", "_")] = value
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(values)), tmpl.Parameters()); diff != "" {
+			t.Errorf("%s %s: releases.txt does not name the template's parameters: %s", r.Name, r.Version, diff)
 		}
 		filled, err := tmpl.Fill(values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := os.ReadFile(filepath.Join(addOn, version, "Manifest"))
-		if err != nil || filled["Manifest"] != string(want) {
-			t.Errorf("%s with %v gives %q, %v", version, values, filled["Manifest"], err)
+		for below, text := range filled {
+			shipped, err := os.ReadFile(filepath.Join("../..", r.Folder(), below))
+			if err != nil || text != string(shipped) {
+				t.Errorf("%s/%s is not what releases.txt and the template give: %v\n%s", r.Folder(), below, err, cmp.Diff(text, string(shipped)))
+			}
 		}
 	}
 }

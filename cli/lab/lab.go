@@ -117,7 +117,7 @@ func checkReleases(kubernetes []string) error {
 func labComponents(kubernetes []string) []string {
 	if len(kubernetes) > 0 {
 		ids := upstream.ComponentsOf(upstream.Images(kubernetes...), upstream.Downloads(kubernetes...))
-		return append(ids, upstream.RegistryServer, upstream.HostDebian12)
+		return append(ids, upstream.Program("registry").Component, upstream.HostDebian12)
 	}
 	return upstream.Everyday()
 }

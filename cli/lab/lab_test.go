@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // labState gives the commands a rack of their own.
@@ -104,8 +105,8 @@ func TestLabRefusesWrongUsage(t *testing.T) {
 		{"so does egress", []string{"egress", "nobody"}, app.ExitFailed, "host not found"},
 		{"remove needs names or --all", []string{"remove"}, app.ExitUsage, "--all"},
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
-		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
-		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
+		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, strings.Join(upstream.Releases(), ", ")},
+		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, strings.Join(upstream.Releases(), ", ")},
 		{"an image has a known system", []string{"image", "plan-9", "--out", "x"}, app.ExitUsage, "debian-12 or debian-13"},
 		{"and a file", []string{"image", "debian-12"}, app.ExitUsage, "--out is missing"},
 		{"and a name for registries", []string{"image", "debian-12", "--out", "x", "--name", "A B"}, app.ExitFailed, "the name of the image"},

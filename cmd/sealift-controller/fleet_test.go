@@ -55,7 +55,7 @@ func follower(t *testing.T) (home, program, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl, err := workshop.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
+	kubectl, err := workshop.File(t.Context(), upstream.Program("kubectl"))
 	if err == nil {
 		err = os.Symlink(kubectl, filepath.Join(bin, "kubectl"))
 	}

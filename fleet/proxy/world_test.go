@@ -232,7 +232,7 @@ func startRegistry(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: upstream.RegistryServer, Name: "registry"})
+	binary, err := workshop.File(t.Context(), upstream.Program("registry"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func clientOf(name string) string { return "unix://" + name + ":2379" }
 func startEtcds(t *testing.T, names ...string) (etcds, *etcd) {
 	t.Helper()
 	workshop := lab.Workshop(t)
-	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"})
+	binary, err := workshop.File(t.Context(), upstream.Program("etcd"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -17,7 +16,7 @@ import (
 func validate(t *testing.T, name string) {
 	t.Helper()
 	w := lab.Workshop(t)
-	program, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubeadm"})
+	program, err := w.File(t.Context(), upstream.Program("kubeadm"))
 	if err != nil {
 		t.Fatal(err)
 	}

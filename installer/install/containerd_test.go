@@ -14,7 +14,7 @@ import (
 func configured(t *testing.T, files map[string]string) containerdConfig {
 	t.Helper()
 	w := lab.Workshop(t)
-	program, err := w.File(t.Context(), upstream.FileOf{Component: upstream.Containerd, Name: "containerd"})
+	program, err := w.File(t.Context(), upstream.Program("containerd"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func sealift(t *testing.T) string {
 func kubectl(t *testing.T) string {
 	t.Helper()
 	w := lab.Workshop(t)
-	file, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
+	file, err := w.File(t.Context(), upstream.Program("kubectl"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 	"github.com/sealift/sealift/preflight"
@@ -93,16 +94,17 @@ func TestHooksCannotClearChosenNetworks(t *testing.T) {
 }
 
 func TestKurlFindsKubernetesPackage(t *testing.T) {
-	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n"
-	i := kurlInstall(t, text, append(filesBelow(t, "../../addons/kubernetes/1.36.3", "kubernetes/1.36.3"), realAddOns(t, "containerd/2.2.6")...))
+	k8s := releases.Current("kubernetes")
+	text := "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  kubernetes: {version: " + k8s.Version + "}\n  containerd: {version: 2.2.6}\n"
+	i := kurlInstall(t, text, append(filesBelow(t, "../../"+k8s.Folder(), "kubernetes/"+k8s.Version), realAddOns(t, "containerd/2.2.6")...))
 	k, _ := kubernetes(i.addOns)
 	if _, err := i.extractKubernetes(k)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// as containerd 2.2.6 reads it
 	out, err := exec.CommandContext(t.Context(), "sh", "-ec", `cat "$1/Manifest" | grep "pause" | awk '{ print $3 }'; gunzip <"$1/images/pause.tar.gz" | tar t | grep -cx manifest.json`, "sh",
-		filepath.Join(i.options.Root, "packages/kubernetes/1.36.3")).CombinedOutput()
-	if want := "registry.k8s.io/pause:3.10.2\n1\n"; err != nil || string(out) != want {
+		filepath.Join(i.options.Root, "packages/kubernetes", k8s.Version)).CombinedOutput()
+	if want := "registry.k8s.io/pause:" + k8s.With["pause"] + "\n1\n"; err != nil || string(out) != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -109,7 +110,9 @@ func TestKurlProgramsAreProvided(t *testing.T) {
 // TestCatalogueNeedsNoHostPrograms has the newest version of each add-on, on a host without any program.
 func TestCatalogueNeedsNoHostPrograms(t *testing.T) {
 	text, files := "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n", []txtar.File(nil)
-	for _, name := range []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"} {
+	for _, name := range []string{"containerd", "kubernetes", "flannel", "local-path-provisioner", "metrics-server"} {
+		versions := releases.Of(name, releases.Shipped)
+		name += "/" + versions[len(versions)-1].Version
 		files = append(files, filesBelow(t, filepath.Join("../../addons", name), name)...)
 		text += "  " + strings.Replace(name, "/", ": {version: ", 1) + "}\n"
 	}

@@ -12,12 +12,12 @@ import (
 
 // kurlHost makes a host what kURL's scripts make it before kubeadm runs, from the files of the lab: programs and units where host
 // packages have them, kubeadm's drop-in for the kubelet, containerd with kURL's drop-in, images, and kURL's folders.
-const kurlHost = `set -euo pipefail
+var kurlHost = `set -euo pipefail
 mkdir -p /var/lib/kurl /etc/kurl /opt/replicated /var/log/kurl /opt/cni/bin /etc/containerd/conf.d
 tar xzf /media/usb/cluster.tar.gz -C /var/lib/kurl
 cd /var/lib/kurl && rm -rf index.json* bin
 head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >/etc/kurl/uuid
-k=addons/kubernetes/1.35.4 c=addons/containerd/2.2.1
+k=addons/kubernetes/` + previous + ` c=addons/containerd/` + currentRuntime + `
 DEBIAN_FRONTEND=noninteractive dpkg -i addons/*/*/packages/debian-12/*.deb >/var/log/kurl/dpkg.log 2>&1
 grep -q '^nameserver' /etc/resolv.conf || echo 'nameserver 192.0.2.1' >>/etc/resolv.conf
 printf 'net.ipv4.ip_forward = 1\nnet.bridge.bridge-nf-call-iptables = 1\n' >/etc/sysctl.d/99-kurl.conf
@@ -68,7 +68,7 @@ for images in addons/*/*/images; do tar -C "$images" -cf - . | ctr --namespace k
 `
 
 // kurlInit makes the first control plane, and leaves in the cluster what kURL's scripts leave (kURL §3.1, §3.7).
-const kurlInit = `set -euo pipefail
+var kurlInit = `set -euo pipefail
 cd /var/lib/kurl
 address=$(ip -4 -oneline address show dev host0 | awk '{ sub("/.*", "", $4); print $4; exit }')
 driver=cgroupfs fail='failCgroupV1: false'
@@ -84,7 +84,7 @@ nodeRegistration:
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.35.4
+kubernetesVersion: v` + previous + `
 controlPlaneEndpoint: $address:6443
 networking: {podSubnet: 10.32.0.0/20, serviceSubnet: 10.96.0.0/22}
 apiServer:
@@ -102,7 +102,7 @@ $fail
 EOF
 kubeadm init --config /opt/replicated/kubeadm.conf --ignore-preflight-errors=all >/var/log/kurl/init.log 2>&1 || { tail -50 /var/log/kurl/init.log; exit 1; }
 export KUBECONFIG=/etc/kubernetes/admin.conf
-cp -r addons/flannel/0.26.7/yaml /tmp/flannel
+cp -r addons/flannel/` + currentNetwork + `/yaml /tmp/flannel
 sed -e 's,${POD_CIDR},10.32.0.0/20,' -e "s,\${FLANNEL_API_HOST},$address," -e 's,${FLANNEL_API_PORT},6443,' /tmp/flannel/network.tmpl.yaml >/tmp/flannel/network.yaml
 kubectl apply -k /tmp/flannel
 rm -r /tmp/flannel
@@ -125,9 +125,9 @@ apiVersion: cluster.kurl.sh/v1beta1
 kind: Installer
 metadata: {name: 1a2b3c4, labels: {velero.io/exclude-from-backup: "true"}}
 spec:
-  kubernetes: {version: 1.35.4}
-  containerd: {version: 2.2.1}
-  flannel: {version: 0.26.7}
+  kubernetes: {version: ` + previous + `}
+  containerd: {version: ` + currentRuntime + `}
+  flannel: {version: ` + currentNetwork + `}
 EOF
 kubectl --namespace kurl create configmap kurl-current-config --from-literal=kurl-version=v2026.08.07-0 \
   --from-literal=addons-flannel="$(kubectl get installer 1a2b3c4 -o jsonpath="{.spec.flannel}" | base64 -w 0)"
@@ -147,7 +147,7 @@ const (
 // TestKurlClusterIsAdopted has a control plane and a worker in kURL's shape. They are adopted, with one kill on the way, and no
 // pod restarts; then they are upgraded by one minor version, a host joins, and the worker is reset.
 func TestKurlClusterIsAdopted(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh && tar xzf cluster.tar.gz bin/sealift")
 	usb := []string{older.usb, newer.usb}
 	first, worker := node{lab.Host(t, host.Spec{USB: usb}), t}, node{lab.Host(t, host.Spec{USB: usb}), t}
@@ -196,12 +196,12 @@ func TestKurlClusterIsAdopted(t *testing.T) {
 	third.refuses(first.joinCommand("")+" 2>&1", 1, "has no bundle to give out yet")
 
 	t.Log(first.must(upgrade + " yes 2>&1"))
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 	first.pulled()
 	first.must("sealift status")
 	third.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
-	first.runs("v1.36.3", 3)
+	first.runs("v"+current, 3)
 
 	out := worker.must("cp /usr/local/bin/sealift /var/tmp/sealift && /var/tmp/sealift reset --yes 2>&1")
 	t.Log(out)
@@ -210,7 +210,7 @@ func TestKurlClusterIsAdopted(t *testing.T) {
 	}
 	worker.must("systemctl is-active containerd && ! systemctl is-active kubelet && ! systemctl is-enabled kubelet && for gone in /etc/kubernetes /var/lib/kubelet /var/lib/sealift /usr/local/bin/sealift /usr/local/bin/kubelet; do test ! -e $gone || { echo $gone is still there; exit 1; }; done; test -x /usr/bin/kubelet && test -d /var/lib/kurl/addons && ! ip link show cni0")
 	first.must("sealift node remove --force --yes " + worker.Name())
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 }
 
 // versionsOf are the files that a plan must not change on a host.

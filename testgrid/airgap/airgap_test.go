@@ -21,7 +21,7 @@ const (
 
 func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.otherRuntimes(t), r.chartBundle(t)}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	before := n.state()

@@ -50,7 +50,7 @@ func hostChecks(ids []string) []string {
 
 // TestClusterPassesBenchmark installs with cisCompliance. What is left has a reason that no setting changes.
 func TestClusterPassesBenchmark(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	n.must(install + " kubernetes-cis-compliance")
 	worker.must(n.joinCommand(""))

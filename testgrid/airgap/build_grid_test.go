@@ -26,7 +26,7 @@ const builderImage = "example.org/sealift:1"
 // TestTwoNodeClusterBuildsPackages builds packages in pods of a cluster without a network. What their Manifests name is on a web
 // server of the first node, and so is the bucket. One pod is killed in the middle. The packages are those of this machine.
 func TestTwoNodeClusterBuildsPackages(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	dir, local := r.buildOnCluster(t)
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb, dir}}), t}
 	worker := node{lab.Host(t, host.Spec{USB: []string{dir}}), t}
@@ -100,7 +100,7 @@ func (r delivery) buildOnCluster(t *testing.T) (dir string, digests map[string]s
 	place(t, config, []byte("mirrors: {https://files.example.com/: "+server.URL+"/}\n"))
 	r.run(t, append([]string{"lock", "--config", config, "--cache", cache}, addOns...)...)
 	digests = builtDigests(t, r.run(t, append([]string{"build", "--locked", "--config", config, "--cache", cache, "--out", t.TempDir(), "-o", "json"}, addOns...)...))
-	versitygw := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+	versitygw := component(t, upstream.Program("versitygw"))
 	shell(t, repository, fmt.Sprintf("cp %s %s %s/ && go run ./deploy/image -binary %s -node %s/sealift-node -out %s/image.tar", versitygw, r.sealift, dir, r.sealift, r.dir(), dir))
 	if _, err := os.Stat(filepath.Join(dir, "image.tar")); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (n node) certificates() map[string]certificate {
 
 // TestRunningNodeRenewsCertificates kills a renewal in its middle, and runs it again.
 func TestRunningNodeRenewsCertificates(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	before := n.certificates()

@@ -17,7 +17,7 @@ import (
 
 // TestChannelUpdatesAddOns lets a channel adopt add-ons of the demo's cluster, and a reset remove all of it in the end.
 func TestChannelUpdatesAddOns(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must(install)
@@ -37,7 +37,7 @@ const adopted = `export KUBECONFIG=/etc/kubernetes/admin.conf
 } | sort`
 
 // theChannel lists flannel as the installer has rendered it, and a newer metrics-server, which asks less often.
-const theChannel = `mkdir -p /var/tmp/channel && cd /var/tmp/channel
+var theChannel = `mkdir -p /var/tmp/channel && cd /var/tmp/channel
 cp -r /var/lib/sealift/kustomize/flannel /var/lib/sealift/kustomize/metrics-server .
 sed -i 's/--metric-resolution=15s/--metric-resolution=20s/' metrics-server/deployment.yaml
 grep -q resolution=20s metrics-server/deployment.yaml
@@ -46,7 +46,7 @@ cat >addons.yaml <<-'END'
 	metadata: {name: site}
 	spec:
 	  addons:
-	  - {name: flannel, version: 0.26.7, manifest: flannel/}
+	  - {name: flannel, version: ` + currentNetwork + `, manifest: flannel/}
 	  - {name: metrics-server, version: 0.9.1, manifest: metrics-server/}
 END
 `
@@ -65,7 +65,7 @@ func channelKeeps(n node) {
 			n.t.Errorf("%s, objects were recreated or restarted:\n%s", when, strings.Join(scenario.Differences(strings.Split(before, "\n"), strings.Split(now, "\n")), "\n"))
 		}
 	}
-	n.says(plan, "adopt\tit is adopted from the installer, which applied version 0.26.7\n", "it is adopted from the installer, which applied version 0.9.0; version 0.9.1 is newer than 0.9.0\n")
+	n.says(plan, "adopt\tit is adopted from the installer, which applied version "+currentNetwork+"\n", "it is adopted from the installer, which applied version 0.9.0; version 0.9.1 is newer than 0.9.0\n")
 	n.says(channel+"sealift channel get", "0.9.0\t-\t-\tinstaller\t-\n")
 
 	seed := rand.Uint64()
@@ -98,7 +98,7 @@ func channelKeeps(n node) {
 				n.says(kubectl+"-n kube-system get configmap addon-"+name+" -o jsonpath='{.data.set}'", step.want+name)
 			}
 			if strings.Contains(step.command, "apply") {
-				n.says(install+" 2>&1", "add-on flannel is kept by channel kube-system/flannel at version 0.26.7: its objects are left alone", "add-on metrics-server is kept by channel kube-system/metrics-server at version 0.9.1", "nothing to do")
+				n.says(install+" 2>&1", "add-on flannel is kept by channel kube-system/flannel at version "+currentNetwork+": its objects are left alone", "add-on metrics-server is kept by channel kube-system/metrics-server at version 0.9.1", "nothing to do")
 				n.says("cd /media/usb && cat install.sh | bash -s airgap --plan 2>&1", "add-on metrics-server is kept by channel kube-system/metrics-server at version 0.9.1")
 				n.says(resolution, step.got)
 				n.must(kubectl + "-n kube-system rollout status deployment/metrics-server --timeout=180s && sealift status")

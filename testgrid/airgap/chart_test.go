@@ -23,7 +23,7 @@ hello() { sealift_apply hello "$DIR/addons/hello/$HELLO_VERSION/charts/hello"; }
 
 // helloImages are three images that the lab makes of their components.
 func helloImages() []string {
-	return []string{"docker.io/library/busybox:1.35.0", "registry.k8s.io/metrics-server/metrics-server:v0.9.0", "registry.k8s.io/pause:3.10.2"}
+	return []string{"docker.io/library/busybox:1.35.0", "registry.k8s.io/metrics-server/metrics-server:v0.9.0", pauseImage}
 }
 
 // hello is a chart whose pod has those three: one that prints its version first, one that serves, and one that waits.

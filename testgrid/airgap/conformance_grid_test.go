@@ -24,22 +24,22 @@ const conformanceFocus = `\[sig-node\] (ConfigMap|Secrets|Downward API|Pods|Vari
 // TestDemoClusterIsConformant runs conformance tests of Kubernetes on the demo's cluster, on a host without a route out. The
 // images of the tests are in a package.
 func TestDemoClusterIsConformant(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()
-	suite := component(t, upstream.FileOf{Component: upstream.ConformanceTests, Name: "e2e.test"})
+	suite := component(t, upstream.FileOf{Component: upstream.ConformanceTests(), Name: "e2e.test"})
 	wanted := "grep -F"
 	for _, image := range upstream.ConformanceImages() {
 		wanted += " -e " + quoted(image.Ref)
 	}
-	shell(t, dir, "cp "+suite+" . && mkdir -p add-ons/conformance-images/1.36.3 && cd add-ons/conformance-images/1.36.3 && "+
+	shell(t, dir, "cp "+suite+" . && mkdir -p add-ons/conformance-images/"+current+" && cd add-ons/conformance-images/"+current+" && "+
 		r.dir()+`/sealift-testgrid conformance images --e2e `+suite+" | "+wanted+` >Manifest && echo 'conformance_images() { :; }' >install.sh`)
-	r.mirrored(t, mirror.Options{Images: slices.Concat(upstream.Images("v1.36.3"), upstream.ConformanceImages())}, func() {
-		r.run(t, "build", filepath.Join(dir, "add-ons/conformance-images/1.36.3"), "--out", dir, "--config", r.config, "--cache", r.cache)
+	r.mirrored(t, mirror.Options{Images: slices.Concat(upstream.Images("v"+current), upstream.ConformanceImages())}, func() {
+		r.run(t, "build", filepath.Join(dir, "add-ons/conformance-images/"+current), "--out", dir, "--config", r.config, "--cache", r.cache)
 	})
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
 	n.must(install)
-	n.must("sealift images load /media/usb3/conformance-images-1.36.3.tar.gz --all-nodes")
+	n.must("sealift images load /media/usb3/conformance-images-" + current + ".tar.gz --all-nodes")
 	const run = "cd /root && HOME=/root /media/usb2/sealift-testgrid conformance --kubeconfig /etc/kubernetes/admin.conf --e2e /media/usb3/e2e.test --out report --parallel 4 --timeout 10m "
 	n.must(run + "--quick 2>&1")
 	out, code := n.run(run + "--focus " + quoted(conformanceFocus) + ` --skip '\[Serial\]' -o json 2>run.log >list.json; code=$?; tail -n 20 run.log; exit $code`)

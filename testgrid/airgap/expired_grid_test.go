@@ -125,7 +125,7 @@ func (n node) servesVerified(ca *x509.Certificate, address string) {
 
 // TestNodesOfflineTooLongRecover ends all certificates of a worker and of a control plane.
 func TestNodesOfflineTooLongRecover(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))

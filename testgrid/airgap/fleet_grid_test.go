@@ -17,9 +17,9 @@ import (
 )
 
 // The image of the add-ons is in the bundle that all hosts are made of. The other one is in a package that only one host has.
-const (
+var (
 	fleetImage = "docker.io/library/busybox:1.35.0"
-	laterImage = "registry.k8s.io/kube-proxy:v1.35.4"
+	laterImage = "registry.k8s.io/kube-proxy:v" + previous
 )
 
 // fleetProgram is the program of hubs and agents. It is on the second USB disk.
@@ -157,7 +157,7 @@ func (n node) has(version string) string {
 // template, whose image has its digest there, and one with a chart reach the canary first. One host has no power in the middle of a
 // change.
 func TestFleetWorksWithoutRoute(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-controller")
 	usb := []string{r.watched(t, "1.0", fleetImage), r.dir(), t.TempDir()}
 	r.watched(t, "2.0", laterImage)

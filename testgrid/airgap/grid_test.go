@@ -11,7 +11,7 @@ import (
 
 // TestEveryReleaseOnEverySystem installs the releases that the other test does not.
 func TestEveryReleaseOnEverySystem(t *testing.T) {
-	for _, row := range []struct{ kubernetes, system string }{{"1.35.4", "debian-12"}, {"1.35.4", "debian-13"}, {"1.36.3", "debian-13"}} {
+	for _, row := range []struct{ kubernetes, system string }{{previous, "debian-12"}, {previous, "debian-13"}, {current, "debian-13"}} {
 		t.Run(row.kubernetes+" on "+row.system, func(t *testing.T) {
 			r := build(t, row.kubernetes, row.system)
 			n := node{lab.Host(t, host.Spec{OS: row.system, USB: []string{r.usb}}), t}

@@ -15,7 +15,7 @@ import (
 // TestIPv6OnlyCluster makes a cluster of two hosts with only IPv6 addresses, and no route out. Pods on both nodes reach a
 // Service, even after the hosts were rebooted. At the end the worker is reset to its original state.
 func TestIPv6OnlyCluster(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, IPv6: true}), t}
 	worker := node{lab.Host(t, host.Spec{IPv6: true}), t}
 	first.refuses(install, 3, "set kurl.ipv6")
@@ -58,7 +58,7 @@ func TestIPv6OnlyCluster(t *testing.T) {
 // TestDualStackCluster makes a cluster of two hosts with an address of each family, and no route out. Pods on both nodes reach a
 // Service at each of its two addresses, even after the hosts were rebooted. At the end the worker is reset to its original state.
 func TestDualStackCluster(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}, DualStack: true}), t}
 	worker := node{lab.Host(t, host.Spec{DualStack: true}), t}
 	single := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}

@@ -16,7 +16,7 @@ import (
 // one has a command. The test disconnects the host with the bundle and removes it from the cluster, lets another replace it, and
 // lets a control plane leave and rejoin.
 func TestClusterSurvivesLostControlPlane(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)
 	second, third := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
@@ -65,7 +65,7 @@ func TestClusterSurvivesLostControlPlane(t *testing.T) {
 
 // TestKilledControlPlaneJoinResumes joins a control plane with a command that is killed again and again.
 func TestKilledControlPlaneJoinResumes(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	command := first.joinCommand(controlPlane)
@@ -106,7 +106,7 @@ const controlPlane = "--control-plane"
 // TestJoinSurvivesLostNetwork disconnects a host while it fetches images, and while kubeadm talks to the cluster. Each time the
 // join ends on its own, and the same command resumes.
 func TestJoinSurvivesLostNetwork(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	command := first.joinCommand("")
@@ -161,14 +161,14 @@ func (n node) keepsNoSecrets(command string) {
 func runsPod(from, on node, number int) {
 	from.t.Helper()
 	manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"after-%d"},"spec":{"nodeName":%q,
-"containers":[{"name":"pause","image":"registry.k8s.io/pause:3.10.2","imagePullPolicy":"IfNotPresent"}]}}`, number, on.Name())
+"containers":[{"name":"pause","image":%q,"imagePullPolicy":"IfNotPresent"}]}}`, number, on.Name(), pauseImage)
 	from.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done; echo " + quoted(manifest) + " | " + kubectl + "apply -f -")
 	from.must(fmt.Sprintf(kubectl+"wait --for=condition=Ready pod/after-%d --timeout=180s", number))
 }
 
 // TestSecretsAreEncryptedOnEveryControlPlane installs with encryptSecrets, lets a control plane join, and has that one rotate the key.
 func TestSecretsAreEncryptedOnEveryControlPlane(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install + " kubernetes.encryptSecrets=true")
 	first.must(kubectl + "create secret generic one --from-literal=password=correct-horse-battery")

@@ -19,7 +19,7 @@ func (n node) joinCommand(flags string) string {
 // TestHostJoinsWithPrintedCommand adds a worker that has nothing but the command.
 func TestHostJoinsWithPrintedCommand(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	worker := node{lab.Host(t, host.Spec{}), t}
 	printed := workerCommand(t, first.must(install))

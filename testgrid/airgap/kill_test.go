@@ -17,7 +17,7 @@ import (
 // TestInterruptedInstallMatchesUninterrupted takes one host from an undisturbed install through resets to installs that are
 // killed and that run out of disk, and compares where they end.
 func TestInterruptedInstallMatchesUninterrupted(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must(install)
@@ -48,7 +48,7 @@ func TestInterruptedInstallMatchesUninterrupted(t *testing.T) {
 // TestHalfInstalledHostIsReset kills an install in several phases, and resets it each time, with a reset that is also killed. In
 // the end an install is as good as on a new host.
 func TestHalfInstalledHostIsReset(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
 	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")

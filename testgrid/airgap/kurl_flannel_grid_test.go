@@ -73,11 +73,11 @@ func TestEveryKurlFlannelMakesCluster(t *testing.T) {
 		if err := os.MkdirAll(own, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, "addons/containerd/2.2.1", "addons/kubernetes/1.36.3"}
+		args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, "addons/containerd/" + currentRuntime, "addons/kubernetes/" + current}
 		for _, form := range flannelForms {
 			args = append(args, flannelForm(t, own, form.version, form.ask))
 		}
-		lab := mirror.Options{Images: append(upstream.KurlImages(), upstream.Images("v1.36.3")...), Downloads: append(upstream.KurlDownloads(), upstream.Downloads("v1.36.3")...)}
+		lab := mirror.Options{Images: append(upstream.KurlImages(), upstream.Images("v"+current)...), Downloads: append(upstream.KurlDownloads(), upstream.Downloads("v"+current)...)}
 		r.mirrored(t, lab, func() { r.run(t, args...) })
 	})
 	for _, form := range flannelForms {
@@ -88,7 +88,7 @@ func TestEveryKurlFlannelMakesCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			one.bundle(t, fmt.Sprintf("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: flannel}\nspec:\n"+
-				"  containerd: {version: 2.2.1}\n  kubernetes: {version: 1.36.3}\n  flannel: {version: %s}\n", form.version))
+				"  containerd: {version: "+currentRuntime+"}\n  kubernetes: {version: "+current+"}\n  flannel: {version: %s}\n", form.version))
 			n := node{lab.Host(t, host.Spec{USB: []string{one.usb}, Exit: true}), t}
 			if form.version == "0.24.2" {
 				n.must("printf '#!/bin/sh\\necho no cluster >&2\\nexit 1\\n' >/usr/bin/kubectl && chmod 755 /usr/bin/kubectl")

@@ -20,11 +20,11 @@ import (
 )
 
 // kurlInstaller has kURL's format. Only Kubernetes comes from the shipped catalogue.
-const kurlInstaller = `apiVersion: cluster.kurl.sh/v1beta1
+var kurlInstaller = `apiVersion: cluster.kurl.sh/v1beta1
 kind: Installer
 metadata: {name: 1a2b3c4}
 spec:
-  kubernetes: {version: 1.36.3}
+  kubernetes: {version: ` + current + `}
   containerd: {version: 2.2.6}
   flannel: {version: 0.28.7}
   openebs: {version: 4.5.1, isLocalPVEnabled: true, localPVStorageClassName: default}
@@ -41,7 +41,7 @@ func kurl(t *testing.T) delivery {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
 	return deliveries.once(t, "kurl", func(r delivery) {
-		r.kurlPackages(t, kurlAddOns(t), "1.36.3")
+		r.kurlPackages(t, kurlAddOns(t), current)
 		r.bundle(t, kurlInstaller)
 	})
 }
@@ -176,7 +176,7 @@ func kurlRegistry(first, worker node) {
 	image := strings.TrimSpace(first.must(kubectl+"--namespace kurl get service registry -o jsonpath={.spec.clusterIP}")) + "/lab/pause:1"
 	user := "--user kurl:" + strings.TrimSpace(first.must(kubectl+`get secret registry-creds -o jsonpath='{.data.\.dockerconfigjson}' | base64 -d | sed 's/.*"password":"\([^"]*\)".*/\1/'`))
 	const push = "ctr -n k8s.io images push --local --hosts-dir /etc/containerd/certs.d --platform linux/amd64 "
-	first.must("ctr -n k8s.io images tag registry.k8s.io/pause:3.10.2 " + image)
+	first.must("ctr -n k8s.io images tag " + pauseImage + " " + image)
 	first.refuses(push+image, 1, "")
 	first.must(push + user + " " + image)
 	for _, n := range []node{first, worker} {

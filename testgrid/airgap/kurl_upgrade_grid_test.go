@@ -50,8 +50,8 @@ func secondVersions(t *testing.T, addOns []string, dir string) (folders []string
 // version, and three add-ons to a second version. A witness among the add-ons records what hooks see.
 func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	short.Skip(t, "a host of the lab")
-	before := strings.ReplaceAll(kurlInstaller, "kubernetes: {version: 1.36.3}", "kubernetes: {version: 1.35.4}\n  witness: {version: 1.0.0}")
-	after := strings.NewReplacer("1.35.4", "1.36.3", "witness: {version: 1.0.0}", "witness: {version: 1.0.1}",
+	before := strings.ReplaceAll(kurlInstaller, "kubernetes: {version: "+current+"}", "kubernetes: {version: "+previous+"}\n  witness: {version: 1.0.0}")
+	after := strings.NewReplacer(previous, current, "witness: {version: 1.0.0}", "witness: {version: 1.0.1}",
 		"0.8.1", "0.9.0", "3.11.2-1.1.2", "3.11.2-1.1.3", "contour: {version: 1.32.1}", "contour: {version: 1.32.2}").Replace(before)
 	newer := ""
 	r := deliveries.once(t, "kurl-upgrade", func(r delivery) {
@@ -63,7 +63,7 @@ func TestKurlAddOnsAreUpgraded(t *testing.T) {
 		addOns := kurlAddOns(t)
 		addOns = append(addOns, secondVersions(t, addOns, own)...)
 		addOns = append(addOns, filepath.Join(own, "witness/1.0.0"), filepath.Join(own, "witness/1.0.1"))
-		r.kurlPackages(t, addOns, "1.35.4", "1.36.3")
+		r.kurlPackages(t, addOns, previous, current)
 		r.bundle(t, before)
 		newer = filepath.Join(r.dir(), "newer")
 		if err := os.Mkdir(newer, 0o755); err != nil {
@@ -77,7 +77,7 @@ func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	first, worker := ubuntuHost(t, r.usb, newer, r.debs()), ubuntuHost(t, r.debs())
 	first.makesCluster(worker)
 	first.allPodsReady()
-	if got := first.must("cat /var/tmp/witness"); strings.Contains(got, "upgrade=1") || strings.Contains(got, "own=1.0.1") || !strings.Contains(got, "install upgrade= from= to=1.35.4") {
+	if got := first.must("cat /var/tmp/witness"); strings.Contains(got, "upgrade=1") || strings.Contains(got, "own=1.0.1") || !strings.Contains(got, "install upgrade= from= to="+previous) {
 		t.Errorf("hooks of an install saw\n%s", got)
 	}
 	for _, n := range []node{first, worker} {
@@ -90,8 +90,8 @@ func TestKurlAddOnsAreUpgraded(t *testing.T) {
 		t.Error("the upgrade ended without saying so")
 	}
 	first.allPodsReady()
-	const seen = " upgrade=1 from=1.35.4 to=1.36.3\n"
-	const also = " target=1.36.3 distribution=kubeadm airgap=1 own=1.0.1\n"
+	seen := " upgrade=1 from=" + previous + " to=" + current + "\n"
+	also := " target=" + current + " distribution=kubeadm airgap=1 own=1.0.1\n"
 	got := first.must("cat /var/tmp/witness")
 	for _, hook := range []string{"pre_init", "install"} {
 		if !strings.Contains(got, hook+seen) || !strings.Contains(got, hook+also) {
@@ -105,7 +105,7 @@ func TestKurlAddOnsAreUpgraded(t *testing.T) {
 	if got, code := worker.run("cat /var/tmp/witness"); code == 0 {
 		t.Logf("hooks of the worker saw\n%s", got)
 	}
-	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 || strings.Count(got, "v1.36.3") != 2 {
+	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 || strings.Count(got, "v"+current) != 2 {
 		t.Errorf("nodes:\n%s", got)
 	}
 	if got := first.must(kubectl + "--namespace kube-system get deployment metrics-server -o jsonpath={.spec.template.spec.containers[*].image}"); !strings.HasSuffix(got, ":v0.9.0") {

@@ -28,7 +28,7 @@ func (n node) endpoints() string {
 // is off in the meantime. The change fails on a node, is killed, and resumes from the other control plane; the old load balancer ends
 // before the worker returns.
 func TestLoadBalancerAddressIsChanged(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	front := node{lab.Host(t, host.Spec{}), t}
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	second, worker, late := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}

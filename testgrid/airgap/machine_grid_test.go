@@ -30,7 +30,7 @@ func (n node) losesPowerAndClock(clock time.Time) {
 // TestPreflightNamesTheClockOfAVirtualMachine has a clock that is years ahead, one whose battery is dead, and one that is right. The dead
 // battery takes the power with it, and what was not synced to the disk.
 func TestPreflightNamesTheClockOfAVirtualMachine(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := machineWith(t, r, time.Now().AddDate(5, 0, 0))
 	for script, want := range map[string]string{
 		"stat -f -c %T /sys/fs/cgroup":            "cgroup2fs",
@@ -61,7 +61,7 @@ func TestPreflightNamesTheClockOfAVirtualMachine(t *testing.T) {
 // TestVirtualMachineBecomesACluster installs on a host with control groups of version 2 and the systemd driver, which may be ten times as
 // slow as this machine. The node comes back after a reboot.
 func TestVirtualMachineBecomesACluster(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := machineWith(t, r, time.Time{})
 	n.must(install)
 	cluster(n)

@@ -74,7 +74,7 @@ func (r delivery) lint(t *testing.T, addOn string, flags ...string) string {
 // modulesRoad makes two bundles with modules: one for an install, and one with a newer module and other options.
 func modulesRoad(t *testing.T) (r delivery, newer string) {
 	t.Helper()
-	demo := build(t, "1.36.3", "debian-12")
+	demo := build(t, current, "debian-12")
 	r = demo
 	dir := filepath.Join(demo.dir(), "modules")
 	greeter := filepath.Join(dir, "addons/greeter/1.0")

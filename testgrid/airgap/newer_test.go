@@ -20,24 +20,24 @@ const (
 func (r delivery) otherRuntimes(t *testing.T) string {
 	t.Helper()
 	dir := r.part(t, "other-runtimes", func(dir string) {
-		const addOn = "addons/containerd/2.2.1/"
+		addOn := "addons/containerd/" + currentRuntime + "/"
 		source, err := filepath.Abs(filepath.Join(repository, addOn))
 		if err != nil {
 			t.Fatal(err)
 		}
 		shell(t, r.dir(), `mkdir -p other-runtimes/addons/containerd other-runtimes/usb/{newer,rebuilt} && cp -rl packages other-runtimes/packages && cd other-runtimes/addons/containerd &&
-cp -rL `+quoted(source)+` 2.2.2 && cp -r 2.2.2 2.2.1 && echo '# built again' >>2.2.1/install.sh`)
+cp -rL `+quoted(source)+` 2.9.0 && cp -r 2.9.0 `+currentRuntime+` && echo '# built again' >>`+currentRuntime+`/install.sh`)
 		r.mirrored(t, mirror.Options{}, func() {
 			r.run(t, "build", "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache,
-				filepath.Join(dir, "addons/containerd/2.2.1"), filepath.Join(dir, "addons/containerd/2.2.2"))
+				filepath.Join(dir, addOn), filepath.Join(dir, "addons/containerd/2.9.0"))
 		})
 		text, err := os.ReadFile(filepath.Join(r.dir(), "installer.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, version := range map[string]string{newerRuntime: "2.2.2", rebuiltRuntime: "2.2.1"} {
+		for name, version := range map[string]string{newerRuntime: "2.9.0", rebuiltRuntime: currentRuntime} {
 			installer := filepath.Join(dir, name+".yaml")
-			place(t, installer, []byte(strings.ReplaceAll(string(text), "2.2.1", version)))
+			place(t, installer, []byte(strings.ReplaceAll(string(text), currentRuntime, version)))
 			usb := filepath.Join(dir, "usb", name)
 			r.run(t, "bundle", "-f", installer, "--store", filepath.Join(dir, "packages"), "--out", filepath.Join(usb, "cluster.tar.gz"))
 			shell(t, usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
@@ -58,7 +58,7 @@ func runtimeKeepsRunning(n node) {
 	const runs = "systemctl show --property=MainPID,ActiveEnterTimestampMonotonic containerd kubelet; " + kubectl + "get pods -A -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}' | sort"
 	before, running := n.must(untouched), n.must(runs)
 	out, code := n.run(installFrom(newerRuntime) + " 2>&1")
-	for _, want := range []string{"containerd: this node runs version 2.2.1, the bundle has 2.2.2", "or use a bundle with the versions that run: ", "containerd 2.2.1", "kubernetes 1.36.3", "flannel 0.26.7"} {
+	for _, want := range []string{"containerd: this node runs version " + currentRuntime + ", the bundle has 2.9.0", "or use a bundle with the versions that run: ", "containerd " + currentRuntime, "kubernetes " + current, "flannel " + currentNetwork} {
 		if code != 3 || !strings.Contains(out, want) {
 			n.t.Errorf("with a newer containerd: exit %d, want 3 and %q in\n%s", code, want, out)
 		}
@@ -69,12 +69,12 @@ func runtimeKeepsRunning(n node) {
 	if now := n.must(runs); now != running {
 		n.t.Errorf("a refused install touched what runs:\nbefore\n%s\nafter\n%s", running, now)
 	}
-	n.refuses(installFrom(newerRuntime)+" --allow-downgrade --plan", 3, "this node runs version 2.2.1")
+	n.refuses(installFrom(newerRuntime)+" --allow-downgrade --plan", 3, "this node runs version "+currentRuntime)
 
 	if out := n.must(installFrom(rebuiltRuntime) + " 2>&1"); !strings.Contains(out, "done: ") || !strings.Contains(out, "containerd/files: done") || strings.Contains(out, "containerd/install") {
 		n.t.Errorf("with a containerd that was built again:\n%s", out)
 	}
-	n.must("grep -q 'built again' /var/lib/sealift/addons/containerd/2.2.1/install.sh")
+	n.must("grep -q 'built again' /var/lib/sealift/addons/containerd/" + currentRuntime + "/install.sh")
 	if now := n.must(runs); now != running {
 		n.t.Errorf("an install of a runtime that was built again touched what runs:\nbefore\n%s\nafter\n%s", running, now)
 	}

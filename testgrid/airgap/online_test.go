@@ -17,7 +17,7 @@ import (
 // shown there.
 func TestHostsInstallThemselvesFromServer(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	tools := r.tools(t)
 	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
 	first := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
@@ -26,7 +26,7 @@ func TestHostsInstallThemselvesFromServer(t *testing.T) {
 		n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	}
 	base := depot.serves()
-	shown := depot.composed(base, addOns("1.36.3"))
+	shown := depot.composed(base, addOns(current))
 	url, ok := strings.CutSuffix(strings.TrimPrefix(shown, "curl -fsSL "), " | sudo bash")
 	if !ok || !strings.HasPrefix(url, base+"/") {
 		t.Fatalf("the page shows %q", shown)
@@ -99,7 +99,7 @@ func (r delivery) tools(t *testing.T) string {
 	t.Helper()
 	return r.part(t, "debs", func(dir string) {
 		r.programs(t, "debian-12", "curl", "nftables", "sudo")
-		server := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+		server := component(t, upstream.Program("versitygw"))
 		shell(t, dir, "cp "+server+" .")
 	})
 }

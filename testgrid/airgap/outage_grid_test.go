@@ -13,7 +13,7 @@ import (
 // TestInstallRestartsStoppedAPI kills an install, and keeps etcd from starting until the kubelet tries only every few minutes.
 // When the cause is gone, the next install does not wait for that.
 func TestInstallRestartsStoppedAPI(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.interrupt(interruption{command: fromUSB, signal: "KILL", step: "flannel/install", record: "finished"})
 	n.must("mv /var/lib/etcd/member /var/lib/etcd/away && touch /var/lib/etcd/member")

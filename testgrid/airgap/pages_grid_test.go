@@ -37,7 +37,7 @@ func follow(t *testing.T, page string, prepare func(command string) (node, strin
 
 // TestCertificatesAndHardeningPagesAreFollowed has a cluster of two nodes.
 func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
@@ -62,7 +62,7 @@ func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
 // TestSnapshotsPageIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
 // replaces it.
 func TestSnapshotsPageIsFollowed(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first, second := node{lab.Host(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	bare := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(strings.Replace(install, "/media/usb", "/media/usb2", 1) + " && mount -o remount,bind,rw /media/usb")
@@ -123,7 +123,7 @@ func (n node) handsSnapshot(to node) {
 
 // TestAddressesPageIsFollowed gives the only node of a cluster another address in addition to the old one.
 func TestAddressesPageIsFollowed(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	next := n.another(1)

@@ -30,11 +30,11 @@ const podTests = `
 // TestPrivilegedPodWorksAsMachine installs a cluster in a pod of a cluster. Flannel enforces no NetworkPolicies, so a test that must have
 // no way out does not run, and the report has the reason.
 func TestPrivilegedPodWorksAsMachine(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()
 	shell(t, dir, r.dir()+"/sealift-testgrid lab image debian-12 --name example.org/host:1 --out host.tar")
-	place(t, filepath.Join(dir, "tests.yaml"), []byte(strings.ReplaceAll(podTests, "INSTALLER", "{kubernetes: {version: 1.36.3}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}")))
+	place(t, filepath.Join(dir, "tests.yaml"), []byte(strings.ReplaceAll(podTests, "INSTALLER", "{kubernetes: {version: "+current+"}, containerd: {version: "+currentRuntime+"}, flannel: {version: "+currentNetwork+"}}")))
 	place(t, filepath.Join(dir, "hosts.yaml"), []byte("systems: {debian-12: {kubernetes: {image: 'example.org/host:1', kubeconfig: /etc/kubernetes/admin.conf}}}\n"))
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.dir(), dir}}), t}
 	n.must(install)

@@ -16,7 +16,7 @@ import (
 // TestInstallSurvivesPowerLoss cuts the power of a host repeatedly while it installs: unsynced data is lost, and the host boots
 // with the rest.
 func TestInstallSurvivesPowerLoss(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	d := isolation.NewDisk(t, 24<<30)
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}, Disk: d.Path()}), t}
 	bare := n.state()

@@ -47,7 +47,7 @@ const (
 
 func TestPreflightNamesFaultAndRemedy(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)
 

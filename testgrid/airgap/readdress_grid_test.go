@@ -63,7 +63,7 @@ func (n node) names(address string) string {
 // TestOnlyNodeChangesAddress gives a single node other addresses: one that it has in addition to the old one, one with which it
 // has booted, and an unusable one. A change is killed in each of its steps.
 func TestOnlyNodeChangesAddress(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.makeObjects()
@@ -190,7 +190,7 @@ func killedReaddress(n node, was string) {
 // TestClusterNodesChangeAddresses moves the only control plane of a cluster with a worker, then a worker, and then two of three
 // control planes: one while it still has the old address, one after it has lost it.
 func TestClusterNodesChangeAddresses(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	second, third, worker := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.must(install)

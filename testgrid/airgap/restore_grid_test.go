@@ -70,7 +70,7 @@ func (n node) hasAll(objects string) {
 
 // TestLostEtcdIsRestored removes etcd's data, and then also the keys. It kills the command at ten moments.
 func TestLostEtcdIsRestored(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.makeObjects()
@@ -176,7 +176,7 @@ func (n node) movesTo(to node, objects string) {
 // TestLastControlPlaneContinues removes the majority from clusters of two and of three control planes, and lets the last one continue
 // with its own data. Others join it then.
 func TestLastControlPlaneContinues(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	last := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	second, third := node{lab.Host(t, host.Spec{}), t}, node{lab.Host(t, host.Spec{}), t}
 	last.must(install)

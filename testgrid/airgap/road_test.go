@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -20,6 +21,15 @@ import (
 )
 
 const repository = "../.."
+
+// The versions that the README installs, and the Kubernetes from which tests upgrade.
+var (
+	current        = releases.Current("kubernetes").Version
+	previous       = releases.Current("kubernetes").Before().Version
+	currentRuntime = releases.Current("containerd").Version
+	currentNetwork = releases.Current("flannel").Version
+	pauseImage     = "registry.k8s.io/pause:" + releases.Current("kubernetes").With["pause"]
+)
 
 // scriptBound ends a script that hangs. An upgrade of four nodes over two minor versions takes half an hour.
 const scriptBound = time.Hour
@@ -52,7 +62,11 @@ func (w *workshop) remove() error {
 
 // addOns are those of the demo's Installer, with a release of Kubernetes.
 func addOns(kubernetes string) []string {
-	return []string{"containerd/2.2.1", "kubernetes/" + kubernetes, "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"}
+	list := []string{"containerd/" + currentRuntime, "kubernetes/" + kubernetes}
+	for _, name := range []string{"flannel", "local-path-provisioner", "metrics-server"} {
+		list = append(list, name+"/"+releases.Current(name).Version)
+	}
+	return list
 }
 
 // delivery is a bundle on a USB disk and all that led to it.
@@ -80,7 +94,7 @@ func build(t *testing.T, kubernetes, system string) delivery {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.bundle(t, strings.ReplaceAll(string(demo), "1.36.3", kubernetes))
+		r.bundle(t, strings.ReplaceAll(string(demo), current, kubernetes))
 	})
 }
 

@@ -29,7 +29,7 @@ done
 // TestCAsAreRotatedDuringWrites replaces all CAs and the service-account key of a cluster of three nodes. A client writes every
 // second in the meantime. Both parts of the rotation are killed and resumed.
 func TestCAsAreRotatedDuringWrites(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	first.must(install)
 	all := []node{first}

@@ -14,7 +14,7 @@ import (
 // TestClusterIsInstalledFromStore makes a cluster out of the packages on a USB disk, without a bundle. The first install is killed.
 // Another host joins, which has nothing but the printed command.
 func TestClusterIsInstalledFromStore(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{r.dir()}}), t}
 	worker := node{lab.Host(t, host.Spec{}), t}
 	const fromStore = "cd /media/usb && ./sealift install -f installer.yaml --store packages"

@@ -70,7 +70,7 @@ const unchanged = "{ " + inventory + "; } | grep -v -e /systemd-private- -e '^/t
 // (replicatedhq/kURL#2174). What cannot stay is named before the first change, with the way out, which the test goes.
 func TestUnusualHostBecomesNode(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb, r.tools(t)}}), t}
 	address := strings.TrimSpace(n.must(unusualHost))
 	n.must(leftBehind)

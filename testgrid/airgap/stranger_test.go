@@ -163,7 +163,7 @@ func badHosts() []badHost {
 // the host is unchanged.
 func TestUnsupportedHostsAreRefusedBeforeFirstChange(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)
 	before := n.lines(unchanged)

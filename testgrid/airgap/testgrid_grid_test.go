@@ -14,8 +14,8 @@ import (
 // gridRoad has the packages of both releases, and the grid's program.
 func gridRoad(t *testing.T) delivery {
 	t.Helper()
-	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, r.packages, "ln -f "+older.packages+"/kubernetes-1.35.4.tar.gz .")
+	older, r := build(t, previous, "debian-12"), build(t, current, "debian-12")
+	shell(t, r.packages, "ln -f "+older.packages+"/kubernetes-"+previous+".tar.gz .")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	return r
 }

@@ -70,7 +70,7 @@ const twoWays = `
 // this machine does not reach it.
 func TestSpecInstallsFromBundleAndServer(t *testing.T) {
 	t.Parallel()
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	tools := r.tools(t)
 	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
@@ -78,7 +78,7 @@ func TestSpecInstallsFromBundleAndServer(t *testing.T) {
 	server := depot.serves()
 	dir := t.TempDir()
 	tests, hosts, out := filepath.Join(dir, "tests.yaml"), filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "report")
-	place(t, tests, []byte(strings.ReplaceAll(twoWays, "INSTALLER", "{kubernetes: {version: 1.36.3}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}")))
+	place(t, tests, []byte(strings.ReplaceAll(twoWays, "INSTALLER", "{kubernetes: {version: "+current+"}, containerd: {version: "+currentRuntime+"}, flannel: {version: "+currentNetwork+"}}")))
 	place(t, hosts, []byte(fmt.Sprintf("lab: {cpu: 3, memory: 6Gi}\nsystems: {debian-12: {lab: debian-12, prepare: {folder: %s, script: dpkg -i *.deb}}}\n", tools)))
 	list := r.grid(t, 0, tests, hosts, out, "--server", server)
 	if want := (report.Counts{Passed: 2}); list.Counts != want {

@@ -70,7 +70,7 @@ func tokenGainsNothing(first, worker node, token string) {
 
 	// The annotation may be written with that certificate. The agent requires a signature.
 	evil := strings.Repeat("0", 64)
-	forged := fmt.Sprintf(`{"upgrade":"forged","operation":"prepare","attempt":1,"index":"%s","sealift":"%s","server":"%s:6445","from":"1.36.3"}`, evil, evil, worker.Address())
+	forged := fmt.Sprintf(`{"upgrade":"forged","operation":"prepare","attempt":1,"index":"%s","sealift":"%s","server":"%s:6445","from":"`+current+`"}`, evil, evil, worker.Address())
 	for _, n := range []node{first, worker} {
 		first.must(kubectl + "annotate --overwrite node " + n.Name() + " sealift.dev/intent=" + quoted(forged))
 		first.must("for i in $(seq 150); do " + kubectl + "get node " + n.Name() + ` -o jsonpath='{.metadata.annotations.sealift\.dev/report}' | grep 'no control plane of this cluster signed it' && exit 0; sleep 0.2; done; exit 1`)

@@ -26,10 +26,10 @@ func TestUpgradeIsUndone(t *testing.T) {
 	const ours = "cat /var/lib/sealift/state/installer.yaml /etc/kubernetes/manifests/*.yaml /var/lib/kubelet/config.yaml /usr/local/bin/kubelet | sha256sum"
 	before, files := first.must(storedObjects), first.must(ours)
 	first.must(upgrade + " yes 2>&1")
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 	first.must(kubectl + "create configmap since-then && " + kubectl + "delete configmap kept-7")
 	plan := first.must("sealift upgrade undo --plan 2>&1")
-	for _, want := range []string{"back to Kubernetes 1.35.4", "node " + worker.Name() + " goes back first", "is removed: configmaps/default/since-then", "comes back: configmaps/default/kept-7"} {
+	for _, want := range []string{"back to Kubernetes " + previous, "node " + worker.Name() + " goes back first", "is removed: configmaps/default/since-then", "comes back: configmaps/default/kept-7"} {
 		if !strings.Contains(plan, want) {
 			t.Errorf("the plan lacks %q:\n%s", want, plan)
 		}
@@ -37,7 +37,7 @@ func TestUpgradeIsUndone(t *testing.T) {
 	first.run("timeout --signal=KILL 20 sealift upgrade undo --yes")
 	out := first.must("sealift upgrade undo --yes 2>&1")
 	t.Log(out)
-	first.runs("v1.35.4", 2)
+	first.runs("v"+previous, 2)
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
 	if after := first.must(storedObjects); after != before {
 		t.Errorf("the objects are not those of before:\n%s\n%s", before, after)
@@ -47,23 +47,23 @@ func TestUpgradeIsUndone(t *testing.T) {
 	}
 	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
 	t.Log(first.must(upgrade + " yes 2>&1"))
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 	first.pulled()
 }
 
 // TestUpgradeOfThreeControlPlanesIsUndone takes three control planes and a worker to the next minor version and back.
 func TestUpgradeOfThreeControlPlanesIsUndone(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
-	undoneOnThree(t, []string{older.usb, newer.usb}, []string{controlPlane, controlPlane, ""}, "v1.35.4")
+	undoneOnThree(t, []string{older.usb, newer.usb}, []string{controlPlane, controlPlane, ""}, "v"+previous)
 }
 
 // TestAddOnOfThreeControlPlanesIsUndone takes three control planes to another image of a DaemonSet and back. It is the shorter test:
 // Kubernetes stays.
 func TestAddOnOfThreeControlPlanesIsUndone(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
-	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", "registry.k8s.io/kube-proxy:v1.35.4")}
-	undoneOnThree(t, usb, []string{controlPlane, controlPlane}, "v1.36.3")
+	r := build(t, current, "debian-12")
+	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", "registry.k8s.io/kube-proxy:v"+previous)}
+	undoneOnThree(t, usb, []string{controlPlane, controlPlane}, "v"+current)
 }
 
 // undoneOnThree installs from the first disk, lets others join, upgrades from the second disk, and undoes that: 2,000 objects are

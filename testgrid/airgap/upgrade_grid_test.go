@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -63,21 +64,23 @@ ask kubernetes kubectl --kubeconfig /etc/kubernetes/kubelet.conf --server "https
 wait
 `
 
-// minors makes the bundle of a cluster with Kubernetes 1.34, and one with all that it takes to bring it to 1.36.
+// minors makes the bundle of a cluster whose Kubernetes is two minor versions old, and one with all that it takes to upgrade it.
 func minors(t *testing.T) (older, newer delivery) {
 	t.Helper()
+	oldest := releases.Current("kubernetes").Before().Before()
 	older = deliveries.once(t, "minors", func(r delivery) {
 		from, err := filepath.Abs(filepath.Join(repository, "addons/kubernetes"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		shell(t, r.dir(), "mkdir addons newer && cp -a "+quoted(from)+" addons/")
-		r.run(t, "addon", "new-version", "kubernetes", "1.34.4", "--from", "1.35.4", "--no-lock", "--addons", filepath.Join(r.dir(), "addons"),
-			"--set", "etcd=3.6.5-0", "--set", "coredns=v1.12.1", "--set", "pause=3.10.1")
-		kubernetes := []string{"v1.34.4", "v1.35.4", "v1.36.3"}
+		if oldest.Use < releases.Shipped {
+			r.run(t, "addon", "new-version", "kubernetes", oldest.Version, "--no-lock", "--addons", filepath.Join(r.dir(), "addons"), "--set", oldest.Parameters())
+		}
+		kubernetes := []string{"v" + oldest.Version, "v" + previous, "v" + current}
 		r.mirrored(t, mirror.Options{Images: upstream.Images(kubernetes...), Downloads: upstream.Downloads(kubernetes...)}, func() {
-			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, filepath.Join(r.dir(), "addons/kubernetes/1.34.4"), "addons/kubernetes/1.35.4"}
-			for _, a := range addOns("1.36.3") {
+			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, filepath.Join(r.dir(), oldest.Folder()), "addons/kubernetes/" + previous}
+			for _, a := range addOns(current) {
 				args = append(args, "addons/"+a)
 			}
 			r.run(t, args...)
@@ -86,10 +89,10 @@ func minors(t *testing.T) (older, newer delivery) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.bundle(t, strings.ReplaceAll(string(demo), "1.36.3", "1.34.4"))
+		r.bundle(t, strings.ReplaceAll(string(demo), current, oldest.Version))
 		newest := filepath.Join(r.dir(), "newest.yaml")
 		place(t, newest, demo)
-		r.run(t, "bundle", "-f", newest, "--store", r.packages, "--upgrade-from", "1.34.4", "--out", filepath.Join(r.dir(), "newer", "cluster.tar.gz"))
+		r.run(t, "bundle", "-f", newest, "--store", r.packages, "--upgrade-from", oldest.Version, "--out", filepath.Join(r.dir(), "newer", "cluster.tar.gz"))
 		shell(t, filepath.Join(r.dir(), "newer"), "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
 	})
 	newer = older
@@ -119,14 +122,14 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
-	if !strings.Contains(out, "all nodes go to Kubernetes 1.35.4 first") {
-		t.Error("the cluster did not stop at 1.35.4")
+	if !strings.Contains(out, "all nodes go to Kubernetes "+previous+" first") {
+		t.Error("the cluster did not stop at " + previous)
 	}
 	if failures, _ := worker.stopClients(t, "service", "api", "kubernetes"); failures != "" {
 		t.Error(failures)
 	}
 	t.Log(first.must("sealift upgrade status"))
-	first.runs("v1.36.3", 4)
+	first.runs("v"+current, 4)
 	first.pulled()
 	others[0].must("sealift status")
 }
@@ -187,7 +190,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 		t.Errorf("pods restarted:\nbefore\n%s\nafter\n%s", before, after)
 	}
 	n.must("test $(cat /var/log/sealift/upgrade-*.log | grep -c 'a second API server answers') = 4 && ! grep 'both API servers\\|does not lead' /var/log/sealift/upgrade-*.log")
-	n.runs("v1.36.3", 1)
+	n.runs("v"+current, 1)
 	n.pulled()
 }
 
@@ -220,7 +223,7 @@ func TestBlockedUpgradeIsStopped(t *testing.T) {
 	worker.must("systemctl start sealift-agent")
 
 	t.Log(first.must(upgrade + " yes 2>&1"))
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 }
 
 // watcher is an add-on with a DaemonSet.
@@ -269,8 +272,8 @@ spec:
 // TestDaemonSetRollsOutWhereImagesExist changes the image of a DaemonSet on three nodes. Nothing is carried to two of them, each node
 // has the image before its pod restarts, and no other pod leaves its node.
 func TestDaemonSetRollsOutWhereImagesExist(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
-	const image = "registry.k8s.io/kube-proxy:v1.35.4" // that nothing else of this cluster has
+	r := build(t, current, "debian-12")
+	image := "registry.k8s.io/kube-proxy:v" + previous // that nothing else of this cluster has
 	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", image)}
 	first := node{lab.Host(t, host.Spec{USB: usb}), t}
 	first.must(install)
@@ -336,7 +339,7 @@ func TestKilledUpgradeResumes(t *testing.T) {
 	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "done: the cluster is upgraded") && !strings.Contains(out, "nothing to do") {
 		t.Errorf("in the end:\n%s", out)
 	}
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 	first.pulled()
 	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "nothing to do") {
 		t.Errorf("once more:\n%s", out)

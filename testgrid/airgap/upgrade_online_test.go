@@ -16,9 +16,9 @@ import (
 // TestUpgradeFromServerTransfersOnlyChanges upgrades two nodes from a server before a bucket. The command is killed twice on the way.
 // The server sends what the cluster lacks, once for all nodes.
 func TestUpgradeFromServerTransfersOnlyChanges(t *testing.T) {
-	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	older, r := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	tools := r.tools(t)
-	shell(t, r.dir(), "ln -f "+filepath.Join(older.packages, "kubernetes-1.35.4*.tar.gz")+" packages/")
+	shell(t, r.dir(), "ln -f "+filepath.Join(older.packages, "kubernetes-"+previous+"*.tar.gz")+" packages/")
 	depot := node{lab.Host(t, host.Spec{USB: []string{r.dir(), tools}}), t}
 	first := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
 	worker := node{lab.Host(t, host.Spec{USB: []string{tools}}), t}
@@ -26,8 +26,8 @@ func TestUpgradeFromServerTransfersOnlyChanges(t *testing.T) {
 		n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	}
 	base := depot.serves()
-	from := strings.TrimSuffix(strings.TrimPrefix(depot.composed(base, addOns("1.35.4")), "curl -fsSL "), " | sudo bash")
-	to := strings.TrimSuffix(strings.TrimPrefix(depot.composed(base, addOns("1.36.3")), "curl -fsSL "), " | sudo bash")
+	from := strings.TrimSuffix(strings.TrimPrefix(depot.composed(base, addOns(previous)), "curl -fsSL "), " | sudo bash")
+	to := strings.TrimSuffix(strings.TrimPrefix(depot.composed(base, addOns(current)), "curl -fsSL "), " | sudo bash")
 	first.must("curl -fsSL " + from + " | sudo bash")
 	worker.must(first.joinCommand("--from " + from))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
@@ -43,7 +43,7 @@ func TestUpgradeFromServerTransfersOnlyChanges(t *testing.T) {
 		t.Logf("killed after %s, %d bytes sent so far:\n%s", after, depot.sent()-before, out)
 	}
 	t.Log(first.must(command + " 2>&1"))
-	first.runs("v1.36.3", 2)
+	first.runs("v"+current, 2)
 	first.pulled()
 	sent := depot.sent() - before
 	t.Logf("%d bytes sent, %d changed: %.3f", sent, plan.Plan.Bytes, float64(sent)/float64(plan.Plan.Bytes))

@@ -17,9 +17,9 @@ import (
 // TestUpgradesPageIsFollowed runs what docs/upgrade.md shows, in its order: as root on a control plane, and where bundles are made.
 // It carries the record and the bundle between the two.
 func TestUpgradesPageIsFollowed(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	desk, disk := t.TempDir(), t.TempDir()
-	shell(t, desk, "ln -s "+quoted(newer.packages)+" dist && ln -f "+quoted(older.packages)+"/kubernetes-1.35.4* dist/")
+	shell(t, desk, "ln -s "+quoted(newer.packages)+" dist && ln -f "+quoted(older.packages)+"/kubernetes-"+previous+"* dist/")
 	demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +53,6 @@ func TestUpgradesPageIsFollowed(t *testing.T) {
 			t.Errorf("%s %s printed\n%s\nand the page has\n%s", step.Prompt, step.Command, out, step.Want)
 		}
 	}
-	first.runs("v1.35.4", 2)
+	first.runs("v"+previous, 2)
 	first.pulled()
 }

@@ -17,7 +17,7 @@ const upgrade = "cd /media/usb2 && cat upgrade.sh | bash -s airgap"
 // with 1.36.
 func outdated(t *testing.T, firstSpec, workerSpec host.Spec) (first, worker node) {
 	t.Helper()
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
 	firstSpec.USB = []string{older.usb, newer.usb}
 	first, worker = node{lab.Host(t, firstSpec), t}, node{lab.Host(t, workerSpec), t}
@@ -67,7 +67,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 
 	before := first.must(versions)
 	plan := first.must(upgrade + " --plan")
-	for _, want := range []string{"Kubernetes 1.35.4 -> 1.36.3", "kubernetes 1.35.4 -> 1.36.3", "1. " + first.Name() + " (control plane, 1.35.4)", "2. " + worker.Name() + " (worker, 1.35.4)", "other nodes take part"} {
+	for _, want := range []string{"Kubernetes " + previous + " -> " + current, "kubernetes " + previous + " -> " + current, "1. " + first.Name() + " (control plane, " + previous + ")", "2. " + worker.Name() + " (worker, " + previous + ")", "other nodes take part"} {
 		if !strings.Contains(plan, want) {
 			t.Errorf("the plan lacks %q:\n%s", want, plan)
 		}
@@ -85,10 +85,10 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)
 	}
 	nodes := first.must(kubectl + "get nodes --no-headers")
-	if strings.Count(nodes, " Ready ") != 2 || strings.Count(nodes, "v1.36.3") != 2 || strings.Contains(nodes, "SchedulingDisabled") {
+	if strings.Count(nodes, " Ready ") != 2 || strings.Count(nodes, "v"+current) != 2 || strings.Contains(nodes, "SchedulingDisabled") {
 		t.Errorf("nodes:\n%s", nodes)
 	}
-	if got := first.must(kubectl + "get pods --namespace kube-system --selector component=kube-apiserver -o jsonpath={.items[*].spec.containers[*].image}"); got != "registry.k8s.io/kube-apiserver:v1.36.3" {
+	if got := first.must(kubectl + "get pods --namespace kube-system --selector component=kube-apiserver -o jsonpath={.items[*].spec.containers[*].image}"); got != "registry.k8s.io/kube-apiserver:v"+current {
 		t.Errorf("the API server runs from %s", got)
 	}
 	first.pulled()
@@ -104,7 +104,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	third := node{lab.Host(t, host.Spec{}), t}
 	third.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
-	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 3 {
+	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v"+current) != 3 {
 		t.Errorf("after a host joined the upgraded cluster:\n%s", got)
 	}
 }

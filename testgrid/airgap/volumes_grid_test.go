@@ -57,7 +57,7 @@ func (n node) volumeOf() string {
 // TestSnapshotVolumesAreRestored saves a volume whose pod is quiesced, kills such a save, and restores the volume: alone, and on a new
 // host with another name.
 func TestSnapshotVolumesAreRestored(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	r := build(t, current, "debian-12")
 	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(install)
 	n.must(kubectl + "apply -f - <<'END'\n" + ledger + "END")

@@ -13,9 +13,15 @@ cd "$(dirname "$0")/../.."
 upstream=${UPSTREAM:-lab}
 work=demo
 host=demo
-kubernetes=v1.36.3
-add_ons=(addons/containerd/2.2.1 addons/kubernetes/1.36.3 addons/flannel/0.26.7 addons/local-path-provisioner/0.0.30 addons/metrics-server/0.9.0)
-module_add_ons=(addons/operator/0.1.0 testgrid/demo/greeter/0.1.0)
+
+# current NAME: the add-on's version that the README and the demo install.
+current() { awk -v name="$1" '$1 == name && $3 == "default" { print $2 }' internal/releases/releases.txt; }
+
+kubernetes=v$(current kubernetes)
+add_ons=()
+for name in containerd kubernetes flannel local-path-provisioner metrics-server; do add_ons+=("addons/$name/$(current "$name")"); done
+operator=$(current operator)
+module_add_ons=("addons/operator/$operator" testgrid/demo/greeter/0.1.0)
 kubectl=(kubectl --kubeconfig /etc/kubernetes/admin.conf)
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
@@ -82,7 +88,7 @@ serve_operator() {
     local registry
     registry=$(sed -n 's|^ *ghcr.io: *http://||p' "$work/sealift.yaml")
     go run ./deploy/image -operator bin/sealift-controller -out "$work/operator.tar"
-    skopeo copy --quiet --dest-tls-verify=false "oci-archive:$work/operator.tar" "docker://$registry/sealift/operator:0.1.0"
+    skopeo copy --quiet --dest-tls-verify=false "oci-archive:$work/operator.tar" "docker://$registry/sealift/operator:$operator"
     rm "$work/operator.tar"
 }
 

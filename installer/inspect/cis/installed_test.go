@@ -16,11 +16,12 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/inspect/cis"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
-const addOn = "../../../addons/kubernetes/1.36.3"
+var addOn = "../../../" + releases.Current("kubernetes").Folder()
 
 // installed has the files that kubeadm makes of the configuration that an install writes. Instead of kubeadm's init, which
 // would change this host, it runs those phases that only write files.
@@ -36,7 +37,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 	}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	k := cluster.Kubeadm{Base: addOn + "/kubeadm", Work: work, Output: t.Output(), Variables: map[string]string{
-		"KUBERNETES_VERSION": "1.36.3", "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.10.0.1:6443",
+		"KUBERNETES_VERSION": releases.Current("kubernetes").Version, "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.10.0.1:6443",
 		"KUBERNETES_POD_SUBNET": "10.32.0.0/20", "KUBERNETES_SERVICE_SUBNET": "10.96.0.0/22", "PRIVATE_ADDRESS": kubeadm.Address,
 		"KUBERNETES_NODE_IP": kubeadm.Address, "NODE_NAME": kubeadm.Node,
 		"SEALIFT_CGROUP_DRIVER": "systemd", "KUBERNETES_CIS_COMPLIANCE": compliance,

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/internal/scratch"
-	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"
@@ -100,7 +99,7 @@ func TestControlPlaneWorksAtItsNewAddress(t *testing.T) {
 		}
 	})
 	o := ownHost{newHost(t), t, dir}
-	etcd, server := program(t, "etcd-v3.6.8", "etcd"), program(t, "kubernetes-"+controlplane.DefaultVersion, "kube-apiserver")
+	etcd, server := program(t, "etcd"), program(t, "kube-apiserver")
 	as := o.administrator()
 	start := func(address string) (stop func()) {
 		t.Helper()
@@ -158,9 +157,9 @@ func TestControlPlaneWorksAtItsNewAddress(t *testing.T) {
 }
 
 // program is one of the lab's.
-func program(t *testing.T, component, name string) string {
+func program(t *testing.T, name string) string {
 	t.Helper()
-	path, err := lab.Workshop(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
+	path, err := lab.Workshop(t).File(t.Context(), upstream.Program(name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/record"
-	"github.com/sealift/sealift/internal/testing/controlplane"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
@@ -129,9 +128,9 @@ func (c *realCluster) reach(rootfs, port string) {
 	}
 }
 
-func (c *realCluster) start(component, name string, args ...string) *daemon.Daemon {
+func (c *realCluster) start(name string, args ...string) *daemon.Daemon {
 	c.t.Helper()
-	path, err := lab.Workshop(c.t).File(c.t.Context(), upstream.FileOf{Component: component, Name: name})
+	path, err := lab.Workshop(c.t).File(c.t.Context(), upstream.Program(name))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -155,7 +154,7 @@ func (c *realCluster) startEtcd() {
 		c.etcd.Stop()
 	}
 	p, at := c.planes[0], "https://127.0.0.1:"+c.etcdPort
-	c.etcd = c.start("etcd-v3.6.8", "etcd", "--name=one", "--data-dir="+filepath.Join(c.dir, "data"), "--log-level=warn", "--unsafe-no-fsync",
+	c.etcd = c.start("etcd", "--name=one", "--data-dir="+filepath.Join(c.dir, "data"), "--log-level=warn", "--unsafe-no-fsync",
 		"--listen-client-urls="+at, "--advertise-client-urls="+at, "--listen-peer-urls="+kubeadmtest.Peer, "--initial-advertise-peer-urls="+kubeadmtest.Peer,
 		"--initial-cluster=one="+kubeadmtest.Peer, "--client-cert-auth", "--trusted-ca-file="+p.pki("etcd/ca.crt"), "--cert-file="+p.pki("etcd/server.crt"), "--key-file="+p.pki("etcd/server.key"))
 }
@@ -165,7 +164,7 @@ func (c *realCluster) startServer(p *plane) {
 	if p.server != nil {
 		p.server.Stop()
 	}
-	p.server = c.start("kubernetes-"+controlplane.DefaultVersion, "kube-apiserver", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+p.port,
+	p.server = c.start("kube-apiserver", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+p.port,
 		"--etcd-servers=https://127.0.0.1:"+c.etcdPort, "--etcd-cafile="+p.pki("etcd/ca.crt"), "--etcd-certfile="+p.pki("apiserver-etcd-client.crt"), "--etcd-keyfile="+p.pki("apiserver-etcd-client.key"),
 		"--tls-cert-file="+p.pki("apiserver.crt"), "--tls-private-key-file="+p.pki("apiserver.key"), "--client-ca-file="+p.pki("ca.crt"),
 		"--requestheader-client-ca-file="+p.pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
@@ -195,7 +194,7 @@ func (c *realCluster) startController(stage authority.Stage) {
 	if stage == authority.Trust || stage == authority.Sign {
 		signer = filepath.Base(authority.SignerFile)
 	}
-	c.controller = c.start("kubernetes-"+controlplane.DefaultVersion, "kube-controller-manager", "--kubeconfig="+filepath.Join(p.rootfs, "etc/kubernetes/controller-manager.conf"),
+	c.controller = c.start("kube-controller-manager", "--kubeconfig="+filepath.Join(p.rootfs, "etc/kubernetes/controller-manager.conf"),
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials", "--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,root-ca-certificate-publisher-controller,serviceaccount-token-controller",
 		"--root-ca-file="+p.pki("ca.crt"), "--service-account-private-key-file="+p.pki("sa.key"), "--cluster-signing-cert-file="+p.pki(signer), "--cluster-signing-key-file="+p.pki("ca.key"))
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
-	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -22,7 +21,7 @@ func newPrograms(t *testing.T) func(context.Context, string, string) (string, er
 	t.Helper()
 	w := lab.Workshop(t)
 	return func(ctx context.Context, name, _ string) (string, error) {
-		return w.File(ctx, upstream.FileOf{Component: "kubernetes-" + controlplanes.DefaultVersion, Name: name})
+		return w.File(ctx, upstream.Program(name))
 	}
 }
 

@@ -130,11 +130,10 @@ func (h drillHost) save(t *testing.T) *snapshot.Content {
 func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to string) error {
 	return func(ctx context.Context, image, path, to string) error {
 		name := filepath.Base(path)
-		component := map[string]string{"etcd": "etcd-v3.6.8", "etcdutl": "etcdutl-v3.6.8", "kube-apiserver": "kubernetes-" + controlplane.DefaultVersion}[name]
-		if want := map[bool]string{true: ":" + controlplane.DefaultVersion, false: h.member.Image}[name == "kube-apiserver"]; !strings.HasSuffix(image, want) {
+		if want := map[bool]string{true: ":" + controlplane.DefaultVersion(), false: h.member.Image}[name == "kube-apiserver"]; !strings.HasSuffix(image, want) {
 			return fmt.Errorf("%s is asked for in %s", name, image)
 		}
-		built, err := lab.Workshop(t).File(ctx, upstream.FileOf{Component: component, Name: name})
+		built, err := lab.Workshop(t).File(ctx, upstream.Program(name))
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func newThree(t *testing.T) *three {
 	t.Helper()
 	c := &three{t: t}
 	var err error
-	if c.program, err = lab.Workshop(t).File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"}); err != nil {
+	if c.program, err = lab.Workshop(t).File(t.Context(), upstream.Program("etcd")); err != nil {
 		t.Fatal(err)
 	}
 	for n := range c.planes {

@@ -15,16 +15,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // images share layers in pairs: kube-proxy and flannel have one base.
 var images = []string{
-	"registry.k8s.io/kube-proxy:v1.36.3", "ghcr.io/flannel-io/flannel:v0.26.7", "registry.k8s.io/kube-apiserver:v1.36.3",
-	"registry.k8s.io/kube-controller-manager:v1.36.3",
+	"registry.k8s.io/kube-proxy:" + controlplane.DefaultVersion(), "ghcr.io/flannel-io/flannel:v" + releases.Current("flannel").Version,
+	"registry.k8s.io/kube-apiserver:" + controlplane.DefaultVersion(), "registry.k8s.io/kube-controller-manager:" + controlplane.DefaultVersion(),
 }
 
 // bench holds the registry, the tools and a working folder.
@@ -55,13 +57,13 @@ func (b *bench) openRegistry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.crane, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Crane, Name: "crane"}); err != nil {
+	if b.crane, err = workshop.File(ctx, upstream.Program("crane")); err != nil {
 		return err
 	}
-	if b.ctr, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"}); err != nil {
+	if b.ctr, err = workshop.File(ctx, upstream.Program("ctr")); err != nil {
 		return err
 	}
-	wanted := slices.DeleteFunc(upstream.Images("v1.36.3"), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
+	wanted := slices.DeleteFunc(upstream.Images(controlplane.DefaultVersion()), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
 	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: wanted, Progress: say}); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (b *bench) versions(ctx context.Context) error {
 		}
 		line, _, _ := strings.Cut(string(out), "\n")
 		if line == "" || !strings.Contains(line, " ") {
-			line = filepath.Base(command[0]) + " " + strings.TrimPrefix(upstream.Crane, "crane-")
+			line = filepath.Base(command[0]) + " " + strings.TrimPrefix(upstream.Program("crane").Component, "crane-")
 		}
 		fmt.Println(line)
 	}

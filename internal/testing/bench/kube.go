@@ -84,7 +84,7 @@ func (b *bench) applies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubectl, err := workshop.File(ctx, upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
+	kubectl, err := workshop.File(ctx, upstream.Program("kubectl"))
 	if err != nil {
 		return err
 	}

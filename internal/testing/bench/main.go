@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/sealift/sealift/internal/releases"
 )
 
 func main() {
@@ -55,11 +57,15 @@ func run(ctx context.Context, sealift string, rounds, clusters int, only string)
 	if !measured("install") {
 		return nil
 	}
-	network := []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7"}
+	var catalogue []string
+	for _, name := range []string{"containerd", "kubernetes", "flannel", "local-path-provisioner", "metrics-server"} {
+		catalogue = append(catalogue, name+"/"+releases.Current(name).Version)
+	}
+	network := catalogue[:3]
 	if err := b.install(ctx, "a node with its network", network...); err != nil {
 		return err
 	}
-	if err := b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...); err != nil || only != "" {
+	if err := b.install(ctx, "the whole catalogue", catalogue...); err != nil || only != "" {
 		return err
 	}
 	return b.fleet(ctx, clusters)

@@ -37,11 +37,11 @@ func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err 
 	if err != nil {
 		return nil, err
 	}
-	binary, err := w.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "containerd"})
+	binary, err := w.File(ctx, upstream.Program("containerd"))
 	if err != nil {
 		return nil, err
 	}
-	ctr, err := w.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"})
+	ctr, err := w.File(ctx, upstream.Program("ctr"))
 	if err != nil {
 		return nil, err
 	}

@@ -18,17 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// DefaultVersion is the Kubernetes release that runs by default, and etcdVersion its etcd.
-const (
-	DefaultVersion = "v1.36.3"
-	etcdVersion    = "v3.6.8"
-)
+// DefaultVersion is the Kubernetes release that runs by default, with its etcd.
+func DefaultVersion() string { return "v" + releases.Current("kubernetes").Version }
 
 // The files in a control plane's folder.
 const (
@@ -71,13 +69,13 @@ type ControlPlane struct {
 // builds binaries that the cache lacks, which takes minutes once per machine. Only ctx limits that.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.Version == "" {
-		o.Version = DefaultVersion
+		o.Version = DefaultVersion()
 	}
 	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: o.CacheDir, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
-	etcd, err := workshop.File(ctx, upstream.FileOf{Component: "etcd-" + etcdVersion, Name: "etcd"})
+	etcd, err := workshop.File(ctx, upstream.Program("etcd"))
 	if err != nil {
 		return nil, err
 	}

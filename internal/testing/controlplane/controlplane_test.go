@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/short"
 )
@@ -20,8 +21,8 @@ func TestServerStoresObjectsAndReportsVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version.GitVersion != controlplane.DefaultVersion {
-		t.Errorf("server says it is %s, want %s", version.GitVersion, controlplane.DefaultVersion)
+	if version.GitVersion != controlplane.DefaultVersion() {
+		t.Errorf("server says it is %s, want %s", version.GitVersion, controlplane.DefaultVersion())
 	}
 	want := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "greeting"}, Data: map[string]string{"text": "hello"}}
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), want, metav1.CreateOptions{}); err != nil {
@@ -37,7 +38,7 @@ func TestPodsAreAdmittedWithoutControllers(t *testing.T) {
 	client := clientFor(t, controlplane.ForTest(t))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.k8s.io/pause:3.10.2"}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.k8s.io/pause:" + releases.Current("kubernetes").With["pause"]}}},
 	}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Error(err)

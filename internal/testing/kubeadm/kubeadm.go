@@ -32,26 +32,26 @@ const (
 )
 
 // config is the cluster's configuration. With a version kubeadm asks no server for one.
-const config = `apiVersion: kubeadm.k8s.io/v1beta4
+var config = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: ` + Address + `}
 nodeRegistration: {name: ` + Node + `}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: ` + controlplane.DefaultVersion + `
+kubernetesVersion: ` + controlplane.DefaultVersion() + `
 networking: {podSubnet: ` + Pods + `}
 `
 
 // Program returns the path of kubeadm.
 func Program(t testing.TB) string {
 	t.Helper()
-	return built(t, "kubernetes-"+controlplane.DefaultVersion, "kubeadm")
+	return built(t, "kubeadm")
 }
 
-func built(t testing.TB, component, name string) string {
+func built(t testing.TB, name string) string {
 	t.Helper()
-	path, err := lab.Workshop(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
+	path, err := lab.Workshop(t).File(t.Context(), upstream.Program(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func Etcd(t testing.TB, folder string) (endpoint string) { return EtcdWithData(t
 // EtcdWithData is Etcd with the data of a folder.
 func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 	t.Helper()
-	program := built(t, "etcd-v3.6.8", "etcd")
+	program := built(t, "etcd")
 	dir, err := scratch.New()
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 // Etcdutl returns the path of etcdutl, of the same version as Etcd.
 func Etcdutl(t testing.TB) string {
 	t.Helper()
-	return built(t, "etcdutl-v3.6.8", "etcdutl")
+	return built(t, "etcdutl")
 }
 
 // EtcdClient connects to an etcd with the certificates in a folder, such as the one of Etcd.

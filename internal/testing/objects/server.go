@@ -55,7 +55,7 @@ func Run(ctx context.Context, home string, say func(line string)) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
-	binary, err := workshop.File(ctx, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+	binary, err := workshop.File(ctx, upstream.Program("versitygw"))
 	if err != nil {
 		return nil, err
 	}

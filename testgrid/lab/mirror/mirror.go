@@ -69,7 +69,7 @@ func Serve(ctx context.Context, o Options) (*Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := workshop.Build(ctx, append(upstream.ComponentsOf(o.Images, o.Downloads), upstream.RegistryServer)...); err != nil {
+	if _, err := workshop.Build(ctx, append(upstream.ComponentsOf(o.Images, o.Downloads), upstream.Program("registry").Component)...); err != nil {
 		return nil, err
 	}
 	m := &Mirror{served: make(chan error, 1)}

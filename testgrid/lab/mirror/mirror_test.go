@@ -16,13 +16,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-const runcPath = "github.com/opencontainers/runc/releases/download/v1.3.4/runc.amd64"
+var runcPath = "github.com/opencontainers/runc/releases/download/" + releases.Current("containerd").With["runc"] + "/runc.amd64"
 
 // few are images and downloads that are quick to make.
 func few(t *testing.T) mirror.Options {
@@ -30,7 +31,7 @@ func few(t *testing.T) mirror.Options {
 	short.Skip(t, "images of the lab")
 	o := mirror.Options{Progress: func(line string) { t.Log(line) }}
 	for _, image := range upstream.Images() {
-		if strings.Contains(image.Ref, "/busybox:") || strings.Contains(image.Ref, "/pause:3.10.2") {
+		if strings.Contains(image.Ref, "/busybox:") || strings.Contains(image.Ref, "/pause:"+releases.Current("kubernetes").With["pause"]) {
 			o.Images = append(o.Images, image)
 		}
 	}

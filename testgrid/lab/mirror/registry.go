@@ -35,7 +35,7 @@ const attempts = 3
 
 // serveImages starts the registry and pushes the images that it lacks.
 func (m *Mirror) serveImages(ctx context.Context, w *upstream.Workshop, o Options) error {
-	binary, err := w.File(ctx, upstream.FileOf{Component: upstream.RegistryServer, Name: "registry"})
+	binary, err := w.File(ctx, upstream.Program("registry"))
 	if err != nil {
 		return err
 	}

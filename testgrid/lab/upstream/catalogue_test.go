@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -56,25 +57,34 @@ func TestOffersUseKnownComponents(t *testing.T) {
 }
 
 func TestReleasesAreIndependent(t *testing.T) {
-	if diff := cmp.Diff([]string{"v1.35.4", "v1.36.3", "v1.34.4"}, Releases()); diff != "" {
-		t.Error(diff)
-	}
-	one := ComponentsOf(Images("v1.36.3"), Downloads("v1.36.3"))
+	current := releases.Current("kubernetes")
+	previous := current.Before()
+	etcd := func(r releases.Release) string { return "image-etcd-" + r.With["etcd"] }
+	one := ComponentsOf(Images("v"+current.Version), Downloads("v"+current.Version))
 	for id, want := range map[string]bool{
-		"kubernetes-v1.36.3": true, "image-kube-proxy-v1.36.3": true, "image-etcd-3.6.8-0": true, "image-flannel-v0.26.7": true, "runc-v1.3.4": true,
-		"kubernetes-v1.35.4": false, "image-kube-proxy-v1.35.4": false, "image-etcd-3.6.6-0": false,
+		"kubernetes-v" + current.Version: true, "image-kube-proxy-v" + current.Version: true, etcd(current): true,
+		"image-flannel-v" + releases.Current("flannel").Version: true, "runc-" + releases.Current("containerd").With["runc"]: true,
+		"kubernetes-v" + previous.Version: false, "image-kube-proxy-v" + previous.Version: false, etcd(previous): false,
 	} {
 		if got := slices.Contains(one, id); got != want {
 			t.Errorf("%s is needed: %t, want %t", id, got, want)
 		}
 	}
-	if all := ComponentsOf(Images(), Downloads()); !slices.Contains(all, "image-etcd-3.6.6-0") || !slices.Contains(all, "image-etcd-3.6.8-0") {
+	if all := ComponentsOf(Images(), Downloads()); !slices.Contains(all, etcd(previous)) || !slices.Contains(all, etcd(current)) {
 		t.Errorf("without a choice only %q are needed", all)
 	}
 	everyday := Everyday()
-	for id, want := range map[string]bool{"kubernetes-v1.35.4": true, "image-etcd-3.6.8-0": true, HostDebian13: true, "kubernetes-v1.34.4": false, "image-etcd-3.6.5-0": false} {
-		if got := slices.Contains(everyday, id); got != want {
-			t.Errorf("%s is made where nothing is named: %t, want %t", id, got, want)
+	if !slices.Contains(everyday, HostDebian13) {
+		t.Errorf("%s is not made where nothing is named", HostDebian13)
+	}
+	for _, r := range releases.All() {
+		if id := r.Name + "-v" + r.Version; r.Use != releases.Tool && r.Name != "operator" && slices.Contains(everyday, id) != (r.Use >= releases.Tested) {
+			t.Errorf("%s is made where nothing is named: %t", id, slices.Contains(everyday, id))
+		}
+	}
+	for _, r := range releases.Of("kubernetes", releases.Lab) {
+		if !slices.Contains(Releases(), "v"+r.Version) || slices.Contains(everyday, etcd(r)) != (r.Use >= releases.Tested) {
+			t.Errorf("Kubernetes %s is not chosen by its use", r.Version)
 		}
 	}
 }
@@ -94,46 +104,63 @@ func TestKubeadmImagesAreServed(t *testing.T) {
 	for _, image := range Images() {
 		offered = append(offered, image.Ref)
 	}
-	for _, r := range chosen(nil) {
-		kubeadm, err := w.File(t.Context(), FileOf{"kubernetes-" + r.kubernetes, "kubeadm"})
+	for _, r := range releases.Of("kubernetes", releases.Tested) {
+		kubeadm, err := w.File(t.Context(), FileOf{"kubernetes-v" + r.Version, "kubeadm"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), kubeadm, "config", "images", "list", "--kubernetes-version", r.kubernetes).Output()
+		out, err := exec.CommandContext(t.Context(), kubeadm, "config", "images", "list", "--kubernetes-version", "v"+r.Version).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for ref := range strings.FieldsSeq(string(out)) {
 			if !slices.Contains(offered, ref) {
-				t.Errorf("kubeadm %s asks for %s, which the lab does not serve", r.kubernetes, ref)
+				t.Errorf("kubeadm %s asks for %s, which the lab does not serve", r.Version, ref)
 			}
 		}
 	}
 }
 
+// reported is a program, and what it must print about its version.
+type reported struct {
+	file FileOf
+	args []string
+	want string
+}
+
+// reports lists what the programs of a version of an add-on print.
+func reports(r releases.Release) []reported {
+	version := "v" + r.Version
+	switch r.Name {
+	case "kubernetes":
+		etcd, coredns, binaries := etcdVersion(r), r.With["coredns"], "kubernetes-"+version
+		return []reported{
+			{FileOf{binaries, "kubeadm"}, []string{"version", "-o", "short"}, version},
+			{FileOf{binaries, "kubelet"}, []string{"--version"}, "Kubernetes " + version},
+			{FileOf{binaries, "kubectl"}, []string{"version", "--client"}, "Client Version: " + version},
+			{FileOf{"etcd-v" + etcd, "etcd"}, []string{"--version"}, "etcd Version: " + etcd},
+			{FileOf{"coredns-" + coredns, "coredns"}, []string{"--version"}, "CoreDNS-" + strings.TrimPrefix(coredns, "v")},
+		}
+	case "containerd":
+		return []reported{
+			{FileOf{"containerd-" + version, "containerd"}, []string{"--version"}, version},
+			{FileOf{"runc-" + r.With["runc"], "runc"}, []string{"--version"}, "runc version " + strings.TrimPrefix(r.With["runc"], "v")},
+		}
+	case "flannel":
+		return []reported{{FileOf{"flannel-" + version, "flanneld"}, []string{"--version"}, version}}
+	case "operator", "crane": // made by this repository; has no version in it
+		return nil
+	}
+	return []reported{{FileOf{r.Name + "-" + version, r.Name}, []string{"--version"}, version}}
+}
+
 func TestBinariesReportServedVersion(t *testing.T) {
 	w := workshop(t)
-	tests := []struct {
-		file FileOf
-		args []string
-		want string
-	}{
-		{FileOf{"kubernetes-v1.36.3", "kubeadm"}, []string{"version", "-o", "short"}, "v1.36.3"},
-		{FileOf{"kubernetes-v1.35.4", "kubeadm"}, []string{"version", "-o", "short"}, "v1.35.4"},
-		{FileOf{"kubernetes-v1.36.3", "kubelet"}, []string{"--version"}, "Kubernetes v1.36.3"},
-		{FileOf{"kubernetes-v1.36.3", "kubectl"}, []string{"version", "--client"}, "Client Version: v1.36.3"},
-		{FileOf{"etcd-v3.6.8", "etcd"}, []string{"--version"}, "etcd Version: 3.6.8"},
-		{FileOf{"etcd-v3.6.6", "etcd"}, []string{"--version"}, "etcd Version: 3.6.6"},
-		{FileOf{"coredns-v1.14.2", "coredns"}, []string{"--version"}, "CoreDNS-1.14.2"},
-		{FileOf{"coredns-v1.13.1", "coredns"}, []string{"--version"}, "CoreDNS-1.13.1"},
-		{FileOf{"containerd-v2.2.1", "containerd"}, []string{"--version"}, "v2.2.1"},
-		{FileOf{"runc-v1.3.4", "runc"}, []string{"--version"}, "runc version 1.3.4"},
-		{FileOf{"flannel-v0.26.7", "flanneld"}, []string{"--version"}, "v0.26.7"},
-		{FileOf{"metrics-server-v0.9.0", "metrics-server"}, []string{"--version"}, "v0.9.0"},
-		{FileOf{"local-path-provisioner-v0.0.30", "local-path-provisioner"}, []string{"--version"}, "v0.0.30"},
-		{FileOf{"registry-v3.1.2", "registry"}, []string{"--version"}, "v3.1.2"},
-		{FileOf{"versitygw-v1.8.0", "versitygw"}, []string{"--version"}, "v1.8.0"},
-		{FileOf{"image-base-debian-12", "busybox"}, nil, "BusyBox v1.35.0"},
+	tests := []reported{{FileOf{"image-base-debian-12", "busybox"}, nil, "BusyBox v" + busyboxVersion}}
+	for _, r := range releases.All() {
+		if r.Use == releases.Tool || r.Use >= releases.Tested {
+			tests = append(tests, reports(r)...)
+		}
 	}
 	for _, tt := range tests {
 		t.Run(tt.file.Component+"/"+tt.file.Name, func(t *testing.T) {

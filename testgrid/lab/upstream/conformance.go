@@ -1,11 +1,13 @@
 package upstream
 
+import "github.com/sealift/sealift/internal/releases"
+
 // conformanceVersion is the release whose conformance tests the lab can make.
-const conformanceVersion = "v1.36.3"
+func conformanceVersion() string { return "v" + releases.Current("kubernetes").Version }
 
 // ConformanceTests is the component with Kubernetes' own tests, the file e2e.test. They are made only where they are asked for:
 // compiling them takes minutes.
-const ConformanceTests = "kubernetes-test-" + conformanceVersion
+func ConformanceTests() string { return "kubernetes-test-" + conformanceVersion() }
 
 // toolsBase is the layer with the programs that tests call in addition to agnhost.
 const toolsBase = "image-base-tools-12"
@@ -17,8 +19,8 @@ func ConformanceImages() []Image {
 		return Image{
 			Ref: "registry.k8s.io/e2e-test-images/agnhost:" + tag, Base: []string{toolsBase},
 			Files: []Placed{
-				{FileOf{ConformanceTests, "agnhost"}, "agnhost"}, {FileOf{ConformanceTests, "agnhost"}, "agnhost-2"},
-				{FileOf{ConformanceTests, "localhost.crt"}, "localhost.crt"}, {FileOf{ConformanceTests, "localhost.key"}, "localhost.key"},
+				{FileOf{ConformanceTests(), "agnhost"}, "agnhost"}, {FileOf{ConformanceTests(), "agnhost"}, "agnhost-2"},
+				{FileOf{ConformanceTests(), "localhost.crt"}, "localhost.crt"}, {FileOf{ConformanceTests(), "localhost.key"}, "localhost.key"},
 			},
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
 		}
@@ -37,14 +39,14 @@ func ConformanceImages() []Image {
 
 // conformanceComponents are made only for conformance tests.
 func conformanceComponents() []Component {
-	m := kubernetesModule(conformanceVersion)
+	m := kubernetesModule(conformanceVersion())
 	m.Commands = []GoCommand{
 		{Package: "test/e2e", Name: "e2e.test", Tests: true},
 		{Package: "test/images/agnhost", Name: "agnhost"},
 	}
 	m.Files = []string{"test/images/agnhost/porter/localhost.crt", "test/images/agnhost/porter/localhost.key"}
 	list := []Component{
-		goModule("kubernetes-test", conformanceVersion, m),
+		goModule("kubernetes-test", conformanceVersion(), m),
 		{Name: "image-base-tools", Version: "12", Recipe: SystemLayer{
 			Suite: "bookworm", Packages: []string{"bind9-dnsutils", "curl", "iproute2", "netcat-openbsd", "bash-static"},
 			Keep: []string{"usr/bin/bash-static"},

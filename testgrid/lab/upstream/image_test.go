@@ -15,6 +15,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/internal/releases"
+)
+
+var (
+	pauseImage   = "registry.k8s.io/pause:" + releases.Current("kubernetes").With["pause"]
+	busyboxImage = "docker.io/library/busybox:" + releases.Current("local-path-provisioner").With["busybox"]
 )
 
 func image(t *testing.T, ref string) Image {
@@ -30,7 +37,7 @@ func image(t *testing.T, ref string) Image {
 
 func TestImagesAreCompleteAndReproducible(t *testing.T) {
 	w := workshop(t)
-	for _, ref := range []string{"registry.k8s.io/pause:3.10.2", "docker.io/library/busybox:1.35.0", "ghcr.io/flannel-io/flannel:v0.26.7"} {
+	for _, ref := range []string{pauseImage, busyboxImage, "ghcr.io/flannel-io/flannel:v" + releases.Current("flannel").Version} {
 		t.Run(ref, func(t *testing.T) {
 			var digests []v1.Hash
 			for range 2 {
@@ -57,8 +64,8 @@ func TestImagesAreCompleteAndReproducible(t *testing.T) {
 func TestTagIndexHasUpstreamMediaType(t *testing.T) {
 	w := workshop(t)
 	for ref, want := range map[string]types.MediaType{
-		"registry.k8s.io/pause:3.10.2":     types.DockerManifestList,
-		"docker.io/library/busybox:1.35.0": types.OCIImageIndex,
+		pauseImage:   types.DockerManifestList,
+		busyboxImage: types.OCIImageIndex,
 	} {
 		index, err := w.Image(t.Context(), image(t, ref))
 		if err != nil {
@@ -77,7 +84,7 @@ func TestTagIndexHasUpstreamMediaType(t *testing.T) {
 func TestImagesShareBaseLayer(t *testing.T) {
 	w := workshop(t)
 	lowest := map[string]bool{}
-	for _, ref := range []string{"ghcr.io/flannel-io/flannel-cni-plugin:v1.6.2-flannel1", "docker.io/library/busybox:1.35.0"} {
+	for _, ref := range []string{"ghcr.io/flannel-io/flannel-cni-plugin:" + releases.Current("flannel").With["cni-plugin"], busyboxImage} {
 		index, err := w.Image(t.Context(), image(t, ref))
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +114,7 @@ func TestImagesShareBaseLayer(t *testing.T) {
 
 func TestTarballIsReproducibleWithExecutables(t *testing.T) {
 	w := workshop(t)
-	recipe := Tarball{File: "a.tar.gz", Files: filesOf("pause-3.10.2", "opt/bin", "pause")}
+	recipe := Tarball{File: "a.tar.gz", Files: filesOf("pause-"+releases.Current("kubernetes").With["pause"], "opt/bin", "pause")}
 	var packed [2][]byte
 	for i := range packed {
 		dir := t.TempDir()

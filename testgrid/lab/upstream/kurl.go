@@ -12,31 +12,16 @@ const (
 )
 
 // localPath is the provisioner that replaces OpenEBS's.
-const localPath = "local-path-provisioner-v0.0.30"
+func localPath() string { return current("local-path-provisioner") }
 
 func kurlComponents() []Component {
 	return []Component{
-		goModule("containerd", "v2.2.6", GoModule{
-			Path:     "github.com/containerd/containerd/v2",
-			Commands: commandsIn("cmd", "containerd", "containerd-shim-runc-v2", "ctr"),
-			Set:      []string{"github.com/containerd/containerd/v2/version.Version=v2.2.6"},
-		}),
-		goModule("runc", "v1.3.6", GoModule{
-			Path:     "github.com/opencontainers/runc",
-			Commands: []GoCommand{{Name: "runc"}},
-			CGO:      true,
-			Tags:     []string{"seccomp", "netgo", "osusergo"},
-			Packages: []string{"libseccomp-dev"},
-		}),
+		containerd("v2.2.6")[0],
+		runc("v1.3.6"),
 		{Name: "pause", Version: "3.10", Recipe: CProgram{
-			Name: "pause", Source: FileOf{"pause-source-v1.36.3", "pause.c"}, Define: []string{"VERSION=v3.10"},
+			Name: "pause", Source: FileOf{"pause-source-" + conformanceVersion(), "pause.c"}, Define: []string{"VERSION=v3.10"},
 		}},
-		goModule("flannel", "v0.28.7", GoModule{
-			Path:     "github.com/flannel-io/flannel",
-			Commands: []GoCommand{{Name: "flanneld"}, {Package: "cmd/install_conf", Name: "install-conf"}},
-			CGO:      true,
-			Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=v0.28.7"},
-		}),
+		flannel("v0.28.7", GoCommand{Package: "cmd/install_conf", Name: "install-conf"}),
 		goModule("registry", "v3.1.1", GoModule{
 			Path:     "github.com/distribution/distribution/v3",
 			Commands: commandsIn("cmd", "registry"),
@@ -79,12 +64,12 @@ func KurlImages() []Image {
 		{Ref: "ghcr.io/projectcontour/contour:v1.32.1", Files: filesOf("contour-v1.32.1", "bin", "contour")},
 		{
 			Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel2", Base: []string{busyboxBase}, OCI: true,
-			Files:   filesOf("flannel-cni-plugin-v0.9.1", "", "flannel"),
+			Files:   filesOf(flannelPluginProgram, "", "flannel"),
 			StandIn: noModule + "; it is the code that it was split off from",
 		},
 		{
 			Ref:        "registry.k8s.io/metrics-server/metrics-server:v0.8.1",
-			Files:      filesOf("metrics-server-v0.9.0", "", "metrics-server"),
+			Files:      filesOf(current("metrics-server"), "", "metrics-server"),
 			Entrypoint: []string{"/metrics-server"}, User: "65534",
 			StandIn: "the Go proxy has v0.9.0 alone",
 		},

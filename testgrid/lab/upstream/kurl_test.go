@@ -46,7 +46,7 @@ func TestLabServesKurlAddOns(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range ComponentsOf(Images("v1.36.3"), Downloads("v1.36.3")) {
+	for _, id := range ComponentsOf(Images(conformanceVersion()), Downloads(conformanceVersion())) {
 		if strings.Contains(id, "minio") || id == "image-flannel-v0.28.7" {
 			t.Errorf("a lab for one release has %s", id)
 		}

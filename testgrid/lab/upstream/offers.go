@@ -1,56 +1,78 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
 
-// busyboxBase is the layer with a shell and coreutils.
-const busyboxBase = "image-base-busybox-1.35.0"
+	"github.com/sealift/sealift/internal/releases"
+)
+
+// busyboxVersion is that of Debian 12, and busyboxBase the layer with a shell and coreutils.
+const (
+	busyboxVersion = "1.35.0"
+	busyboxBase    = "image-base-busybox-" + busyboxVersion
+)
 
 // defaultPath is the PATH of upstream's images, in which Kubernetes' static pods find their commands.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Images lists the images that the lab serves, by their upstream names: those of the catalogue's add-ons and of the given
-// Kubernetes releases. Without releases, it lists those of all releases that need not be named, and of kURL's add-ons.
+// Images lists the images that the lab serves for some Kubernetes versions such as v1.36.3, by their upstream names: those of these and of
+// what 'make test' makes of the other add-ons. Without versions, it lists all that 'make test' makes, and those of kURL's add-ons.
 func Images(kubernetes ...string) []Image {
-	var list []Image
-	for _, r := range chosen(kubernetes) {
-		list = append(list, releaseImages(r)...)
-	}
+	list := ImagesOf(selected(kubernetes)...)
 	if len(kubernetes) == 0 {
 		list = append(list, KurlImages()...)
 	}
-	return append(list,
-		Image{
-			Ref: "ghcr.io/flannel-io/flannel:v0.26.7", Base: []string{netBase}, OCI: true,
-			Files:      []Placed{{FileOf{"flannel-v0.26.7", "flanneld"}, "opt/bin/flanneld"}},
-			Entrypoint: []string{"/opt/bin/flanneld"},
-		},
-		// Its manifest copies the plugin out of the image with cp.
-		Image{
-			Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v1.6.2-flannel1", Base: []string{busyboxBase}, OCI: true,
-			Files: []Placed{{FileOf{"flannel-cni-plugin-v0.9.1", "flannel"}, "flannel"}},
-		},
-		Image{
-			Ref: "docker.io/rancher/local-path-provisioner:v0.0.30", Base: []string{busyboxBase}, OCI: true,
-			Files: []Placed{{FileOf{"local-path-provisioner-v0.0.30", "local-path-provisioner"}, "usr/bin/local-path-provisioner"}},
-			Cmd:   []string{"local-path-provisioner"},
-		},
-		Image{
-			Ref:        "registry.k8s.io/metrics-server/metrics-server:v0.9.0",
-			Files:      []Placed{{FileOf{"metrics-server-v0.9.0", "metrics-server"}, "metrics-server"}},
-			Entrypoint: []string{"/metrics-server"}, User: "65534",
-		},
-		Image{Ref: "docker.io/library/busybox:1.35.0", Base: []string{busyboxBase}, OCI: true, Cmd: []string{"sh"}},
-	)
+	return list
 }
 
-// chosen returns the named releases, or all that need not be named if none is.
-func chosen(kubernetes []string) []release {
-	return slices.DeleteFunc(releases(), func(r release) bool {
-		if len(kubernetes) == 0 {
-			return r.named
+// ImagesOf lists the images of these versions of add-ons, each image once.
+func ImagesOf(addOns ...releases.Release) []Image {
+	var list []Image
+	for _, r := range addOns {
+		for _, image := range imagesOf(r) {
+			if !slices.ContainsFunc(list, func(i Image) bool { return i.Ref == image.Ref }) {
+				list = append(list, image)
+			}
 		}
-		return !slices.Contains(kubernetes, r.kubernetes)
-	})
+	}
+	return list
+}
+
+func imagesOf(r releases.Release) []Image {
+	version := "v" + r.Version
+	switch r.Name {
+	case "kubernetes":
+		return kubernetesImages(r)
+	case "flannel":
+		return []Image{
+			{
+				Ref: "ghcr.io/flannel-io/flannel:" + version, Base: []string{netBase}, OCI: true,
+				Files:      filesOf("flannel-"+version, "opt/bin", "flanneld"),
+				Entrypoint: []string{"/opt/bin/flanneld"},
+			},
+			// Its manifest copies the plugin out of the image with cp.
+			{
+				Ref: "ghcr.io/flannel-io/flannel-cni-plugin:" + r.With["cni-plugin"], Base: []string{busyboxBase}, OCI: true,
+				Files: filesOf(flannelPluginProgram, "", "flannel"),
+			},
+		}
+	case "local-path-provisioner":
+		return []Image{
+			{
+				Ref: "docker.io/rancher/local-path-provisioner:" + version, Base: []string{busyboxBase}, OCI: true,
+				Files: filesOf("local-path-provisioner-"+version, "usr/bin", "local-path-provisioner"),
+				Cmd:   []string{"local-path-provisioner"},
+			},
+			{Ref: "docker.io/library/busybox:" + r.With["busybox"], Base: []string{busyboxBase}, OCI: true, Cmd: []string{"sh"}},
+		}
+	case "metrics-server":
+		return []Image{{
+			Ref:        "registry.k8s.io/metrics-server/metrics-server:" + version,
+			Files:      filesOf("metrics-server-"+version, "", "metrics-server"),
+			Entrypoint: []string{"/metrics-server"}, User: "65534",
+		}}
+	}
+	return nil
 }
 
 // ComponentsOf lists the components of images and downloads without repetitions.
@@ -66,35 +88,36 @@ func ComponentsOf(images []Image, downloads []Download) []string {
 	return slices.Compact(ids)
 }
 
-func releaseImages(r release) []Image {
-	binaries := "kubernetes-" + r.kubernetes
+func kubernetesImages(r releases.Release) []Image {
+	version, etcd := "v"+r.Version, "v"+etcdVersion(r)
+	binaries := "kubernetes-" + version
 	var list []Image
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		list = append(list, Image{
-			Ref:   "registry.k8s.io/" + name + ":" + r.kubernetes,
+			Ref:   "registry.k8s.io/" + name + ":" + version,
 			Files: filesOf(binaries, "usr/local/bin", name),
 		})
 	}
 	return append(list,
 		Image{
-			Ref: "registry.k8s.io/kube-proxy:" + r.kubernetes, Base: []string{netBase},
+			Ref: "registry.k8s.io/kube-proxy:" + version, Base: []string{netBase},
 			Files: filesOf(binaries, "usr/local/bin", "kube-proxy"),
 		},
 		Image{
-			Ref: "registry.k8s.io/etcd:" + r.etcd + "-0",
+			Ref: "registry.k8s.io/etcd:" + r.With["etcd"],
 			Files: slices.Concat(
-				filesOf("etcd-v"+r.etcd, "usr/local/bin", "etcd"),
-				filesOf("etcdctl-v"+r.etcd, "usr/local/bin", "etcdctl"),
-				filesOf("etcdutl-v"+r.etcd, "usr/local/bin", "etcdutl")),
+				filesOf("etcd-"+etcd, "usr/local/bin", "etcd"),
+				filesOf("etcdctl-"+etcd, "usr/local/bin", "etcdctl"),
+				filesOf("etcdutl-"+etcd, "usr/local/bin", "etcdutl")),
 		},
 		Image{
-			Ref:        "registry.k8s.io/coredns/coredns:" + r.coredns,
-			Files:      filesOf("coredns-"+r.coredns, "", "coredns"),
+			Ref:        "registry.k8s.io/coredns/coredns:" + r.With["coredns"],
+			Files:      filesOf("coredns-"+r.With["coredns"], "", "coredns"),
 			Entrypoint: []string{"/coredns"},
 		},
 		Image{
-			Ref:        "registry.k8s.io/pause:" + r.pause,
-			Files:      filesOf("pause-"+r.pause, "", "pause"),
+			Ref:        "registry.k8s.io/pause:" + r.With["pause"],
+			Files:      filesOf("pause-"+r.With["pause"], "", "pause"),
 			Entrypoint: []string{"/pause"}, User: "65535:65535",
 		},
 	)
@@ -108,24 +131,46 @@ type Download struct {
 	Checksum string
 }
 
-// Downloads lists the files that the lab serves: those of the container runtime and of the given Kubernetes releases.
-// Without releases, it lists those of all releases and of kURL's add-ons.
+// Downloads lists the files that the lab serves, for the same versions as Images.
 func Downloads(kubernetes ...string) []Download {
-	const github = "github.com/"
-	list := []Download{
-		{github + "containerd/containerd/releases/download/v2.2.1/containerd-2.2.1-linux-amd64.tar.gz",
-			FileOf{"containerd-release-v2.2.1", "containerd-2.2.1-linux-amd64.tar.gz"}, ".sha256sum"},
-		{github + "opencontainers/runc/releases/download/v1.3.4/runc.amd64", FileOf{"runc-v1.3.4", "runc"}, ""},
-		{github + "containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz",
-			FileOf{"cni-plugins-release-v1.9.1", "cni-plugins-linux-amd64-v1.9.1.tgz"}, ".sha256"},
-	}
-	for _, r := range chosen(kubernetes) {
-		for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
-			list = append(list, Download{"dl.k8s.io/" + r.kubernetes + "/bin/linux/amd64/" + name, FileOf{"kubernetes-" + r.kubernetes, name}, ".sha256"})
-		}
-	}
+	list := DownloadsOf(selected(kubernetes)...)
 	if len(kubernetes) == 0 {
 		list = append(list, KurlDownloads()...)
 	}
 	return list
+}
+
+// DownloadsOf lists the files of these versions of add-ons, each file once.
+func DownloadsOf(addOns ...releases.Release) []Download {
+	var list []Download
+	for _, r := range addOns {
+		for _, d := range downloadsOf(r) {
+			if !slices.Contains(list, d) {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}
+
+func downloadsOf(r releases.Release) []Download {
+	version := "v" + r.Version
+	switch r.Name {
+	case "kubernetes":
+		plugins := r.With["cni-plugins"]
+		list := []Download{{"github.com/containernetworking/plugins/releases/download/" + plugins + "/" + pluginsArchive(plugins),
+			FileOf{"cni-plugins-release-" + plugins, pluginsArchive(plugins)}, ".sha256"}}
+		for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
+			list = append(list, Download{"dl.k8s.io/" + version + "/bin/linux/amd64/" + name, FileOf{"kubernetes-" + version, name}, ".sha256"})
+		}
+		return list
+	case "containerd":
+		runc := r.With["runc"]
+		return []Download{
+			{"github.com/containerd/containerd/releases/download/" + version + "/" + containerdArchive(version),
+				FileOf{"containerd-release-" + version, containerdArchive(version)}, ".sha256sum"},
+			{"github.com/opencontainers/runc/releases/download/" + runc + "/runc.amd64", FileOf{"runc-" + runc, "runc"}, ""},
+		}
+	}
+	return nil
 }

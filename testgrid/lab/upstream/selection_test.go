@@ -3,11 +3,11 @@ package upstream
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -17,14 +17,14 @@ const repository = "../../.."
 // serve them.
 const own = "ghcr.io/sealift/"
 
-// offers compares the content that the lab serves for some releases with the Manifests, and lists what is missing.
-func offers(t *testing.T, addOns []string, kubernetes ...string) (missing []string) {
+// offers compares the content that the lab serves with the Manifests, and lists what is missing.
+func offers(t *testing.T, addOns []string, served []Image, files []Download) (missing []string) {
 	t.Helper()
 	var images, downloads []string
-	for _, image := range Images(kubernetes...) {
+	for _, image := range served {
 		images = append(images, image.Ref)
 	}
-	for _, download := range Downloads(kubernetes...) {
+	for _, download := range files {
 		downloads = append(downloads, download.URL)
 	}
 	for _, addOn := range addOns {
@@ -66,14 +66,23 @@ func catalogue(t *testing.T) (list []string) {
 // A machine whose cache has every release can build more than one without them: each selection must be complete.
 func TestEachReleaseServesItsManifests(t *testing.T) {
 	for _, version := range Releases() {
-		addOns := slices.DeleteFunc(catalogue(t), func(addOn string) bool {
-			return strings.HasPrefix(addOn, "addons/kubernetes/") && addOn != "addons/kubernetes/"+strings.TrimPrefix(version, "v")
-		})
-		if missing := offers(t, addOns, version); len(missing) > 0 {
+		var addOns []string
+		for _, r := range selected([]string{version}) {
+			if r.Use >= releases.Shipped {
+				addOns = append(addOns, r.Folder())
+			}
+		}
+		if missing := offers(t, addOns, Images(version), Downloads(version)); len(missing) > 0 {
 			t.Errorf("the lab for %s does not offer\n%s", version, strings.Join(missing, "\n"))
 		}
 	}
-	if missing := offers(t, catalogue(t)); len(missing) > 0 {
+	everyday := slices.DeleteFunc(catalogue(t), func(addOn string) bool {
+		return !slices.ContainsFunc(releases.All(), func(r releases.Release) bool { return r.Folder() == addOn && r.Use >= releases.Tested })
+	})
+	if missing := offers(t, everyday, Images(), Downloads()); len(missing) > 0 {
+		t.Errorf("the lab without a choice does not offer\n%s", strings.Join(missing, "\n"))
+	}
+	if missing := offers(t, catalogue(t), ImagesOf(releases.All()...), DownloadsOf(releases.All()...)); len(missing) > 0 {
 		t.Errorf("the whole lab does not offer\n%s", strings.Join(missing, "\n"))
 	}
 }
@@ -83,16 +92,15 @@ func TestLabServesDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := regexp.MustCompile(`(?m)^(?:module_)?add_ons=\((.*)\)$`).FindAllSubmatch(script, -1)
-	release := regexp.MustCompile(`(?m)^kubernetes=(\S+)$`).FindSubmatch(script)
-	if len(built) != 2 || release == nil {
-		t.Fatal("demo.sh has no line add_ons=(…), module_add_ons=(…) or kubernetes=…")
-	}
 	if uses := strings.Count(string(script), `--kubernetes "$kubernetes"`); uses != 2 {
 		t.Errorf("demo.sh builds and serves another release than the one it names: %d uses", uses)
 	}
-	addOns := strings.Fields(string(built[0][1]) + " " + string(built[1][1]))
-	if missing := offers(t, addOns, string(release[1])); len(missing) > 0 {
+	addOns := []string{"testgrid/demo/greeter/0.1.0"}
+	for _, name := range []string{"containerd", "kubernetes", "flannel", "local-path-provisioner", "metrics-server", "operator"} {
+		addOns = append(addOns, releases.Current(name).Folder())
+	}
+	version := "v" + releases.Current("kubernetes").Version
+	if missing := offers(t, addOns, Images(version), Downloads(version)); len(missing) > 0 {
 		t.Errorf("the demo's lab does not offer\n%s", strings.Join(missing, "\n"))
 	}
 }

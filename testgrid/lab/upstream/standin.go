@@ -84,12 +84,12 @@ func kurlStandInImages() []Image {
 		},
 		{
 			Ref: "docker.io/kurlsh/minio:RELEASE.2025-10-15T17-29-55Z", StandIn: "the Go proxy has no release of it; it is versitygw",
-			Base: []string{busyboxBase}, Files: filesOf(ObjectServer, "bin", "versitygw"), Entrypoint: []string{"/bin/sh", "-c", minioCommand},
+			Base: []string{busyboxBase}, Files: filesOf(current("versitygw"), "bin", "versitygw"), Entrypoint: []string{"/bin/sh", "-c", minioCommand},
 		},
 		{
 			Ref: "docker.io/openebs/provisioner-localpv:4.5.1", StandIn: noModule + "; it is local-path-provisioner", Base: []string{busyboxBase},
 			Files: []Placed{
-				{FileOf{localPath, "local-path-provisioner"}, "usr/local/bin/provisioner-localpv"}, {FileOf{kurlStandIns, "pgrep"}, "usr/local/bin/pgrep"},
+				{FileOf{localPath(), "local-path-provisioner"}, "usr/local/bin/provisioner-localpv"}, {FileOf{kurlStandIns, "pgrep"}, "usr/local/bin/pgrep"},
 				{FileOf{kurlStandIns, "config.json"}, "etc/localpv/config.json"}, {FileOf{kurlStandIns, "helperPod.yaml"}, "etc/localpv/helperPod.yaml"},
 			},
 			Entrypoint: []string{"/bin/sh", "-c", openebsCommand},

@@ -1,0 +1,204 @@
+package upstream
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/internal/releases"
+)
+
+// What the versions in the table of releases are made from: Go modules, each at its own version.
+
+func goModule(name, version string, m GoModule) Component {
+	m.Version = version
+	return Component{Name: name, Version: version, Recipe: m}
+}
+
+// programsOf lists the components of one version of an add-on, without its images.
+func programsOf(r releases.Release) []Component {
+	version := "v" + r.Version
+	switch r.Name {
+	case "kubernetes":
+		return slices.Concat(kubernetesComponents(r), cniPlugins(r.With["cni-plugins"]))
+	case "containerd":
+		return append(containerd(version), runc(r.With["runc"]))
+	case "flannel":
+		return []Component{flannel(version), flannelPlugin()}
+	case "local-path-provisioner":
+		return []Component{goModule(r.Name, version, GoModule{
+			Path:     "github.com/rancher/local-path-provisioner",
+			Commands: []GoCommand{{Name: "local-path-provisioner"}},
+			Set:      []string{"main.VERSION=" + version},
+		})}
+	case "metrics-server":
+		return []Component{goModule(r.Name, version, GoModule{
+			Path:     "sigs.k8s.io/metrics-server",
+			Commands: commandsIn("cmd", "metrics-server"),
+			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=" + version},
+		})}
+	}
+	return nil // tools, and the operator, which this repository makes
+}
+
+// etcdVersion is the version of etcd in an image's tag, such as 3.6.8 of 3.6.8-0.
+func etcdVersion(r releases.Release) string {
+	version, _, _ := strings.Cut(r.With["etcd"], "-")
+	return version
+}
+
+func kubernetesComponents(r releases.Release) []Component {
+	version, etcd, pause := "v"+r.Version, "v"+etcdVersion(r), r.With["pause"]
+	return []Component{
+		kubernetes(version),
+		goModule("etcd", etcd, GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
+		goModule("etcdctl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdctl/v3", Commands: []GoCommand{{Name: "etcdctl"}}}),
+		goModule("etcdutl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdutl/v3", Commands: []GoCommand{{Name: "etcdutl"}}}),
+		goModule("coredns", r.With["coredns"], GoModule{Path: "github.com/coredns/coredns", Commands: []GoCommand{{Name: "coredns"}}}),
+		goModule("pause-source", version, GoModule{Path: "k8s.io/kubernetes", Files: []string{"build/pause/linux/pause.c"}}),
+		{Name: "pause", Version: pause, Recipe: CProgram{
+			Name:   "pause",
+			Source: FileOf{"pause-source-" + version, "pause.c"},
+			Define: []string{"VERSION=v" + pause},
+		}},
+	}
+}
+
+// kubernetes makes the seven commands of one release.
+func kubernetes(version string) Component {
+	m := kubernetesModule(version)
+	for _, name := range []string{"kubeadm", "kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		m.Commands = append(m.Commands, GoCommand{Package: "cmd/" + name, Name: name})
+	}
+	return goModule("kubernetes", version, m)
+}
+
+// kubernetesModule is the module of one release without its commands. Its staging modules are published as v0.<minor>.<patch>.
+func kubernetesModule(version string) GoModule {
+	minor, patch, _ := strings.Cut(strings.TrimPrefix(version, "v1."), ".")
+	return GoModule{
+		Path:     "k8s.io/kubernetes",
+		Siblings: "v0." + minor + "." + patch,
+		Set: []string{
+			"k8s.io/component-base/version.gitVersion=" + version,
+			"k8s.io/component-base/version.gitMajor=1",
+			"k8s.io/component-base/version.gitMinor=" + minor,
+			"k8s.io/component-base/version.gitTreeState=clean",
+		},
+	}
+}
+
+// containerd makes the programs and the archive that upstream releases.
+func containerd(version string) []Component {
+	const module = "github.com/containerd/containerd/v2"
+	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+	return []Component{
+		goModule("containerd", version, GoModule{Path: module, Commands: commandsIn("cmd", programs...), Set: []string{module + "/version.Version=" + version}}),
+		{Name: "containerd-release", Version: version, Recipe: Tarball{
+			File:  containerdArchive(version),
+			Files: filesOf("containerd-"+version, "bin", programs...),
+		}},
+	}
+}
+
+func containerdArchive(version string) string {
+	return "containerd-" + strings.TrimPrefix(version, "v") + "-linux-amd64.tar.gz"
+}
+
+func runc(version string) Component {
+	return goModule("runc", version, GoModule{
+		Path:     "github.com/opencontainers/runc",
+		Commands: []GoCommand{{Name: "runc"}},
+		CGO:      true,
+		Tags:     []string{"seccomp", "netgo", "osusergo"},
+		Packages: []string{"libseccomp-dev"},
+	})
+}
+
+// pluginsModule has the CNI plugins, in old releases flannel's too.
+const pluginsModule = "github.com/containernetworking/plugins"
+
+// pluginsVersion is the variable in which a plugin has its own version.
+const pluginsVersion = pluginsModule + "/pkg/utils/buildversion.BuildVersion="
+
+// cniPlugins makes the programs and the archive that upstream releases.
+func cniPlugins(version string) []Component {
+	return []Component{
+		goModule("cni-plugins", version, GoModule{
+			Path: pluginsModule,
+			Commands: slices.Concat(
+				commandsIn("plugins/main", "bridge", "dummy", "host-device", "ipvlan", "loopback", "macvlan", "ptp", "tap", "vlan"),
+				commandsIn("plugins/ipam", "dhcp", "host-local", "static"),
+				commandsIn("plugins/meta", "bandwidth", "firewall", "portmap", "sbr", "tuning", "vrf")),
+			Set: []string{pluginsVersion + version},
+		}),
+		{Name: "cni-plugins-release", Version: version, Recipe: Tarball{
+			File: pluginsArchive(version),
+			Files: filesOf("cni-plugins-"+version, "", "bandwidth", "bridge", "dhcp", "dummy", "firewall", "host-device", "host-local", "ipvlan",
+				"loopback", "macvlan", "portmap", "ptp", "sbr", "static", "tap", "tuning", "vlan", "vrf"),
+		}},
+	}
+}
+
+func pluginsArchive(version string) string { return "cni-plugins-linux-amd64-" + version + ".tgz" }
+
+// flannel makes flanneld. Its UDP backend is C, so that upstream builds it for amd64 with CGO.
+func flannel(version string, more ...GoCommand) Component {
+	return goModule("flannel", version, GoModule{
+		Path:     "github.com/flannel-io/flannel",
+		Commands: append([]GoCommand{{Name: "flanneld"}}, more...),
+		CGO:      true,
+		Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version},
+	})
+}
+
+// flannelPluginProgram is the CNI plugin of all flannel versions. Its own module is not on the Go proxy under its releases; this is the code
+// that it was split off from.
+const flannelPluginProgram = "flannel-cni-plugin-v0.9.1"
+
+func flannelPlugin() Component {
+	return goModule("flannel-cni-plugin", "v0.9.1", GoModule{
+		Path:     pluginsModule,
+		Commands: commandsIn("plugins/meta", "flannel"),
+		Set:      []string{pluginsVersion + "v1.6.2-flannel1"},
+	})
+}
+
+// toolComponents are the programs that tests use and no add-on carries.
+func toolComponents() []Component {
+	registry, versitygw, crane := "v"+releases.Current("registry").Version, "v"+releases.Current("versitygw").Version, "v"+releases.Current("crane").Version
+	return []Component{
+		goModule("registry", registry, GoModule{
+			Path:     "github.com/distribution/distribution/v3",
+			Commands: commandsIn("cmd", "registry"),
+			Set:      []string{"github.com/distribution/distribution/v3/version.version=" + registry},
+		}),
+		goModule("crane", crane, GoModule{
+			Path:     "github.com/google/go-containerregistry",
+			Commands: commandsIn("cmd", "crane"),
+		}),
+		goModule("versitygw", versitygw, GoModule{
+			Path:     "github.com/versity/versitygw",
+			Commands: commandsIn("cmd", "versitygw"),
+			Set:      []string{"main.Version=" + versitygw},
+		}),
+	}
+}
+
+// commandsIn lists commands whose packages share a parent folder.
+func commandsIn(parent string, names ...string) []GoCommand {
+	var list []GoCommand
+	for _, name := range names {
+		list = append(list, GoCommand{Package: path.Join(parent, name), Name: name})
+	}
+	return list
+}
+
+// filesOf places files of one component in a folder of an archive or image, under their own names.
+func filesOf(component, folder string, names ...string) []Placed {
+	var list []Placed
+	for _, name := range names {
+		list = append(list, Placed{FileOf{component, name}, path.Join(folder, name)})
+	}
+	return list
+}
