@@ -81,8 +81,7 @@ func droppedTraffic(ctx context.Context, r *preflight.Reporter, t firewall.Traff
 // openFirewall lets nodes and pods through, or disables a firewall if the Installer says so. Changes in /etc are recorded like all
 // changes, and reverted by a reset.
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
-	values := i.hooks.values()
-	opening := firewall.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}
+	opening := firewall.Opening{Address: i.settings.address, Networks: i.hooks.networks(), Ports: append(controlPlanePorts(), kubeletPort, "10257/tcp", "10259/tcp", flannelPort)}
 	for _, w := range i.openable(firewall.Active(ctx)) {
 		act := func() error { return w.Open(ctx, i.Log, opening) }
 		if i.settings.firewalls[w].disable {

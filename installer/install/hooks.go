@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
@@ -53,6 +54,17 @@ func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
 func (h *hooks) values() map[string]string {
 	all := maps.Clone(h.variables)
 	maps.Copy(all, h.state.Scalars())
+	return all
+}
+
+// networks lists the networks of pods and Services.
+func (h *hooks) networks() (all []string) {
+	values := h.values()
+	for _, name := range node.NetworkVariables() {
+		if network := values[name]; network != "" {
+			all = append(all, network)
+		}
+	}
 	return all
 }
 

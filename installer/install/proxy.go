@@ -30,13 +30,9 @@ func (j *job) checkProxy() error {
 // noProxy lists what is reached without the proxy: the node itself, the cluster's networks and names, and the Installer's
 // additions (kURL §3.1, step 29).
 func (i *Install) noProxy() string {
-	values := i.hooks.values()
 	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", i.facts.Hostname, i.settings.address, i.settings.publicAddress,
 		i.settings.address6}
-	for _, name := range node.NetworkVariables() {
-		list = append(list, values[name])
-	}
-	list = append(list, i.settings.loadBalancerHost())
+	list = append(append(list, i.hooks.networks()...), i.settings.loadBalancerHost())
 	var unique []string
 	for _, one := range append(list, strings.Split(i.settings.proxy.listed(), ",")...) {
 		if one = strings.TrimSpace(one); one != "" && !slices.Contains(unique, one) {
