@@ -87,7 +87,7 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 		return err
 	}
 	options.AllowDowngrade, options.ChooseAddress = o.older, a.addressQuestion(o.Yes || o.Plan)
-	in, err := prepare(options, o.Plan)
+	in, err := prepare(ctx, options, o.Plan)
 	if err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 }
 
 // prepare reads the bundle and this host. A plan is also made for a host that an install refuses: its report says why.
-func prepare(options install.Options, plan bool) (*install.Install, error) {
+func prepare(ctx context.Context, options install.Options, plan bool) (*install.Install, error) {
 	if plan {
-		return install.Inspect(options)
+		return install.Inspect(ctx, options)
 	}
-	return install.Prepare(options)
+	return install.Prepare(ctx, options)
 }
 
 // carryOut prints or runs the prepared plan.

@@ -169,7 +169,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	}
 	options.ChooseAddress = a.addressQuestion(o.Yes || o.Plan)
 	options.Output = a.ProgramOutput()
-	in, err := prepare(options, o.Plan)
+	in, err := prepare(ctx, options, o.Plan)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	if err != nil {
 		return err
 	}
-	in, err := install.Inspect(options)
+	in, err := install.Inspect(ctx, options)
 	if err != nil {
 		return err
 	}

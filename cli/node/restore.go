@@ -149,7 +149,7 @@ func (a commands) restoreOnNewHost(ctx context.Context, from *snapshot.Loaded, o
 	if v := host.Volumes; len(v.Lacking) > 0 {
 		options.Seed.Volumes = &install.SeedVolumes{Title: v.Title(), Timeout: restore.VolumeTime, Write: v.Write}
 	}
-	in, err := prepare(options, o.Plan)
+	in, err := prepare(ctx, options, o.Plan)
 	if err != nil {
 		return err
 	}

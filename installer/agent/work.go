@@ -185,7 +185,7 @@ func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Cli
 	if !made {
 		o.Join = &install.Join{Cluster: of, Server: in.Server, Missing: client.Missing, ControlPlane: controlPlane}
 	}
-	return install.Prepare(o)
+	return install.Prepare(ctx, o)
 }
 
 // address is the one by which the cluster knows this node; it is not valid for a node without any.

@@ -251,7 +251,7 @@ func setField(sections map[string]map[string]any, f field, text string) {
 // prepare does the part of 'sealift install' before its first change.
 func prepare(t *testing.T, data []byte, text string) (*Install, error) {
 	t.Helper()
-	return Prepare(Options{
+	return Prepare(t.Context(), Options{
 		Open: func() (*bundle.Archive, error) { return openBundle(t, data), nil },
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return spec.Parse("installer.yaml", strings.NewReader(text))

@@ -82,8 +82,8 @@ type Install struct {
 }
 
 // Prepare is Inspect for a run: the error is a *preflight.RefusedError if a requirement does not hold.
-func Prepare(o Options) (*Install, error) {
-	i, err := Inspect(o)
+func Prepare(ctx context.Context, o Options) (*Install, error) {
+	i, err := Inspect(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Prepare(o Options) (*Install, error) {
 
 // Inspect reads the bundle, the host and its journal, and makes the plan. Where a requirement does not hold, Preflight reports it and
 // Run refuses to begin. Close must be called.
-func Inspect(o Options) (_ *Install, err error) {
+func Inspect(ctx context.Context, o Options) (_ *Install, err error) {
 	session, err := o.Begin(o.operation())
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func Inspect(o Options) (_ *Install, err error) {
 	if i.Journal.Began(node.ResetStep) {
 		return nil, errResetOpen
 	}
-	if err := i.readHost(); err != nil {
+	if err := i.readHost(ctx); err != nil {
 		return nil, err
 	}
 	i.settings = i.newSettings()
@@ -123,7 +123,7 @@ func Inspect(o Options) (_ *Install, err error) {
 	i.refused = i.unmet(requirements())
 	i.plan = i.makePlan()
 	if len(i.refused) == 0 {
-		i.lookAtOwners()
+		i.lookAtOwners(ctx)
 	}
 	return i, nil
 }
@@ -159,12 +159,12 @@ func (i *Install) readBundle() (err error) {
 }
 
 // readHost reads the facts of the host, and chooses its address: that is asked for where several could be meant.
-func (i *Install) readHost() (err error) {
+func (i *Install) readHost(ctx context.Context) (err error) {
 	i.past = i.Journal
 	if i.facts, err = host.Discover(); err != nil {
 		return fmt.Errorf("inspect the host: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shortTime)
+	ctx, cancel := context.WithTimeout(ctx, shortTime)
 	defer cancel()
 	i.firewalls = firewall.Active(ctx)
 	if i.sealift, err = sealiftDigest(i.options.Binary); err != nil {

@@ -28,7 +28,7 @@ func (j *job) applied(name string) cluster.AddOn {
 // lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is applied
 // again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is checked again
 // before it is applied.
-func (i *Install) lookAtOwners() {
+func (i *Install) lookAtOwners(ctx context.Context) {
 	if _, err := os.Stat(kubeadm.AdminKubeconfig); err != nil || i.Joins() {
 		return
 	}
@@ -36,7 +36,7 @@ func (i *Install) lookAtOwners() {
 	if err != nil || view == nil {
 		return
 	}
-	records, err := view.Owners(context.Background())
+	records, err := view.Owners(ctx)
 	if err != nil {
 		i.kept = append(i.kept, fmt.Sprintf("who owns the add-ons of the cluster is not known: %v", err))
 	}

@@ -32,7 +32,7 @@ console_outro() { echo "log in as $CONSOLE_USER with $GENERATED_PASSWORD"; }
 	text := writeSpec(t, map[string]map[string]any{"console": {"version": "1.0.0", "user": "operator", "adminPassword": "opensesame", "backends": []any{map[string]any{"authToken": "deeply-nested"}}}})
 	data := kurlBundle(t, text, txtar.Parse([]byte(addOn)).Files)
 	var terminal bytes.Buffer
-	i, err := Prepare(Options{
+	i, err := Prepare(t.Context(), Options{
 		Open: func() (*bundle.Archive, error) { return openBundle(t, data), nil },
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return spec.Parse("installer.yaml", strings.NewReader(text))

@@ -125,7 +125,7 @@ func (c *Cluster) Prepare(ctx context.Context, o install.Options, stop string) (
 		o.Join = &install.Join{Cluster: c.about, Server: share.Address(c.admin.Address), ControlPlane: true,
 			Missing: func(context.Context, []string) ([]string, error) { return nil, nil }}
 	}
-	in, err := install.Prepare(o)
+	in, err := install.Prepare(ctx, o)
 	if err != nil {
 		return nil, err
 	}
