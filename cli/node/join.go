@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -131,77 +129,31 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	server := share.Address(o.server)
-	client, err := share.NewClient(server, o.token, o.caHash)
-	if err != nil {
+	request := install.JoinRequest{Server: share.Address(o.server), Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key,
+		Kubernetes: o.version, Endpoint: o.endpoint, Adjust: o.adjust}
+	if request.Client, err = share.NewClient(request.Server, o.token, o.caHash); err != nil {
 		return app.UsageError("%v", err)
 	}
-	if o.primary {
-		client.CertificateKey = o.key
+	options := install.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}, Binary: binary, Trusted: trusted, Yes: o.Yes,
+		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)), ChooseAddress: a.addressQuestion(o.Yes || o.Plan)}
+	if o.from != "" {
+		options.Bundle, options.Online = o.from, true
+		options.Open = func() (*bundle.Archive, error) { return a.openOnline(ctx, o.from) }
 	}
-	cluster, err := client.Cluster(ctx)
-	if err != nil {
-		return fmt.Errorf("join: %w\nnothing was changed", err)
-	}
-	if o.version != "" && o.version != cluster.KubernetesVersion {
-		return fmt.Errorf("the cluster runs Kubernetes %s, not %s; nothing was changed", cluster.KubernetesVersion, o.version)
-	}
-	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
+	if options, err = request.Options(ctx, options); err != nil {
 		return err
 	}
-	options := install.Options{Bundle: "of " + server, Scope: node.Scope{Root: o.root}, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.Yes,
-		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
-		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
-		Adjust: func(*spec.Installer) (*spec.Installer, error) {
-			return o.installer(cluster)
-		},
-		Join: &install.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key,
-			Keys: func(ctx context.Context) (string, error) {
-				now, err := client.Cluster(ctx)
-				return now.Encryption, err
-			}},
-	}
-	if o.from != "" {
-		options.Bundle = o.from
-		options.Open = func() (*bundle.Archive, error) { return a.openOnline(ctx, o.from) }
-		// a server has all of its bundle
-		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
-	}
-	options.ChooseAddress = a.addressQuestion(o.Yes || o.Plan)
-	options.Output = a.ProgramOutput()
 	in, err := prepare(ctx, options, o.Plan)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
-	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
-	for _, address := range cluster.APIServers {
-		if host, _, err := net.SplitHostPort(address); err == nil && !slices.Contains(o.checks.Node.PrimaryHosts, host) {
-			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
-		}
-	}
-	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{Flags: o.Flags, source: bundleSource{from: o.from}}, checks: o.checks})
+	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{Flags: o.Flags, source: bundleSource{from: o.from}}, checks: options.Join.Checks(o.checks)})
 }
 
-// checkEndpoint checks that the API is at the address of the command line.
-func (o *joinOptions) checkEndpoint(endpoint string) error {
-	given := o.endpoint
-	if given != "" && withoutPort(given) == strings.Trim(given, "[]") {
-		given = net.JoinHostPort(withoutPort(given), "6443")
-	}
-	if given != "" && given != endpoint {
-		return fmt.Errorf("nodes of this cluster reach its API at %s, not at the load balancer %s; nothing was changed", endpoint, o.endpoint)
-	}
-	return nil
-}
-
-// installer is the cluster's, with this host's own settings.
-func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
-	shared, err := install.SharedInstaller(c)
-	if err != nil {
-		return nil, err
-	}
+// adjust applies this host's own settings to the cluster's Installer.
+func (o *joinOptions) adjust(shared *spec.Installer) (*spec.Installer, error) {
 	own, _, err := shared.Override(o.words...)
 	if err != nil {
 		return nil, app.UsageError("%v", err)

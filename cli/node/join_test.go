@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/install"
 )
 
 // given are words without which no join is complete.
@@ -95,30 +96,14 @@ func TestJoinIgnoresArgumentsWithoutEffect(t *testing.T) {
 	}
 }
 
-func TestJoinRequiresClusterLoadBalancer(t *testing.T) {
-	for name, row := range map[string]struct {
-		given, has string
-		fits       bool
-	}{
-		"none given":               {"", "127.0.0.1:6444", true},
-		"the cluster's":            {"10.0.0.9:6443", "10.0.0.9:6443", true},
-		"without its port":         {"10.0.0.9", "10.0.0.9:6443", true},
-		"of version 6":             {"fd00::9", "[fd00::9]:6443", true},
-		"another":                  {"10.0.0.8", "10.0.0.9:6443", false},
-		"of a cluster without one": {"10.0.0.9:6443", "127.0.0.1:6444", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := (&joinOptions{endpoint: row.given}).checkEndpoint(row.has); (err == nil) != row.fits {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
 func TestJoinTakesNoAddressFromFirstNode(t *testing.T) {
 	cluster := share.Cluster{Installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n  kurl: {privateAddress: 10.0.0.1, publicAddress: 1.2.3.4, hostnameCheck: first, skipSystemPackageInstall: true}\n"}
 	for words, want := range map[string]any{"": nil, "private-address=10.0.0.4": "10.0.0.4"} {
-		got, err := (&joinOptions{words: strings.Fields(words)}).installer(cluster)
+		shared, err := install.SharedInstaller(cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&joinOptions{words: strings.Fields(words)}).adjust(shared)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
@@ -45,7 +45,7 @@ func (o *joinOptions) take(words []string) error {
 func (o *joinOptions) joinWords() (values map[string]func(string), switches map[string]func()) {
 	values = map[string]func(string){
 		// files do not come from the port of the API server
-		"kubernetes-master-address": func(v string) { o.server = withoutPort(v) },
+		"kubernetes-master-address": func(v string) { o.server = cluster.HostOf(v) },
 		"kubeadm-token":             func(v string) { o.token = v },
 		"kubeadm-token-ca-hash":     func(v string) { o.caHash = v },
 		"cert-key":                  func(v string) { o.key = v },
@@ -114,12 +114,4 @@ func (o *joinOptions) hint(name string) string {
 	known := slices.Concat(slices.Collect(maps.Keys(values)), slices.Collect(maps.Keys(switches)), hostWords())
 	slices.Sort(known)
 	return "unknown (" + diag.DidYouMean(name, known, "known: ") + ")"
-}
-
-// withoutPort is the host of an address that may have a port.
-func withoutPort(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return strings.Trim(address, "[]")
 }
