@@ -34,10 +34,17 @@ func (a commands) tokenCommand() *cobra.Command {
 	return cmd
 }
 
+type tokenOptions struct {
+	controlPlane bool
+	ttl          time.Duration
+	description  string
+	from         string // URL of an Installer on a server
+	renew        string // the worker for which the token is
+	format       string
+}
+
 func (a commands) tokenCreateCommand() *cobra.Command {
-	var controlPlane bool
-	var ttl time.Duration
-	var description, from, renew, format string
+	var o tokenOptions
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token, and print the command that joins a host",
@@ -52,42 +59,48 @@ The token is good for that node and for nothing else.`,
 		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234\n  sealift token create --renew worker-1 --ttl 1h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if controlPlane && !cmd.Flags().Changed("ttl") {
-				ttl = certificateLife
+			if o.controlPlane && !cmd.Flags().Changed("ttl") {
+				o.ttl = certificateLife
 			}
-			if ttl <= 0 {
+			if o.ttl <= 0 {
 				return app.UsageError("--ttl must be more than nothing")
 			}
-			if err := checkInstallerURL(from); err != nil {
+			if err := checkInstallerURL(o.from); err != nil {
 				return err
 			}
 			admin, err := controlplane.AsAdministrator()
 			if err != nil {
 				return err
 			}
-			made := joinCommand{ControlPlane: controlPlane, Expires: time.Now().Add(ttl).Truncate(time.Second)}
-			if renew != "" {
-				var whole string
-				whole, err = admin.RenewToken(cmd.Context(), ttl, description, renew)
-				made.Command = hostpath.Sudo("certs renew --token " + whole)
-			} else {
-				made.Command, err = admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
-			}
-			if err != nil {
-				return err
-			}
-			return a.Print(format, made, change.Line(a.Out, "%s", made.Command))
+			return a.createToken(cmd.Context(), admin, o)
 		},
 	}
-	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "create a token for an additional control plane")
-	cmd.Flags().StringVar(&renew, "renew", "", "create a token for the worker of this name, whose certificate has ended")
-	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
-	cmd.Flags().StringVar(&from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
-	cmd.Flags().StringVar(&description, "description", "", "description for the list of tokens")
+	cmd.Flags().BoolVar(&o.controlPlane, "control-plane", false, "create a token for an additional control plane")
+	cmd.Flags().StringVar(&o.renew, "renew", "", "create a token for the worker of this name, whose certificate has ended")
+	cmd.Flags().DurationVar(&o.ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
+	cmd.Flags().StringVar(&o.from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
+	cmd.Flags().StringVar(&o.description, "description", "", "description for the list of tokens")
 	cmd.MarkFlagsMutuallyExclusive("renew", "control-plane")
 	cmd.MarkFlagsMutuallyExclusive("renew", "from")
-	app.AddOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
+}
+
+// createToken creates a token and prints the command that uses it.
+func (a commands) createToken(ctx context.Context, admin controlplane.Administrator, o tokenOptions) error {
+	made := joinCommand{ControlPlane: o.controlPlane, Expires: time.Now().Add(o.ttl).Truncate(time.Second)}
+	var err error
+	if o.renew != "" {
+		var whole string
+		whole, err = admin.RenewToken(ctx, o.ttl, o.description, o.renew)
+		made.Command = hostpath.Sudo("certs renew --token " + whole)
+	} else {
+		made.Command, err = admin.JoinCommand(ctx, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, From: o.from})
+	}
+	if err != nil {
+		return err
+	}
+	return a.Print(o.format, made, change.Line(a.Out, "%s", made.Command))
 }
 
 // checkInstallerURL wants nothing, or a URL below which a server has scripts.
