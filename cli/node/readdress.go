@@ -55,7 +55,7 @@ could ask, run the command with --api and the new address of the control plane o
 	}
 	flags := cmd.Flags()
 	addRoot(cmd, &o.Root)
-	flags.DurationVar(&o.Timeout, "timeout", readdress.DefaultTimeout, "time until the node works at its new address, or has the old one again")
+	flags.DurationVar(&o.Timeout, "timeout", 0, fmt.Sprintf("time until the node works at its new address, or has the old one again (default %s, longer on a slow host)", readdress.DefaultTimeout))
 	flags.BoolVar(&o.Before, "before", false, "the host gets ADDRESS later: change the address of the node by itself then")
 	flags.BoolVar(&o.api, "api", false, "leave this node its address; the API is at ADDRESS now")
 	o.Add(cmd, "what would be changed")

@@ -25,6 +25,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
@@ -237,7 +238,7 @@ var variable = regexp.MustCompile(`\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Z
 // told the documents apart: kubeadm has no such field. A ${NAME} must be declared; a $NAME that is not may be any text.
 func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[string]string) error {
 	var missing []string
-	fitting := hostLimits()
+	fitting := speed.Now()
 	put := func(s string) string {
 		return variable.ReplaceAllStringFunc(s, func(ref string) string {
 			name := strings.Trim(ref, "${}")
@@ -260,7 +261,7 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 		if err := kubeadmpatch.Finish(object.Object); err != nil {
 			return err
 		}
-		fitting.setTimeouts(object)
+		setTimeouts(object, fitting)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("no value for %s", strings.Join(missing, ", "))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -39,7 +40,7 @@ func Client(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTime
+	config.Timeout = speed.Patience(requestTime)
 	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -125,7 +126,7 @@ func (e *etcd) members(ctx context.Context) ([]etcdMember, error) {
 }
 
 func (e *etcd) list(ctx context.Context, options ...clientv3.OpOption) ([]etcdMember, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(2*answerTime))
 	defer cancel()
 	list, err := e.MemberList(ctx, options...)
 	if err != nil {
@@ -142,7 +143,7 @@ func (e *etcd) list(ctx context.Context, options ...clientv3.OpOption) ([]etcdMe
 }
 
 func (e *etcd) answers(ctx context.Context, endpoints []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(answerTime))
 	defer cancel()
 	return slices.ContainsFunc(endpoints, func(endpoint string) bool {
 		_, err := e.Status(ctx, endpoint)
@@ -220,7 +221,7 @@ func (e *etcd) tryLeave(ctx context.Context, node, address string) error {
 		}
 	}
 	e.SetEndpoints(endpoints...)
-	ctx, cancel := context.WithTimeout(ctx, etcdTime/3)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(etcdTime/3))
 	defer cancel()
 	if _, err := e.MemberRemove(ctx, gone.id); err != nil {
 		return fmt.Errorf("remove %s from etcd: %w", gone, err)
@@ -249,7 +250,7 @@ func etcdEndpoint(host string) string { return "https://" + net.JoinHostPort(hos
 
 // leaveEtcd removes the member of a node, through members at the endpoints. Without credentials there is none.
 func leaveEtcd(ctx context.Context, node, address string, endpoints ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, etcdTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(etcdTime))
 	defer cancel()
 	e, err := openEtcd(ctx, endpoints...)
 	if errors.Is(err, fs.ErrNotExist) {

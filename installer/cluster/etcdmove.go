@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 )
 
@@ -55,7 +56,7 @@ func (e *etcd) tryMove(ctx context.Context, node, peer string) error {
 			return fmt.Errorf("while %s changes its address: %w", node, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, etcdTime/3)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(etcdTime/3))
 	defer cancel()
 	if _, err := e.MemberUpdate(ctx, own.id, []string{peer}); err != nil {
 		return fmt.Errorf("tell etcd the address of %s: %w", node, err)

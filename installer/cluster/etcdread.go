@@ -8,6 +8,8 @@ import (
 	"regexp"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sealift/sealift/installer/host/speed"
 )
 
 // EtcdContent is the data of one member of etcd. Reading it needs no majority, so the last decisions of the others may be
@@ -36,7 +38,7 @@ func EtcdMembers(ctx context.Context) (all []EtcdMember, err error) {
 		return nil, err
 	}
 	defer e.Close()
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(2*answerTime))
 	defer cancel()
 	list, err := e.MemberList(ctx)
 	if err != nil {
@@ -98,7 +100,7 @@ func ReadEtcd(ctx context.Context, from EtcdAddress, prefix, key string) (EtcdCo
 		return EtcdContent{}, err
 	}
 	defer e.Close()
-	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(2*answerTime))
 	defer cancel()
 	content := EtcdContent{Keys: map[string]int64{}}
 	all, err := e.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSerializable())

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/sealift/sealift/installer/host/speed"
 )
 
 // stallTime is how long a member may send nothing before a snapshot fails.
@@ -73,7 +75,7 @@ func OpenEtcdSnapshot(ctx context.Context, from EtcdAddress) (*EtcdSnapshot, err
 
 // snapshot uses the protocol directly: it sends the size before the content, unlike the client of clientv3.
 func (e *etcd) snapshot(ctx context.Context, endpoint string) (*EtcdSnapshot, error) {
-	asked, done := context.WithTimeout(ctx, etcdTime)
+	asked, done := context.WithTimeout(ctx, speed.Patience(etcdTime))
 	defer done()
 	status, err := e.Status(asked, endpoint)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/health"
 )
@@ -75,7 +76,7 @@ func NewView() (*View, error) {
 // ViewOf opens a cluster with given credentials, which may be a node's own.
 func ViewOf(config *rest.Config, own bool) (*View, error) {
 	config = rest.CopyConfig(config)
-	config.Timeout = askTimeout
+	config.Timeout = speed.Patience(askTimeout)
 	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ type API struct {
 
 // API asks the API for its health.
 func (v *View) API(ctx context.Context) API {
-	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(healthTime))
 	defer cancel()
 	api := API{Endpoint: v.endpoint}
 	var code int

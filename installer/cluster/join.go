@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -121,7 +122,7 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 		return err
 	} else if admin {
 		// the cluster forgets the node if it is reachable; if not, kubeadm soon reports that
-		if _, err := kubectl(ctx, kubeadm.AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+hostLimits().of(callTime).String()); err != nil {
+		if _, err := kubectl(ctx, kubeadm.AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout="+speed.Now().Of(callTime).String()); err != nil {
 			fmt.Fprintln(k.Output, err)
 		}
 	}

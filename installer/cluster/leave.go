@@ -22,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
@@ -66,7 +67,7 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 		if err := rest.LoadTLSFiles(config); err != nil { // the files go before the node's last request
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		config.Timeout = askTimeout
+		config.Timeout = speed.Patience(askTimeout)
 		m := &Member{Node: node, worker: file == kubeadm.KubeletKubeconfig, output: output}
 		if m.cluster, err = kube.Connect(config, nil); err != nil {
 			return nil, err
@@ -122,7 +123,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	if err != nil {
 		fmt.Fprintf(m.output, "node %s cannot be marked as unschedulable: %v\n", m.Node, err)
 	}
-	err = m.evictAll(ctx, evictTimeout, movable)
+	err = m.evictAll(ctx, speed.Patience(evictTimeout), movable)
 	var stayed *StayedError
 	if errors.As(err, &stayed) {
 		return fmt.Errorf("%w and were killed", err)

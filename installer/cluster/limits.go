@@ -1,31 +1,16 @@
 package cluster
 
 import (
-	"math"
-	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
-// limits are the timeouts of kubeadm and Sealift for parts of a cluster on a host, in multiples of kubeadm's for a fast idle host. A wait
-// ends as soon as the part works, so long limits cost only a host on which it never does.
-type limits int
-
-// The multiples for a host at rest, for one whose processors are busy at most, and at most. Two processors are the fewest that a control plane
-// may have: on those, unpacking an image takes half of them. An emulated machine is ten times as slow as the one that emulates it.
-const (
-	leastLimits = 2
-	busyLimits  = 5
-	mostLimits  = 15
-	fewCPUs     = 2
-)
-
 // MaxKubeadmTime is the maximum time of kubeadm with these limits: the kubelet and its components start in sequence.
-const MaxKubeadmTime = mostLimits * (kubeletHealthTime + componentHealthTime) * 5 / 4
+const MaxKubeadmTime = speed.Most * (kubeletHealthTime + componentHealthTime) * 5 / 4
 
 // kubeadm's own limits (kubeadm's reference of v1beta4, Timeouts).
 const (
@@ -37,52 +22,25 @@ const (
 	callTime            = time.Minute
 )
 
-// hostLimits fit this host, and its current load.
-func hostLimits() limits {
-	var info unix.Sysinfo_t
-	load := 0.0
-	if unix.Sysinfo(&info) == nil {
-		load = float64(info.Loads[0]) / (1 << 16)
-	}
-	return limitsFor(runtime.NumCPU(), load, slowness())
-}
-
-// limitsFor gives a host with few processors one multiple more, one for each process beyond the first that waits for a processor, and one for
-// each time that its processors take longer than usual.
-func limitsFor(cpus int, load, slowness float64) limits {
-	l := leastLimits
-	if cpus <= fewCPUs {
-		l++
-	}
-	l = min(l+int(math.Max(0, math.Round(load/float64(cpus)-1))), busyLimits)
-	l += int(math.Max(0, math.Round(min(slowness, 1000)-1)))
-	return limits(min(l, mostLimits))
-}
-
-// Patience returns how long this host gets for what may take d on a fast host that has nothing else to do.
-func Patience(d time.Duration) time.Duration { return hostLimits().of(d) / leastLimits }
-
-func (l limits) of(own time.Duration) time.Duration { return time.Duration(l) * own }
-
 // timeouts is the field of kubeadm's configurations.
-func (l limits) timeouts() map[string]any {
+func timeouts(l speed.Limits) map[string]any {
 	return map[string]any{
-		"controlPlaneComponentHealthCheck": l.of(componentHealthTime).String(),
-		"kubeletHealthCheck":               l.of(kubeletHealthTime).String(),
-		"kubernetesAPICall":                l.of(callTime).String(),
-		"etcdAPICall":                      l.of(memberTime).String(),
-		"tlsBootstrap":                     l.of(bootstrapTime).String(),
-		"upgradeManifests":                 l.of(upgradeTime).String(),
+		"controlPlaneComponentHealthCheck": l.Of(componentHealthTime).String(),
+		"kubeletHealthCheck":               l.Of(kubeletHealthTime).String(),
+		"kubernetesAPICall":                l.Of(callTime).String(),
+		"etcdAPICall":                      l.Of(memberTime).String(),
+		"tlsBootstrap":                     l.Of(bootstrapTime).String(),
+		"upgradeManifests":                 l.Of(upgradeTime).String(),
 	}
 }
 
 // setTimeouts sets the limits in a configuration of kubeadm, except those that a patch has set.
-func (l limits) setTimeouts(object *unstructured.Unstructured) {
+func setTimeouts(object *unstructured.Unstructured, l speed.Limits) {
 	if kind := object.GetKind(); object.GetAPIVersion() != kubeadmpatch.APIVersion || kind != "InitConfiguration" && kind != "JoinConfiguration" {
 		return
 	}
 	own, _, _ := unstructured.NestedMap(object.Object, "timeouts")
-	all := l.timeouts()
+	all := timeouts(l)
 	for name, value := range own {
 		all[name] = value
 	}
@@ -90,8 +48,8 @@ func (l limits) setTimeouts(object *unstructured.Unstructured) {
 }
 
 // upgradeConfiguration is kubeadm's configuration of an upgrade. patches is a folder, or "".
-func (l limits) upgradeConfiguration(patches string) *unstructured.Unstructured {
-	config := map[string]any{"apiVersion": kubeadmpatch.APIVersion, "kind": "UpgradeConfiguration", "timeouts": l.timeouts()}
+func upgradeConfiguration(patches string) *unstructured.Unstructured {
+	config := map[string]any{"apiVersion": kubeadmpatch.APIVersion, "kind": "UpgradeConfiguration", "timeouts": timeouts(speed.Now())}
 	if patches != "" {
 		for _, command := range []string{"apply", "node"} {
 			config[command] = map[string]any{"patches": map[string]any{"directory": patches}}

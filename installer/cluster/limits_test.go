@@ -8,39 +8,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/installer/host/speed"
 )
 
-func TestLimitsFollowHostSize(t *testing.T) {
-	for name, row := range map[string]struct {
-		cpus           int
-		load, slowness float64
-		want           limits
-	}{
-		"a large host at rest":      {16, 0.2, 0.7, 2},
-		"a large host that works":   {16, 17, 1.2, 2},
-		"a large host with more":    {16, 33, 1, 3},
-		"two processors":            {2, 0.1, 1, 3},
-		"two that unpack images":    {2, 4.1, 1, 4},
-		"one processor, busy":       {1, 30, 1, 5},
-		"an emulated machine":       {2, 0.1, 8.9, 11},
-		"an emulated one, busy":     {2, 8, 8.9, 13},
-		"a measurement gone astray": {2, 0.1, 1e300, 15},
-	} {
-		if got := limitsFor(row.cpus, row.load, row.slowness); got != row.want {
-			t.Errorf("%s: %d, want %d", name, got, row.want)
-		}
-	}
-	if longest := limits(mostLimits).of(kubeletHealthTime) + limits(mostLimits).of(componentHealthTime); longest >= MaxKubeadmTime {
+func TestKubeadmEndsBeforeItIsStopped(t *testing.T) {
+	if longest := speed.Limits(speed.Most).Of(kubeletHealthTime) + speed.Limits(speed.Most).Of(componentHealthTime); longest >= MaxKubeadmTime {
 		t.Errorf("kubeadm is stopped after %s, and waits up to %s", MaxKubeadmTime, longest)
-	}
-}
-
-func TestSlownessOfThisHostIsPlausible(t *testing.T) {
-	if got := slowness(); got < 0.05 || got > 100 {
-		t.Errorf("this host takes %.2f times as long as usual", got)
-	}
-	if got := Patience(time.Minute); got < time.Minute || got > mostLimits*time.Minute {
-		t.Errorf("a minute is %s here", got)
 	}
 }
 
@@ -56,7 +30,7 @@ func TestKubeadmTimeoutsFollowHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	upgradeName := filepath.Join(k.Work, "kubeadm-upgrade.yaml")
-	if err := writeDocuments(upgradeName, []*unstructured.Unstructured{hostLimits().upgradeConfiguration("/var/lib/sealift/patches")}); err != nil {
+	if err := writeDocuments(upgradeName, []*unstructured.Unstructured{upgradeConfiguration("/var/lib/sealift/patches")}); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"init": first, "join": contentOf(t, joinName), "upgrade": contentOf(t, upgradeName)} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -116,7 +117,7 @@ func GoBack(ctx context.Context, memory string, output io.Writer) (gone []Back, 
 	if err != nil {
 		return nil, err
 	}
-	return here.goBack(ctx, memory, lookTime, output)
+	return here.goBack(ctx, memory, speed.Patience(lookTime), output)
 }
 
 func (m *applier) goBack(ctx context.Context, memory string, look time.Duration, output io.Writer) (gone []Back, err error) {
@@ -175,7 +176,7 @@ func (m *applier) restore(ctx context.Context, memory, name string, output io.Wr
 		err = files.Remove(filepath.Join(memory, name+newSuffix))
 	}
 	if err == nil {
-		err = waitFor(ctx, m.engine, before.Objects, backTime, output)
+		err = waitFor(ctx, m.engine, before.Objects, speed.Patience(backTime), output)
 	}
 	if err != nil {
 		err = fmt.Errorf("roll add-on %s back to version %s: %w", name, before.Applied.Version, err)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -121,7 +122,7 @@ func samePods(live corev1.PodTemplateSpec, wanted *unstructured.Unstructured) bo
 }
 
 func (m *applier) waitStopped(ctx context.Context, namespace, selector string) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(stopTime))
 	defer cancel()
 	err := kube.Poll(ctx, stopPause, func(ctx context.Context) error {
 		pods, err := m.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})

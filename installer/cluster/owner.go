@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
 )
@@ -67,7 +68,7 @@ func KeptBy(r addon.Record) string {
 
 // Owners reads who owns the add-ons of the cluster.
 func (v *View) Owners(ctx context.Context) ([]addon.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(healthTime))
 	defer cancel()
 	return addon.RecordsOf(v.cluster.Dynamic()).List(ctx)
 }

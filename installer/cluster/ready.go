@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
@@ -42,7 +43,7 @@ func BringAPI(ctx context.Context, output io.Writer) error {
 	if !serves {
 		return WaitAPI(ctx, output)
 	}
-	late := time.NewTimer(hostLimits().of(apiPatience))
+	late := time.NewTimer(speed.Now().Of(apiPatience))
 	defer late.Stop()
 	return waitAPI(ctx, output, revival{late.C, func() error { return run(ctx, output, "systemctl", "restart", "kubelet") }})
 }
@@ -58,7 +59,7 @@ func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 	if err != nil || view == nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, max(apiTime, hostLimits().of(componentHealthTime)))
+	bounded, cancel := context.WithTimeout(ctx, max(apiTime, speed.Now().Of(componentHealthTime)))
 	defer cancel()
 	return view.waitAPI(bounded, output, then)
 }

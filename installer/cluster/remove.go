@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
@@ -144,7 +145,7 @@ func listed(ctx context.Context, client kubernetes.Interface, address string) (s
 
 // awaitUnlisted waits until the API server is off the list: the others remove it when its lease expires.
 func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, forgetTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(forgetTime))
 	defer cancel()
 	err := kube.Poll(ctx, retryPause, func(ctx context.Context) error {
 		server, err := listed(ctx, client, address)

@@ -55,7 +55,7 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) (err erro
 	}
 	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
 	config := filepath.Join(dir, "upgrade.yaml")
-	if err := writeDocuments(config, []*unstructured.Unstructured{hostLimits().upgradeConfiguration(patches)}); err != nil {
+	if err := writeDocuments(config, []*unstructured.Unstructured{upgradeConfiguration(patches)}); err != nil {
 		return err
 	}
 	args = append(args, "--config", config)

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 )
@@ -82,7 +83,7 @@ func (c *contents) extractTexts(ctx context.Context, dir string, addOns []addOn)
 
 // preflights calls the hook of an add-on and reads the specifications whose paths it prints.
 func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Specification, err error) {
-	ctx, cancel := context.WithTimeout(ctx, shortTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 	defer cancel()
 	if err := h.start(ctx); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -73,7 +74,7 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
-	h.shell.SetSilence(h.silence(function))
+	h.shell.SetSilence(speed.Stretch(h.silence(function)))
 	command := h.command(function)
 	before, err := h.shell.Variables(ctx)
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
@@ -164,7 +165,7 @@ func (i *Install) readHost(ctx context.Context) (err error) {
 	if i.facts, err = host.Discover(); err != nil {
 		return fmt.Errorf("inspect the host: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, shortTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 	defer cancel()
 	i.firewalls = firewall.Active(ctx)
 	if i.sealift, err = sealiftDigest(i.options.Binary); err != nil {

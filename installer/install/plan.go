@@ -136,7 +136,7 @@ func (p *planner) apply(hasCluster bool) {
 	}
 	if hasCluster {
 		p.kurlApplied()
-		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: cluster.Patience(2 * shortTime),
+		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
 			Inputs: p.everything(), After: p.parallelSteps("")}, inCluster((*Install).waitReady))
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
@@ -166,7 +166,7 @@ func (p *planner) join() {
 		p.snapshots(lifecycle.Join)
 	}
 	p.agent()
-	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: cluster.Patience(shortTime),
+	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
 		Inputs: p.everything(), After: p.parallelSteps("")}, (*Install).waitNode)
 	p.labels(lifecycle.Join)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/host/packages"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -37,7 +38,7 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, i.applied(args[0]), args[1], cluster.Patience(wait), i.Log)
+	return cluster.Apply(ctx, i.applied(args[0]), args[1], speed.Patience(wait), i.Log)
 }
 
 // loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from existing files.

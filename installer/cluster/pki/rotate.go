@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -98,7 +99,7 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 }
 
 func (r Rotator) restartPod(ctx context.Context, pod, node, generation string, s authority.State) error {
-	ctx, cancel := context.WithTimeout(ctx, podTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(podTime))
 	defer cancel()
 	var edits []func(map[string]any) error
 	if p, ok := s.Part(authority.Cluster); ok && pod == "kube-controller-manager" {
@@ -141,7 +142,7 @@ func (r Rotator) bringWorker(ctx context.Context, s authority.State) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, podTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(podTime))
 	defer cancel()
 	return cluster.WaitNode(ctx, nodeName(entries), r.Output)
 }
@@ -195,7 +196,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, podTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(podTime))
 	defer cancel()
 	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	name, uid, err := csr.RequestCertificateWithContext(ctx, client, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)

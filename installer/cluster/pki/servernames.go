@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -81,7 +82,7 @@ func RestartUsers(ctx context.Context, rootfs string, changed []string, generati
 		if err := h.restart(pod, generation); err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, podTime)
+		bounded, cancel := context.WithTimeout(ctx, speed.Patience(podTime))
 		err := h.waitPod(bounded, pod, nodeName(entries), generation)
 		cancel()
 		if err != nil {

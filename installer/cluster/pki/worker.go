@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/poll"
 )
@@ -100,7 +101,7 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 // waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, except for logs
 // and metrics of its pods.
 func (r *Renewal) waitServing(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, servingTime)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(servingTime))
 	defer cancel()
 	err := poll.Until(bounded, pollPause, nil, func(context.Context) (bool, error) { return !r.host.servingEnded(time.Now()), nil })
 	if err != nil && ctx.Err() == nil {
@@ -158,7 +159,7 @@ func (h host) checkToken(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	rest.Timeout, rest.Proxy = checkTime, cluster.NoProxy
+	rest.Timeout, rest.Proxy = speed.Patience(checkTime), cluster.NoProxy
 	client, err := clientset.NewForConfig(rest)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/platform"
 )
 
@@ -56,12 +57,12 @@ type Runtime struct {
 
 // Connect connects to containerd, waiting for one that was just started.
 func Connect(ctx context.Context, socket string) (*Runtime, error) {
-	client, err := containerd.New(socket, containerd.WithDefaultNamespace(namespace), containerd.WithTimeout(connectTimeout))
+	client, err := containerd.New(socket, containerd.WithDefaultNamespace(namespace), containerd.WithTimeout(speed.Patience(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("containerd at %s does not answer: %w; see 'systemctl status containerd'", socket, err)
 	}
 	r := &Runtime{client: client, platform: platform.Host()}
-	serving, cancel := context.WithTimeout(ctx, connectTimeout)
+	serving, cancel := context.WithTimeout(ctx, speed.Patience(connectTimeout))
 	defer cancel()
 	if ok, err := client.IsServing(serving); !ok || err != nil {
 		return nil, errors.Join(fmt.Errorf("containerd at %s does not serve; see 'systemctl status containerd'", socket), err, client.Close())

@@ -113,6 +113,8 @@ func TestPreludeHonorsKurlContracts(t *testing.T) {
 		"a prompt that nobody can answer":            {`R=$( (prompt) 2>&1 ) || true`, "failed: the add-on asks a question, and nobody can answer: give it the option in the Installer"},
 		"waiting for a command in one word":          {`x() { [ "$1/$2" = a/b ]; }; spinner_until 0 "x a b" && R=ok`, "ok"},
 		"waiting keeps blanks of arguments":          {`x() { [ "$1" = "a b" ]; }; spinner_until 0 x "a b" && R=ok`, "ok"},
+		"waiting takes longer on a slow host":        {`SEALIFT_PATIENCE=3; N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; spinner_until 1 x && R=$N`, "3"},
+		"trying takes longer on a slow host":         {`SEALIFT_PATIENCE=3; N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; sealift_try 1 0 quiet x && R=$N`, "3"},
 		"waiting without a limit":                    {`N=0; x() { N=$((N + 1)); [ $N = 2 ]; }; spinner_until '' x; R=$N`, "2"},
 		"waiting goes on when a clock jumps":         {`N=0; x() { N=$((N + 1)); SECONDS=100000; [ $N = 2 ]; }; spinner_until 60 x && R=$N`, "2"},
 		"tries that succeed later":                   {`N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; sealift_try 5 0 '' x; R=$N`, "3"},

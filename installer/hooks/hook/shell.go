@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -137,7 +138,7 @@ func Start(o Options) (_ *Shell, err error) {
 		output: &tail.Buffer{}, silence: o.Silence, heard: make(chan struct{}, 1), copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	maps.Copy(s.verbs, o.Verbs)
-	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
+	s.cmd.Dir, s.cmd.Env = o.Dir, append(o.Env[:len(o.Env):len(o.Env)], patience())
 	s.cmd.Stdout, s.cmd.Stderr = outWrite, outWrite
 	s.cmd.ExtraFiles = []*os.File{requestRead, saidWrite, answerRead, theirs[4]}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -159,6 +160,9 @@ func Start(o Options) (_ *Shell, err error) {
 	}()
 	return s, nil
 }
+
+// patience is the variable with the factor by which waits of hooks are longer on this host.
+func patience() string { return fmt.Sprintf("SEALIFT_PATIENCE=%d", speed.Stretch(1)) }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
@@ -101,6 +102,7 @@ func orUnknown(s string) string {
 
 // until tries again until it succeeds as often in a row as wanted.
 func until(ctx context.Context, limit time.Duration, times int, try func(context.Context) error) error {
+	limit = speed.Stretch(limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	seen := 0

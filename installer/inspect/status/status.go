@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/endpoint"
@@ -112,7 +113,7 @@ func Read(ctx context.Context, root string) (Status, error) {
 		return s, err
 	}
 	s.read(records, run, lifecycle.Busy(node.StateDir(root)))
-	asked, cancel := context.WithTimeout(ctx, clusterTime)
+	asked, cancel := context.WithTimeout(ctx, speed.Patience(clusterTime))
 	defer cancel()
 	if s.State == "installed" { // before that, some have nothing to do yet
 		if err := s.readServices(asked, root); err != nil {

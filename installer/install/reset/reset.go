@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/mounts"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 )
@@ -274,7 +275,7 @@ func (r *Reset) leaveEtcd(ctx context.Context) error {
 }
 
 func (r *Reset) kubeadm(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, shortTime)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 	defer cancel()
 	if err := cluster.Reset(bounded, r.Log); err != nil { // the next steps do the rest
 		fmt.Fprintln(r.Log, err)

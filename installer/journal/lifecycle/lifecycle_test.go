@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -263,13 +264,25 @@ func TestStepCannotWaitForLaterStep(t *testing.T) {
 }
 
 func TestEveryStepTimesOut(t *testing.T) {
-	step := lifecycle.Step{ID: "slow", Timeout: time.Millisecond, Run: func(ctx context.Context) (lifecycle.State, error) {
+	step := lifecycle.Step{ID: "slow", Timeout: time.Millisecond, Fixed: true, Run: func(ctx context.Context) (lifecycle.State, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	_, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, journal(t, t.TempDir()), quiet)
 	if err == nil || !strings.Contains(err.Error(), "not done after 1ms") {
 		t.Errorf("got %v", err)
+	}
+	var left time.Duration
+	step = lifecycle.Step{ID: "patient", Timeout: time.Hour, Run: func(ctx context.Context) (lifecycle.State, error) {
+		end, _ := ctx.Deadline()
+		left = time.Until(end)
+		return nil, nil
+	}}
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, journal(t, t.TempDir()), quiet); err != nil {
+		t.Fatal(err)
+	}
+	if want := speed.Stretch(time.Hour); left < want-time.Minute {
+		t.Errorf("a step of an hour gets %v on this host, want at least %v", left, want)
 	}
 }
 

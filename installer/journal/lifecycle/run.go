@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sealift/sealift/installer/host/speed"
 )
 
 // Event reports the progress of a run to an observer.
@@ -121,7 +123,11 @@ func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, fi
 		return
 	}
 	step := event.Step
-	bounded, cancel := context.WithTimeoutCause(ctx, step.Timeout, fmt.Errorf("not done after %v", step.Timeout))
+	timeout := step.Timeout
+	if !step.Fixed {
+		timeout = speed.Patience(timeout)
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %v", timeout))
 	defer cancel()
 	state, err := step.Run(bounded)
 	if err != nil && bounded.Err() != nil && !failedElsewhere(ctx) { // it took too long, or a signal ended it

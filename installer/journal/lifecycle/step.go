@@ -58,8 +58,9 @@ type Step struct {
 	Beside bool `json:"beside,omitempty"`
 	// After are the earlier steps which Beside lets this one overtake, but which must be finished before it begins.
 	After []string `json:"after,omitempty"`
-	// Timeout bounds the step.
+	// Timeout bounds the step on a fast host; a slow one gets longer, see package speed. Fixed means the same everywhere.
 	Timeout time.Duration                        `json:"-"`
+	Fixed   bool                                 `json:"-"`
 	Run     func(context.Context) (State, error) `json:"-"`
 	// Restore puts a finished step's state back; nil if it has none.
 	Restore func(context.Context, State) error `json:"-"`

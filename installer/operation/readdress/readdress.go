@@ -25,6 +25,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/pki"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
@@ -37,7 +38,7 @@ const DefaultTimeout = 2 * time.Minute
 // Options of a change of address. The zero value of a folder is its default.
 type Options struct {
 	node.Scope
-	// Timeout bounds the time from the first change until the node works at one of the addresses. Zero is DefaultTimeout.
+	// Timeout bounds the time from the first change until the node works at one of the addresses. Zero is DefaultTimeout, or longer on a slow host.
 	Timeout time.Duration
 	// Before prepares for an address that the host is about to get.
 	Before bool
@@ -74,7 +75,7 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 		return nil, err
 	}
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = speed.Stretch(DefaultTimeout)
 	}
 	to, err := Parse(address)
 	if err != nil {

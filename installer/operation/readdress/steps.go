@@ -21,6 +21,7 @@ import (
 // its new address since worksStep.
 const (
 	keepStep  = exclusion.ReaddressBegin
+	apiStep   = "readdress/api"
 	worksStep = "readdress/works"
 	LastStep  = exclusion.ReaddressEnd
 	backStep  = exclusion.ReaddressBackEnd
@@ -63,7 +64,7 @@ func (r *Readdress) Plan() lifecycle.Plan {
 		step{"readdress/stop", r.stopTitle(), shortTime, r.stop},
 		step{"readdress/files", fmt.Sprintf("write %d files and %d certificates", len(r.Edits), len(r.Certificates)), shortTime, r.write},
 		step{"readdress/start", "start the services and the kubelet", shortTime, r.start})
-	add(r.ControlPlane, step{"readdress/api", "wait for the API server at " + r.To.String(), r.bound(), r.waitServer})
+	add(r.ControlPlane, step{apiStep, "wait for the API server at " + r.To.String(), r.bound(), r.waitServer})
 	add(r.state.etcd && alone, member)
 	add(true, step{worksStep, r.worksTitle(), r.bound(), r.waitWorks})
 	add(r.ControlPlane, step{"readdress/cluster", "write the new address to the cluster's configuration", shortTime, r.configure})
@@ -74,7 +75,7 @@ func (r *Readdress) Plan() lifecycle.Plan {
 
 func (r *Readdress) plan(steps []step, inputs string) (plan lifecycle.Plan) {
 	for _, s := range steps {
-		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Readdress, Title: s.title, Timeout: s.timeout, Inputs: inputs,
+		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Readdress, Title: s.title, Timeout: s.timeout, Fixed: r.hasOld() && (s.id == apiStep || s.id == worksStep), Inputs: inputs,
 			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, s.run(ctx) }})
 	}
 	return plan

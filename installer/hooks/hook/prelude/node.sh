@@ -60,9 +60,9 @@ discover_service_subnet() {
     SERVICE_CIDR=${SERVICE_CIDR:-$("$BIN_SUBNET" --subnet-alloc-range 10.96.0.0/16 --cidr-range "${SERVICE_CIDR_RANGE:-22}" --exclude-subnet "${POD_CIDR:-}")}
 }
 
-# check_network: waits up to ten minutes until a node is Ready, which it is not before its pod network is.
+# check_network: waits ten minutes, or longer on a slow host, until a node is Ready, which it is not before its pod network is.
 check_network() {
-    spinner_until 600 sealift_node_ready || bail "no node became Ready within ten minutes; see 'kubectl describe nodes'"
+    spinner_until 600 sealift_node_ready || bail "no node became Ready in time; see 'kubectl describe nodes'"
 }
 
 sealift_node_ready() {

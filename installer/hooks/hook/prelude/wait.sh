@@ -25,10 +25,15 @@ sealift_uptime() {
     sealift_reply=${sealift_reply%.*}
 }
 
-# spinner_until SECONDS COMMAND [ARG…]: runs a command each second until it succeeds; status 1 after SECONDS. -1 or nothing
-# is without a limit of its own.
+# sealift_patiently NUMBER: sets sealift_reply to a number of seconds or tries as this host needs it: a slow one gets more.
+sealift_patiently() { sealift_reply=$(($1 * ${SEALIFT_PATIENCE:-1})); }
+
+# spinner_until SECONDS COMMAND [ARG…]: runs a command each second until it succeeds; status 1 after SECONDS, or longer on a slow host. -1
+# or nothing is without a limit of its own.
 spinner_until() {
-    local sealift_limit=${1:--1} sealift_begin sealift_reply
+    local sealift_limit sealift_begin sealift_reply
+    sealift_patiently "${1:--1}"
+    sealift_limit=$sealift_reply
     shift
     sealift_uptime
     sealift_begin=$sealift_reply
@@ -43,10 +48,12 @@ spinner_until() {
 
 sleep_spinner() { sleep "$1"; }
 
-# sealift_try TRIES SECONDS QUIET COMMAND [ARG…]: tries again after SECONDS, then ends the hook. With QUIET only the last try
+# sealift_try TRIES SECONDS QUIET COMMAND [ARG…]: tries again after SECONDS, more often on a slow host, then ends the hook. With QUIET only the last try
 # complains.
 sealift_try() {
-    local sealift_left=$1 sealift_pause=$2 sealift_quiet=$3
+    local sealift_left sealift_reply sealift_pause=$2 sealift_quiet=$3
+    sealift_patiently "$1"
+    sealift_left=$sealift_reply
     shift 3
     until if [ -n "$sealift_quiet" ] && [ "$sealift_left" -gt 1 ]; then sealift_once "$@" 2>/dev/null; else sealift_once "$@"; fi; do
         sealift_left=$((sealift_left - 1))
@@ -59,7 +66,7 @@ try_1m() { sealift_try 30 2 quiet "$@"; }
 try_5m() { sealift_try 150 2 quiet "$@"; }
 try_1m_stderr() { sealift_try 30 2 '' "$@"; }
 
-# restart_systemd_and_wait UNIT: restarts a unit and waits up to two minutes until it is active as another process.
+# restart_systemd_and_wait UNIT: restarts a unit and waits two minutes, or longer on a slow host, until it is active as another process.
 restart_systemd_and_wait() {
     local sealift_before
     sealift_before=$(systemctl show --property MainPID --value "$1" 2>/dev/null) || true
