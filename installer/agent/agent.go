@@ -34,6 +34,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/intent"
@@ -239,7 +240,7 @@ func (a *Agent) tell(ctx context.Context, r intent.Report) {
 
 // insist writes annotations, and tries for as long as an API server may be away in an upgrade.
 func (a *Agent) insist(ctx context.Context, annotations map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(patience))
 	defer cancel()
 	err := poll.Until(ctx, retryPause, nil, poll.Success(func(ctx context.Context) error { return a.annotate(ctx, annotations) }))
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -124,7 +125,7 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	step("put files back")
 	err = set.PutBackNode(ctx, store, output, func() error {
 		step("run kubelet " + set.From)
-		ctx, cancel := context.WithTimeout(ctx, kubeletTime)
+		ctx, cancel := context.WithTimeout(ctx, speed.Patience(kubeletTime))
 		defer cancel()
 		return cluster.RestartKubelet(ctx, a.Node, set.From, output)
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/poll"
@@ -62,7 +63,7 @@ func (h Host) Cluster(ctx context.Context) (of share.Cluster, err error) {
 	if err != nil {
 		return of, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, restartTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(restartTime))
 	defer cancel()
 	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (_ bool, err error) {
 		of, err = client.Cluster(ctx)

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/poll"
@@ -90,7 +91,7 @@ func (n Node) Bring(ctx context.Context, m intent.Move) error {
 			return err
 		}
 		n.step("reach the API through " + m.To)
-		bounded, cancel := context.WithTimeout(ctx, reachTime)
+		bounded, cancel := context.WithTimeout(ctx, speed.Patience(reachTime))
 		defer cancel()
 		return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error { return n.reach(ctx, m.To, anyServer) })
 	case Switch:
@@ -126,7 +127,7 @@ func (n Node) certify(ctx context.Context, add, drop string) error {
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, certificateTime)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(certificateTime))
 	defer cancel()
 	return n.until(bounded, "the API server at "+server, func(ctx context.Context) error {
 		for name, wanted := range map[string]bool{add: true, drop: false} {
@@ -208,7 +209,7 @@ func (n Node) use(ctx context.Context, edits map[string]string, m intent.Move) e
 		return err
 	}
 	restarted := time.Now() // until then, the previous kubelet may have reported once more
-	bounded, cancel := context.WithTimeout(ctx, workTime)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(workTime))
 	defer cancel()
 	return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error {
 		if err := n.reach(ctx, m.To, ""); err != nil {

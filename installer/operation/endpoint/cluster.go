@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/poll"
@@ -200,7 +201,7 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 			moved = time.Now()
 		}
 		err = fmt.Errorf("%s does not restart with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace)
-		if time.Since(moved) <= shortTime {
+		if time.Since(moved) <= speed.Patience(shortTime) {
 			err = poll.NotYet(err)
 		}
 		return false, err

@@ -9,6 +9,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	hosts "github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/intent"
@@ -68,7 +69,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		if err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, shortTime)
+		bounded, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 		defer cancel()
 		return restartDaemons(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see only its own pods
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation"
@@ -296,7 +297,7 @@ func (u users) Apply(ctx context.Context, name string, request operation.Request
 
 // await waits until an API server uses a file.
 func (r *Rotation) await(ctx context.Context, name, digest string) error {
-	ctx, cancel := context.WithTimeout(ctx, useTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(useTime))
 	defer cancel()
 	err := kube.Poll(ctx, r.pause, func(ctx context.Context) error {
 		uses, err := r.servers.Uses(ctx, name)

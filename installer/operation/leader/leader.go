@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/kube"
 )
@@ -62,6 +63,7 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 	if in.Operation == intent.Prepare || in.Operation == intent.Images {
 		bound = prepareBound
 	}
+	bound = speed.Stretch(bound)
 	if err := l.request(ctx, name, bound, &in); err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ type wait struct {
 // look reads a report. It returns nil when the node is done.
 func (w *wait) look(report intent.Report) error {
 	if !report.Answers(w.in) {
-		if !w.begun && time.Since(w.asked) > beginBound {
+		if !w.begun && time.Since(w.asked) > speed.Stretch(beginBound) {
 			return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", w.name)
 		}
 		return kube.NotYet(errors.New("its agent has not answered"))
@@ -186,7 +188,7 @@ const (
 // RetryDuringOutage repeats a request until it succeeds, or the API has been unreachable for six minutes. A permanent error ends it at
 // once: see kube.Poll.
 func RetryDuringOutage(ctx context.Context, request func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, outage)
+	bounded, cancel := context.WithTimeout(ctx, speed.Stretch(outage))
 	defer cancel()
 	return kube.Poll(bounded, outagePause, request)
 }

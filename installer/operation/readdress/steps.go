@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/recovery/restore"
@@ -101,10 +102,11 @@ func (r *Readdress) bound() time.Duration {
 	if !r.hasOld() {
 		return max(2*shortTime, r.options.Timeout)
 	}
-	if r.options.Timeout < 2*backTime {
+	back := speed.Stretch(backTime)
+	if r.options.Timeout < 2*back {
 		return r.options.Timeout / 2
 	}
-	return r.options.Timeout - backTime
+	return r.options.Timeout - back
 }
 
 // Run changes the address of the node. If the node does not work there, Run rolls the change back and returns why.

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/leader"
@@ -54,7 +55,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if _, resumes, err := authority.Read(""); err != nil {
 		return nil, err
 	} else if resumes {
-		wait = readyTime
+		wait = speed.Patience(readyTime)
 	}
 	if err := n.check(ctx, wait); err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (n nodes) fetch(ctx context.Context, id string) (s authority.State, ok bool
 
 // ask returns the rotation that a control plane knows of; the zero State if it knows of none.
 func (n nodes) ask(ctx context.Context, of cluster.Node, ca identity.Authority) (s authority.State, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(askTime))
 	defer cancel()
 	client, err := share.NewNodeClient(share.Address(of.Address), filepath.Join(kubeadm.PKI, "ca.crt"), ca.Client(n.Own))
 	if err != nil {

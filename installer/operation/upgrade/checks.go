@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/intent"
@@ -169,7 +170,7 @@ func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
 const lookBound = time.Minute
 
 func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) error {
-	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(lookBound))
 	defer cancel()
 	if err := leader.Of(c.view).Ask(ctx, func(string) {}, name, in); err != nil {
 		return fmt.Errorf("the agent of node %s does not answer: %w; see 'systemctl status sealift-agent' there", name, err)

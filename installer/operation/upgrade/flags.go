@@ -23,6 +23,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
@@ -113,7 +114,7 @@ const wrongPort = 70000
 
 // try runs a program so that it ends when it has read its settings. It returns why the program refuses them, "" if it does not.
 func (p planned) try(ctx context.Context, program, dir string) (refusal string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(tryTime))
 	defer cancel()
 	args := append(slices.Clone(p.flags), "--version") // flags are read before
 	if p.config != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
@@ -199,7 +200,7 @@ func (r *run) drain(ctx context.Context, name string) error {
 
 // settle waits until a node and its pods are healthy for a while.
 func (r *run) settle(ctx context.Context, name string) error {
-	bounded, cancel := context.WithTimeout(ctx, settleBound)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(settleBound))
 	defer cancel()
 	well := time.Time{}
 	err := poll.Until(bounded, lookPause, poll.Print(r.Output, "node "+name), func(ctx context.Context) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/kube"
 )
@@ -30,7 +31,7 @@ const agentTime = 2 * time.Minute
 
 // awaitAgent waits for the agent that checks signatures.
 func (r *run) awaitAgent(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(agentTime))
 	defer cancel()
 	return kube.Poll(ctx, lookPause, func(ctx context.Context) error {
 		hosts, err := r.agents(ctx)

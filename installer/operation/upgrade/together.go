@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/intent"
@@ -173,7 +174,7 @@ func (u *Undo) await(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, backTime)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(backTime))
 	defer cancel()
 	for _, name := range u.others() {
 		err := poll.Until(bounded, lookPause, nil, poll.Success(func(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
@@ -133,7 +134,7 @@ const apiTime = 30 * time.Second
 
 // findNodes lists the workers to undo.
 func (u *Undo) findNodes(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(ctx, apiTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(apiTime))
 	defer cancel()
 	var c *Cluster
 	var reports map[string]intent.Report

@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/poll"
@@ -124,7 +125,7 @@ func (s *sandbox) stop() {
 
 // wait waits until a program is ready.
 func (s *sandbox) wait(ctx context.Context, what string, p *process, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, sandboxTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(sandboxTime))
 	defer cancel()
 	err := poll.Until(ctx, sandboxPause, nil, func(ctx context.Context) (bool, error) {
 		err := ready(ctx)
@@ -157,7 +158,7 @@ func (s *sandbox) startEtcd(ctx context.Context) error {
 			return err
 		}
 		defer client.Close()
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		ctx, cancel := context.WithTimeout(ctx, speed.Patience(answerTime))
 		defer cancel()
 		_, err = client.Get(ctx, cluster.SystemNamespace)
 		return err
