@@ -2,6 +2,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,6 +204,8 @@ func printEvent(out io.Writer, e lifecycle.Event) {
 	case e.Skipped:
 	case e.Outcome == lifecycle.Started:
 		fmt.Fprintf(out, "[%2d/%d] %s: %s\n", e.Number, e.Total, e.Step.ID, e.Step.Title)
+	case e.Outcome == lifecycle.Waiting:
+		fmt.Fprintf(out, "[%2d/%d] %s: %s, after %s\n", e.Number, e.Total, e.Step.ID, cmp.Or(e.Note, "goes on"), e.Duration.Round(time.Second))
 	case e.Outcome == lifecycle.Finished:
 		fmt.Fprintf(out, "[%2d/%d] %s: done in %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
 	case e.Outcome == lifecycle.Failed:

@@ -94,7 +94,7 @@ func (k Kubeadm) Init(ctx context.Context) error {
 		}
 		args = append(args, "--ignore-preflight-errors=DirAvailable--var-lib-etcd")
 	}
-	if err := run(ctx, k.Output, "kubeadm", args...); err != nil {
+	if err := k.runNoted(ctx, args...); err != nil {
 		return err
 	}
 	return secureFiles()

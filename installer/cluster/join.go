@@ -41,7 +41,7 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 	if err := k.writeJoinConfig(config); err != nil {
 		return fmt.Errorf("kubeadm configuration: %w", err)
 	}
-	err := run(ctx, k.Output, "kubeadm", "join", "--config", config)
+	err := k.runNoted(ctx, "join", "--config", config)
 	if err == nil {
 		err = secureFiles()
 	}

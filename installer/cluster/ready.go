@@ -11,8 +11,10 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/speed"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 )
 
 // explainTime is how long a failed wait may take to find the reasons.
@@ -73,6 +75,7 @@ func (v *View) waitAPI(ctx context.Context, output io.Writer, then revival) erro
 		if api.Ready {
 			return true, nil
 		}
+		lifecycle.Note(ctx, "waiting for the Kubernetes API at "+endpoint)
 		select {
 		case <-then.late:
 			fmt.Fprintln(output, "the Kubernetes API stays away: restarting the kubelet, which waits longer each time before it starts what ended again")
@@ -128,7 +131,12 @@ func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 }
 
 func waitFor(ctx context.Context, engine *kube.Engine, objects []*unstructured.Unstructured, timeout time.Duration, output io.Writer) error {
-	return engine.Wait(ctx, objects, kube.WaitOptions{Timeout: timeout, Progress: func(s kube.ObjectState) { fmt.Fprintln(output, s) }})
+	return engine.Wait(ctx, objects, kube.WaitOptions{Timeout: timeout, Progress: func(s kube.ObjectState) {
+		fmt.Fprintln(output, s)
+		if s.State != health.Ready {
+			lifecycle.Note(ctx, fmt.Sprintf("%s is not ready: %s", s.Object, s.Reason))
+		}
+	}})
 }
 
 func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

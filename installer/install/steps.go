@@ -176,7 +176,10 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 			return nil, err
 		}
 		defer r.Close()
-		result, err := r.Load(ctx, a.layout, func(ref string) { fmt.Fprintf(i.Log, "loading %s\n", ref) })
+		result, err := r.Load(ctx, a.layout, func(ref string) {
+			fmt.Fprintf(i.Log, "loading %s\n", ref)
+			lifecycle.Note(ctx, "loading "+ref)
+		})
 		if err == nil {
 			fmt.Fprintf(i.Log, "%s: %d images loaded, %d were there\n", a.name(), result.Loaded, result.Present)
 		}

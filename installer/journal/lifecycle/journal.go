@@ -31,6 +31,8 @@ const (
 	Failed   Outcome = "failed"
 	// Stopped is a step that did not finish because another failed, or because its process was killed.
 	Stopped Outcome = "stopped"
+	// Waiting is the outcome of events alone, and of no record: see Note.
+	Waiting Outcome = "waiting"
 )
 
 // Operation is what a run does to the node.

@@ -19,6 +19,7 @@ type Event struct {
 	Total    int  // of steps in the plan
 	Duration time.Duration
 	Err      error
+	Note     string // what the step waits for, with the outcome Waiting
 }
 
 // StepError is the failure of one step.
@@ -129,7 +130,9 @@ func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, fi
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %v", timeout))
 	defer cancel()
-	state, err := step.Run(bounded)
+	noted, stop := r.noted(bounded, event, begin)
+	state, err := step.Run(noted)
+	stop()
 	if err != nil && bounded.Err() != nil && !failedElsewhere(ctx) { // it took too long, or a signal ended it
 		err = fmt.Errorf("%w: %w", context.Cause(bounded), err)
 	}

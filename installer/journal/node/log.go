@@ -66,7 +66,7 @@ func (l *Log) Write(p []byte) (int, error) {
 // Narrate logs the events that it passes to observe.
 func (l *Log) Narrate(observe func(lifecycle.Event)) func(lifecycle.Event) {
 	return func(e lifecycle.Event) {
-		if !e.Skipped {
+		if !e.Skipped && e.Outcome != lifecycle.Waiting { // the log has more than the note
 			fmt.Fprintf(l, "== %s step %s %s: %s\n", time.Now().UTC().Format(time.RFC3339), e.Step.ID, e.Outcome, e.Step.Title)
 		}
 		if e.Err != nil {

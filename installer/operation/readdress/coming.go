@@ -135,7 +135,7 @@ func changeNow(ctx context.Context, o Options, address string, log *slog.Logger)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	log.Info("this host has its new address", "address", address, "log", r.LogFile())
 	return r.Run(ctx, func(e lifecycle.Event) {
-		if e.Outcome != lifecycle.Started {
+		if e.Outcome != lifecycle.Started && e.Outcome != lifecycle.Waiting {
 			log.Info(e.Step.Title, "step", e.Step.ID, "outcome", e.Outcome)
 		}
 	})

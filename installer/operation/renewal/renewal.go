@@ -192,7 +192,7 @@ func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return r.Run(ctx, func(e lifecycle.Event) {
-		if e.Outcome != lifecycle.Started {
+		if e.Outcome != lifecycle.Started && e.Outcome != lifecycle.Waiting {
 			log.Info(e.Step.Title, "step", e.Step.ID, "outcome", e.Outcome, "log", r.LogFile())
 		}
 	})
