@@ -10,11 +10,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
@@ -146,6 +148,32 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 	return options
 }
 
+// clusterOptions are the options of the cluster's programs, which are made on a host that is slower than usual by a factor.
+func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
+	options := map[string]any{}
+	if server := k.apiServerOptions(); len(server) > 0 {
+		options["apiServer"] = server
+	}
+	if slower > 1 {
+		leases := map[string]any{"extraArgs": leaseArguments(slower)}
+		options["controllerManager"], options["scheduler"] = leases, leases
+	}
+	return options
+}
+
+// leaseArguments are longer leases of the controller manager and the scheduler: 15 seconds, of which 10 for the renewal, in multiples. Both end
+// when a slow API server does not answer in that time, and start again. --leader-elect=false would spare the only control plane
+// the lease, but another one that joins, by whatever command, takes its arguments from the same configuration: then two would work at once.
+func leaseArguments(slower time.Duration) (arguments []map[string]string) {
+	for _, limit := range []struct {
+		name  string
+		usual time.Duration
+	}{{"leader-elect-lease-duration", 15 * time.Second}, {"leader-elect-renew-deadline", 10 * time.Second}, {"leader-elect-retry-period", 2 * time.Second}} {
+		arguments = append(arguments, map[string]string{"name": limit.name, "value": (slower * limit.usual).String()})
+	}
+	return arguments
+}
+
 // writeOptions writes the Installer's options as a patch of the configuration, init or join, and returns the file's name; ""
 // where it says nothing.
 func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
@@ -166,8 +194,8 @@ func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
 	if err := add("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", "kubelet-configuration", config); err != nil {
 		return "", err
 	}
-	if server := k.apiServerOptions(); kind == "init" && len(server) > 0 {
-		if err := add(kubeadmpatch.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
+	if kind == "init" {
+		if err := add(kubeadmpatch.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", k.clusterOptions(speed.Stretch(1))); err != nil {
 			return "", err
 		}
 	}

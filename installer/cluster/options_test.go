@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
 func TestInstallerOptionsReachKubelets(t *testing.T) {
@@ -136,4 +140,33 @@ func TestReservedResourcesFollowHostSize(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSlowHostHasLongerLeases keeps the arguments of the add-on, and lets the real kubeadm read the result.
+func TestSlowHostHasLongerLeases(t *testing.T) {
+	k := work(t, nil)
+	k.Variables["PUBLIC_ADDRESS"] = "203.0.113.5"
+	if usual := k.clusterOptions(1); len(usual) != 1 {
+		t.Errorf("a host of usual speed has %v", usual)
+	}
+	slow := k.clusterOptions(5)
+	slow["apiVersion"], slow["kind"], slow["metadata"] = kubeadmpatch.APIVersion, "ClusterConfiguration", map[string]string{"name": "kubeadm-cluster-configuration"}
+	patch, err := yaml.Marshal(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k = work(t, map[string]string{"slow.yaml": string(patch)})
+	config, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"leader-elect-lease-duration\n    value: 1m15s\n", "leader-elect-renew-deadline\n    value: 50s\n", "leader-elect-retry-period\n    value: 10s\n"} {
+		if strings.Count(config, want) != 2 {
+			t.Errorf("%q is not an argument of two programs in\n%s", want, config)
+		}
+	}
+	if strings.Contains(config, "leader-elect\n") || !strings.Contains(config, "terminated-pod-gc-threshold") || !strings.Contains(config, "203.0.113.5") {
+		t.Errorf("the cluster's other options are changed:\n%s", config)
+	}
+	validate(t, filepath.Join(k.Work, "kubeadm.yaml"))
 }

@@ -167,7 +167,7 @@ func (i *Install) readHost(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 	defer cancel()
-	i.firewalls = firewall.Active(ctx)
+	i.firewalls, i.cramped = firewall.Active(ctx), speed.Cramped()
 	if i.sealift, err = sealiftDigest(i.options.Binary); err != nil {
 		return err
 	}

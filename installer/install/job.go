@@ -23,6 +23,7 @@ type hostFacts struct {
 	facts     host.Facts
 	past      history
 	firewalls []firewall.Firewall // that are active
+	cramped   bool                // see speed.Cramped
 }
 
 // history is the journal, for reading.

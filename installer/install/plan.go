@@ -191,7 +191,7 @@ func (p *planner) programs(phase lifecycle.Phase) {
 }
 
 // images adds the steps that load images, in sequence. On the host that creates the cluster, where nothing uses an add-on's
-// images before its hook does, images that kubeadm does not need are loaded concurrently.
+// images before its hook does, images that kubeadm does not need are loaded concurrently, unless they would keep the API server from starting.
 func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
 	for _, beside := range []bool{false, true} {
@@ -211,7 +211,7 @@ func (p *planner) images(phase lifecycle.Phase) {
 
 // imagesLater reports whether the images of an add-on are loaded concurrently with the steps after the container runtime.
 func (p *planner) imagesLater(a addOn) bool {
-	return !p.Joins() && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
+	return !p.Joins() && !p.cramped && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
 }
 
 func count(n int, noun string) string {

@@ -134,8 +134,17 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+	i.cramped = true
 	plan := i.makePlan()
+	made := slices.IndexFunc(plan, func(s lifecycle.Step) bool { return s.ID == node.InitStep })
+	for n, s := range plan {
+		if strings.HasSuffix(s.ID, "/images") && (s.Beside || n > made) {
+			t.Errorf("%s runs while the control plane starts on few slow processors", s.ID)
+		}
+	}
+	i.cramped = false
+	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+	plan = i.makePlan()
 	for _, s := range plan { // the cluster starts pods on a node as soon as it joins
 		if strings.HasSuffix(s.ID, "/images") && s.Beside {
 			t.Errorf("%s is not waited for before the host joins", s.ID)

@@ -36,8 +36,8 @@ func Now() Limits {
 	return limitsFor(runtime.NumCPU(), load, slowness())
 }
 
-// Slow reports whether this host is slow even at rest.
-func Slow() bool { return Stretch(1) > 1 }
+// Cramped reports whether this host has few processors that are slow even at rest. What runs beside a program that starts delays it by minutes.
+func Cramped() bool { return runtime.NumCPU() <= fewCPUs && Stretch(1) > 1 }
 
 // limitsFor gives a host with few processors one multiple more, one for each process beyond the first that waits for a processor, and one for
 // each time that its processors take longer than usual.
