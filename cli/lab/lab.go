@@ -59,20 +59,20 @@ $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on 
 func (a commands) progress(line string) { fmt.Fprintln(a.Err, line) }
 
 func (a commands) labBuildCommand() *cobra.Command {
-	var kubernetes []string
+	var c choice
 	cmd := &cobra.Command{
 		Use:   "build [COMPONENT...]",
 		Short: "Build the images and files that the lab serves",
 		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
-With --kubernetes only what these releases and the add-ons need is made, and the default system of hosts.
+With --kubernetes or --add-on only what these versions and the other add-ons need is made, and the default system of hosts.
 Downloads overlap with compiles; one component is compiled at a time. While it works, the lab says which components are under
 way, how many are made, and how long that took so far. Nothing is made twice on a machine.`,
 		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab build --kubernetes v1.36.3\n  sealift-testgrid lab build etcd-v3.6.8",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			if len(ids) > 0 && len(kubernetes) > 0 {
-				return app.UsageError("name components, or give --kubernetes; see '%s --help'", cmd.CommandPath())
+			if len(ids) > 0 && len(c.names()) > 0 {
+				return app.UsageError("name components, or give --kubernetes or --add-on; see '%s --help'", cmd.CommandPath())
 			}
-			if err := checkReleases(kubernetes); err != nil {
+			if err := c.check(); err != nil {
 				return err
 			}
 			w, err := upstream.NewWorkshop(upstream.Options{Progress: a.progress})
@@ -80,7 +80,7 @@ way, how many are made, and how long that took so far. Nothing is made twice on 
 				return err
 			}
 			if len(ids) == 0 {
-				ids = labComponents(kubernetes)
+				ids = c.components()
 			}
 			if err := w.CheckTools(ids...); err != nil {
 				return err
@@ -95,28 +95,38 @@ way, how many are made, and how long that took so far. Nothing is made twice on 
 			return nil
 		},
 	}
-	addReleaseFlag(cmd, &kubernetes)
+	c.addFlags(cmd)
 	return cmd
 }
 
-// addReleaseFlag gives a command the choice of Kubernetes releases.
-func addReleaseFlag(cmd *cobra.Command, kubernetes *[]string) {
-	cmd.Flags().StringSliceVar(kubernetes, "kubernetes", nil, "only these Kubernetes releases, of "+strings.Join(upstream.Releases(), ", ")+"; default: all but old ones")
+// choice is the choice of versions that build and serve have.
+type choice struct{ kubernetes, addOns []string }
+
+func (c *choice) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&c.kubernetes, "kubernetes", nil, "only these Kubernetes releases, of "+strings.Join(upstream.Releases(), ", ")+"; default: those that the tests install")
+	cmd.Flags().StringSliceVar(&c.addOns, "add-on", nil, "only these versions of other add-ons, of "+strings.Join(upstream.AddOns(), ", ")+"; default: those that the tests install")
 }
 
-func checkReleases(kubernetes []string) error {
-	for _, version := range kubernetes {
+func (c *choice) names() []string { return slices.Concat(c.kubernetes, c.addOns) }
+
+func (c *choice) check() error {
+	for _, version := range c.kubernetes {
 		if !slices.Contains(upstream.Releases(), version) {
 			return app.UsageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), ", "))
+		}
+	}
+	for _, addOn := range c.addOns {
+		if !slices.Contains(upstream.AddOns(), addOn) {
+			return app.UsageError("the lab has no add-on %s; it has %s", addOn, strings.Join(upstream.AddOns(), ", "))
 		}
 	}
 	return nil
 }
 
-// labComponents lists what there is to make for these releases, or what the lab makes where none is named.
-func labComponents(kubernetes []string) []string {
-	if len(kubernetes) > 0 {
-		ids := upstream.ComponentsOf(upstream.Images(kubernetes...), upstream.Downloads(kubernetes...))
+// components lists what there is to make for this choice, or what the lab makes without one.
+func (c *choice) components() []string {
+	if chosen := c.names(); len(chosen) > 0 {
+		ids := upstream.ComponentsOf(upstream.Images(chosen...), upstream.Downloads(chosen...))
 		return append(ids, upstream.Program("registry").Component, upstream.HostDebian12)
 	}
 	return upstream.Everyday()
@@ -125,7 +135,7 @@ func labComponents(kubernetes []string) []string {
 func (a commands) labServeCommand() *cobra.Command {
 	var o mirror.Options
 	var config string
-	var kubernetes []string
+	var c choice
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve images and files under their upstream names",
@@ -135,10 +145,10 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 		Example: "  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkReleases(kubernetes); err != nil {
+			if err := c.check(); err != nil {
 				return err
 			}
-			o.Progress, o.Images, o.Downloads = a.progress, upstream.Images(kubernetes...), upstream.Downloads(kubernetes...)
+			o.Progress, o.Images, o.Downloads = a.progress, upstream.Images(c.names()...), upstream.Downloads(c.names()...)
 			m, err := mirror.Serve(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -158,7 +168,7 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 	}
 	cmd.Flags().StringVar(&o.Registry, "registry", mirror.DefaultRegistry, "address of the registry; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.Files, "files", mirror.DefaultFiles, "address of the file server; port 0 takes a free one")
-	addReleaseFlag(cmd, &kubernetes)
+	c.addFlags(cmd)
 	cmd.Flags().StringVar(&config, "write-config", "", "write the mirrors to this sealift.yaml, replacing one that this command wrote")
 	return cmd
 }

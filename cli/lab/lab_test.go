@@ -107,6 +107,7 @@ func TestLabRefusesWrongUsage(t *testing.T) {
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
 		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, strings.Join(upstream.Releases(), ", ")},
 		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, strings.Join(upstream.Releases(), ", ")},
+		{"so must the version of an add-on", []string{"build", "--add-on", "containerd/1.0.0"}, app.ExitUsage, strings.Join(upstream.AddOns(), ", ")},
 		{"an image has a known system", []string{"image", "plan-9", "--out", "x"}, app.ExitUsage, "debian-12 or debian-13"},
 		{"and a file", []string{"image", "debian-12"}, app.ExitUsage, "--out is missing"},
 		{"and a name for registries", []string{"image", "debian-12", "--out", "x", "--name", "A B"}, app.ExitFailed, "the name of the image"},

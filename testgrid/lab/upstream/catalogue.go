@@ -16,15 +16,28 @@ func Releases() []string {
 	return list
 }
 
-// selected lists the add-ons that the lab makes or serves for some Kubernetes versions: those, and what 'make test' makes of the other
-// add-ons. Without versions, it lists all that 'make test' makes.
-func selected(kubernetes []string) []releases.Release {
+// selected lists the versions of add-ons that the lab makes or serves: of each add-on the chosen ones, or what 'make test' makes of it if none
+// is chosen. A choice is a Kubernetes version such as v1.36.3, or an add-on's folder such as containerd/2.4.2.
+func selected(chosen []string) []releases.Release {
+	isChosen := func(r releases.Release) bool {
+		return slices.Contains(chosen, r.Name+"/"+r.Version) || r.Name == "kubernetes" && slices.Contains(chosen, "v"+r.Version)
+	}
 	return slices.DeleteFunc(releases.All(), func(r releases.Release) bool {
-		if r.Name == "kubernetes" && len(kubernetes) > 0 {
-			return !slices.Contains(kubernetes, "v"+r.Version)
+		if slices.ContainsFunc(releases.Of(r.Name, releases.Lab), isChosen) {
+			return !isChosen(r)
 		}
 		return r.Use < releases.Tested
 	})
+}
+
+// AddOns lists the versions of add-ons that the lab can make, such as containerd/2.4.2.
+func AddOns() (list []string) {
+	for _, r := range releases.All() {
+		if r.Use != releases.Tool && len(programsOf(r)) > 0 {
+			list = append(list, r.Name+"/"+r.Version)
+		}
+	}
+	return list
 }
 
 // allReleases lists all versions, those that 'make test' makes first: releases may share a component, such as pause, and what is made every

@@ -22,12 +22,20 @@ type GoModule struct {
 	// Siblings is the version that replaces the local folders in the module's replace directives, as Kubernetes has them
 	// for its staging modules. If empty, such directives are dropped and the required versions are used.
 	Siblings string `json:",omitempty"`
+	// Replace lists modules at versions that the module's authors do not require.
+	Replace  []Replacement `json:",omitempty"`
 	Commands []GoCommand
 	CGO      bool     `json:",omitempty"` // a static binary either way
 	Tags     []string `json:",omitempty"`
 	Set      []string `json:",omitempty"` // linker -X assignments, import/path.name=value
 	Files    []string `json:",omitempty"` // unchanged files of the module, under their base names
 	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
+}
+
+// Replacement is another version of a required module, and why it is needed.
+type Replacement struct {
+	Module, Version string
+	Why             string `json:"-"`
 }
 
 // GoCommand is one package main, or the tests of a package as a program.
@@ -213,6 +221,9 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 		} else {
 			args = append(args, "-replace="+r.Old.Path+"="+r.Old.Path+"@"+m.Siblings)
 		}
+	}
+	for _, r := range m.Replace {
+		args = append(args, "-replace="+r.Module+"="+r.Module+"@"+r.Version)
 	}
 	_, err = run(ctx, m.goCommand(ctx, work, args...))
 	return err

@@ -15,11 +15,12 @@ const (
 // defaultPath is the PATH of upstream's images, in which Kubernetes' static pods find their commands.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Images lists the images that the lab serves for some Kubernetes versions such as v1.36.3, by their upstream names: those of these and of
-// what 'make test' makes of the other add-ons. Without versions, it lists all that 'make test' makes, and those of kURL's add-ons.
-func Images(kubernetes ...string) []Image {
-	list := ImagesOf(selected(kubernetes)...)
-	if len(kubernetes) == 0 {
+// Images lists the images that the lab serves, by their upstream names, for a choice of Kubernetes versions such as v1.36.3 and of other
+// add-ons' versions such as containerd/2.4.2. Of an add-on without a choice, it lists what 'make test' makes; without any choice, also those
+// of kURL's add-ons.
+func Images(chosen ...string) []Image {
+	list := ImagesOf(selected(chosen)...)
+	if len(chosen) == 0 {
 		list = append(list, KurlImages()...)
 	}
 	return list
@@ -131,10 +132,10 @@ type Download struct {
 	Checksum string
 }
 
-// Downloads lists the files that the lab serves, for the same versions as Images.
-func Downloads(kubernetes ...string) []Download {
-	list := DownloadsOf(selected(kubernetes)...)
-	if len(kubernetes) == 0 {
+// Downloads lists the files that the lab serves, for the same choice as Images.
+func Downloads(chosen ...string) []Download {
+	list := DownloadsOf(selected(chosen)...)
+	if len(chosen) == 0 {
 		list = append(list, KurlDownloads()...)
 	}
 	return list

@@ -12,7 +12,20 @@ import (
 
 func goModule(name, version string, m GoModule) Component {
 	m.Version = version
-	return Component{Name: name, Version: version, Recipe: m}
+	c := Component{Name: name, Version: version}
+	m.Replace = replacements()[c.ID()]
+	c.Recipe = m
+	return c
+}
+
+// replacements lists the components that cannot be made from the versions that their authors require.
+func replacements() map[string][]Replacement {
+	return map[string][]Replacement{
+		"flannel-v0.28.10": {{
+			Module: "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc", Version: "v1.0.1136",
+			Why: "the Go proxy refuses the required v1.3.188; only the backend tencent-vpc calls it",
+		}},
+	}
 }
 
 // programsOf lists the components of one version of an add-on, without its images.

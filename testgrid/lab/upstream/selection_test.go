@@ -104,3 +104,44 @@ func TestLabServesDemo(t *testing.T) {
 		t.Errorf("the demo's lab does not offer\n%s", strings.Join(missing, "\n"))
 	}
 }
+
+// A choice of one add-on's version leaves the others as they are, and each version can be served.
+func TestChosenAddOnsAreServed(t *testing.T) {
+	for _, chosen := range AddOns() {
+		var names []string
+		for _, r := range selected([]string{chosen}) {
+			names = append(names, r.Name+"/"+r.Version)
+		}
+		name, version, _ := strings.Cut(chosen, "/")
+		for _, r := range releases.Of(name, releases.Lab) {
+			if slices.Contains(names, name+"/"+r.Version) != (r.Version == version) {
+				t.Errorf("with %s the lab has %q", chosen, names)
+			}
+		}
+		for _, r := range releases.All() {
+			if r.Name != name && slices.Contains(names, r.Name+"/"+r.Version) != (r.Use >= releases.Tested) {
+				t.Errorf("with %s the lab has %q", chosen, names)
+			}
+		}
+		if len(ImagesOf(selected([]string{chosen})...)) == 0 || len(DownloadsOf(selected([]string{chosen})...)) == 0 {
+			t.Errorf("with %s the lab serves nothing", chosen)
+		}
+	}
+}
+
+func TestReplacementsHaveReasons(t *testing.T) {
+	ids := map[string]bool{}
+	for _, c := range Components() {
+		ids[c.ID()] = true
+	}
+	for id, list := range replacements() {
+		if !ids[id] {
+			t.Errorf("a replacement is for %s, which the lab does not make any more", id)
+		}
+		for _, r := range list {
+			if r.Module == "" || r.Version == "" || r.Why == "" {
+				t.Errorf("%s replaces %+v", id, r)
+			}
+		}
+	}
+}
