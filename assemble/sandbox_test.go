@@ -10,9 +10,14 @@ import (
 
 func packageOf(t *testing.T, name string, images []bundle.Image, files map[string]string) *bundle.Archive {
 	t.Helper()
-	p := bundle.Package{Name: name, Version: "1.0", Platforms: []string{"linux/amd64"}, Contents: bundle.Contents{Images: images}}
+	return versionOf(t, name, "1.0", images, files)
+}
+
+func versionOf(t *testing.T, name, version string, images []bundle.Image, files map[string]string) *bundle.Archive {
+	t.Helper()
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{"linux/amd64"}, Contents: bundle.Contents{Images: images}}
 	for path, text := range files {
-		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, "1.0")+"/"+path, 0o644, []byte(text)))
+		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, version)+"/"+path, 0o644, []byte(text)))
 	}
 	var out bytes.Buffer
 	if _, err := bundle.WritePackage(t.Context(), &out, p, bundle.WriteOptions{}); err != nil {
@@ -43,5 +48,28 @@ func TestMissingSandboxImageIsRefused(t *testing.T) {
 	filled := packageOf(t, "containerd", nil, map[string]string{"config.tmpl.toml": "sandbox = '${PAUSE_IMAGE}'\n"})
 	if err := checkSandbox([]*bundle.Archive{filled, newer}); err != nil {
 		t.Errorf("one that a hook fills in: %v", err)
+	}
+}
+
+// From 2.3.0 to 2.3.3, containerd does not find an image with a tag and a digest.
+func TestSandboxImageThatStartsNoPodIsRefused(t *testing.T) {
+	const both = "registry.k8s.io/pause:3.10.2@sha256:00"
+	runtime := func(version, text string) *bundle.Archive {
+		return versionOf(t, "containerd", version, nil, map[string]string{"config.tmpl.toml": text})
+	}
+	carrier := packageOf(t, "kubernetes", []bundle.Image{{ID: "pause", Ref: both}}, nil)
+	other := packageOf(t, "app", []bundle.Image{{ID: "own", Ref: both}}, nil)
+	for name, row := range map[string]struct {
+		archives []*bundle.Archive
+		refused  bool
+	}{
+		"a hook fills it in":   {[]*bundle.Archive{runtime("2.3.1", "sandbox = '${PAUSE_IMAGE}'\n"), carrier}, true},
+		"the package names it": {[]*bundle.Archive{other, runtime("2.3.3", "sandbox = '"+both+"'\n")}, true},
+		"repaired":             {[]*bundle.Archive{runtime("2.3.4", "sandbox = '"+both+"'\n"), carrier}, false},
+		"another package":      {[]*bundle.Archive{versionOf(t, "crio", "2.3.1", nil, nil), carrier}, false},
+	} {
+		if err := checkSandbox(row.archives); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "which has a tag and a digest") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

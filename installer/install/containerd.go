@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
@@ -75,6 +77,45 @@ func (c containerdConfig) effective(ctx context.Context) (map[string]any, error)
 	}
 	config := map[string]any{}
 	return config, toml.Unmarshal(out, &config)
+}
+
+// checkSandbox fails if this containerd starts no pod with the sandbox image of its configuration, whoever named it.
+func (c containerdConfig) checkSandbox(ctx context.Context) error {
+	config, err := c.effective(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, c.program, "--version").Output() // containerd github.com/containerd/containerd/v2 v2.4.2 REVISION
+	if err != nil {
+		return fmt.Errorf("ask containerd for its version: %w", err)
+	}
+	fields := strings.Fields(string(out))
+	if len(fields) < 3 {
+		return fmt.Errorf("containerd prints %q as its version", out)
+	}
+	for _, plugin := range []string{"io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"} {
+		for _, ref := range []any{at(config, "plugins", plugin, "pinned_images", "sandbox"), at(config, "plugins", plugin, "sandbox_image")} {
+			if ref, ok := ref.(string); ok {
+				if err := catalog.CheckSandboxImage(strings.TrimPrefix(fields[2], "v"), ref); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// at returns a setting of nested tables, or nil.
+func at(config map[string]any, keys ...string) any {
+	var value any = config
+	for _, key := range keys {
+		table, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = table[key]
+	}
+	return value
 }
 
 // has reports whether all of these settings hold.
@@ -186,6 +227,9 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 		return nil
 	}
 	if i.settings.keepRuntime {
+		if err := c.checkSandbox(ctx); err != nil {
+			return err
+		}
 		config, err := c.effective(ctx)
 		if err != nil {
 			return err
@@ -201,6 +245,9 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 	}
 	if !hold {
 		fmt.Fprintf(i.Log, "note: containerd.tomlConfig of the Installer goes over what Kubernetes wants: the sandbox image %s, SystemdCgroup %t\n", w.sandbox, w.systemdCgroup)
+	}
+	if err := c.checkSandbox(ctx); err != nil {
+		return err
 	}
 	if changed {
 		return command.Run(ctx, i.Log, "systemctl", "restart", "containerd")

@@ -1,11 +1,14 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -13,12 +16,16 @@ import (
 // configured is a containerd configured in a folder, with an add-on's files there.
 func configured(t *testing.T, files map[string]string) containerdConfig {
 	t.Helper()
-	w := lab.Workshop(t)
-	program, err := w.File(t.Context(), upstream.Program("containerd"))
+	return configuredRelease(t, upstream.Program("containerd"), files)
+}
+
+func configuredRelease(t *testing.T, program upstream.FileOf, files map[string]string) containerdConfig {
+	t.Helper()
+	path, err := lab.Workshop(t).File(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := containerdConfig{program, t.TempDir()}
+	c := containerdConfig{path, t.TempDir()}
 	for name, text := range files {
 		name = filepath.Join(c.dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -86,5 +93,75 @@ func TestRefusedContainerdConfigurationIsReported(t *testing.T) {
 	c := configured(t, map[string]string{"config.toml": third, "conf.d/99-user.toml": "[["})
 	if _, _, err := c.ensureSettings(t.Context(), requiredSettings{sandbox: "a"}); err == nil || !strings.Contains(err.Error(), "does not take its configuration in "+c.dir) {
 		t.Error(err)
+	}
+}
+
+// takesDropIns checks which schemas config.toml and its drop-ins may have. Programs of others, such as NVIDIA's toolkit, write a drop-in with
+// the newest schema that containerd knows; config.toml of the add-on has the same.
+func takesDropIns(t *testing.T, release releases.Release) {
+	program := upstream.FileOf{Component: "containerd-v" + release.Version, Name: "containerd"}
+	shown, err := configuredRelease(t, program, nil).effective(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, _ := shown["version"].(int64)
+	if want := map[bool]int64{true: 4, false: 3}[catalog.CompareVersions(release.Version, "2.3") >= 0]; newest != want {
+		t.Fatalf("containerd %s writes schema %d, want %d", release.Version, newest, want)
+	}
+	wished := requiredSettings{"registry.k8s.io/pause:3.10.2", true, false}
+	for root := int64(3); root <= newest; root++ {
+		for _, dropIn := range []int64{3, 4} {
+			c := configuredRelease(t, program, map[string]string{
+				"config.toml":          fmt.Sprintf("version = %d\nimports = ['DIR/conf.d/*.toml']\n", root),
+				"conf.d/99-other.toml": fmt.Sprintf("version = %d\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.other]\nruntime_type = 'io.containerd.runc.v2'\n", dropIn),
+			})
+			_, hold, err := c.ensureSettings(t.Context(), wished)
+			if dropIn > newest {
+				if err == nil || !strings.Contains(err.Error(), "does not take its configuration") {
+					t.Errorf("schema %d with a drop-in of %d: hold %t, %v", root, dropIn, hold, err)
+				}
+				continue
+			}
+			if err != nil || !hold {
+				t.Errorf("schema %d with a drop-in of %d: hold %t, %v", root, dropIn, hold, err)
+				continue
+			}
+			config, err := c.effective(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at(config, "plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes", "other", "runtime_type") != "io.containerd.runc.v2" {
+				t.Errorf("schema %d ignores a drop-in of %d", root, dropIn)
+			}
+		}
+	}
+}
+
+func TestContainerdTakesDropIns(t *testing.T) {
+	for _, r := range releases.Of("containerd", releases.Tested) {
+		t.Run(r.Version, func(t *testing.T) { takesDropIns(t, r) })
+	}
+}
+
+// TestSandboxImageThatStartsNoPodIsRefused has a containerd that calls itself 2.3.1.
+func TestSandboxImageThatStartsNoPodIsRefused(t *testing.T) {
+	const both = "registry.k8s.io/pause:3.10.2@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	c := configured(t, map[string]string{"config.toml": strings.Replace(byOwners, "example.org/pause:1", both, 1)})
+	if err := c.checkSandbox(t.Context()); err != nil {
+		t.Errorf("containerd %s: %v", releases.Current("containerd").Version, err)
+	}
+	script := "#!/bin/sh\n[ \"$1\" != --version ] || { echo containerd github.com/containerd/containerd/v2 v2.3.1 0123; exit; }\nexec " + c.program + " \"$@\"\n"
+	c.program = filepath.Join(t.TempDir(), "containerd")
+	if err := os.WriteFile(c.program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.checkSandbox(t.Context()); err == nil || !strings.Contains(err.Error(), "containerd 2.3.1 starts no pod with the sandbox image "+both) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(c.config(), []byte(byOwners), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.checkSandbox(t.Context()); err != nil {
+		t.Errorf("with a tag alone: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
@@ -34,7 +35,7 @@ func (i *Install) extractKubernetes(k addOn) func(context.Context) (lifecycle.St
 		if ref == "" {
 			return state, nil
 		}
-		err = files.Fill(filepath.Join(folder, "images", sandboxID+".tar.gz"), 0o644, func(w *os.File) error {
+		err = files.Fill(filepath.Join(folder, "images", catalog.SandboxID+".tar.gz"), 0o644, func(w *os.File) error {
 			return k.layout.Export(ctx, ref, w)
 		})
 		if err != nil {
@@ -44,13 +45,10 @@ func (i *Install) extractKubernetes(k addOn) func(context.Context) (lifecycle.St
 	}
 }
 
-// sandboxID is the ID of the sandbox image in Kubernetes' Manifest.
-const sandboxID = "pause"
-
 // sandboxImage is the one that the Kubernetes of this package uses.
 func (a addOn) sandboxImage() string {
 	for _, image := range a.manifest.Images() {
-		if image.ID == sandboxID {
+		if image.ID == catalog.SandboxID {
 			return image.Ref
 		}
 	}

@@ -24,6 +24,8 @@ containerd_configure() {
         logWarn "/etc/containerd/config.toml is kept as it is"
         return
     fi
+    # the newest that this containerd has: 4 from 2.3 on, where some releases ignore or refuse a drop-in that is newer than config.toml
+    CONTAINERD_CONFIG_SCHEMA=$(containerd_config_schema)
     mkdir -p /etc/containerd/conf.d
     render_yaml_file_2 "$1/config.tmpl.toml" >/etc/containerd/config.toml
     if [ -n "$CONTAINERD_TOML_CONFIG" ]; then
@@ -33,3 +35,6 @@ containerd_configure() {
         rm -f /etc/containerd/conf.d/installer.toml
     fi
 }
+
+# containerd_config_schema: the version of the configuration that containerd writes.
+containerd_config_schema() { /usr/local/bin/containerd config default | awk '$1 == "version" && !found++ { print $3 }'; }
