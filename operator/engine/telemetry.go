@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/queue"
@@ -160,16 +161,10 @@ func (t *telemetry) ran(scope binding.Scope, l prometheus.Labels, result *hook.R
 
 // tick shows that the process is alive.
 func (t *telemetry) tick(ctx context.Context) {
-	ticker := time.NewTicker(tickTime)
-	defer ticker.Stop()
-	for {
+	poll.Repeat(ctx, func(context.Context) time.Duration {
 		t.ticks.Inc()
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+		return tickTime
+	})
 }
 
 // sizes are measured when Prometheus asks.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/binding"
@@ -31,19 +32,19 @@ func (o *Operator) heal(ctx context.Context) {
 		return
 	}
 	every := cmp.Or(o.options.HealEvery, healEvery)
-	for {
-		select {
-		case <-time.After(every + rand.N(every/5+1)):
-		case <-ctx.Done():
-			return
-		}
+	pause := func() time.Duration { return every + rand.N(every/5+1) }
+	if poll.Pause(ctx, pause()) != nil {
+		return
+	}
+	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		if o.engine.Queues().Lengths()[binding.MainQueue] > 0 {
-			continue
+			return pause()
 		}
 		if err := o.healOnce(ctx); err != nil && ctx.Err() == nil {
 			o.log.ErrorContext(ctx, "cannot find out whether objects of modules are absent; the next look is in some minutes", "error", err)
 		}
-	}
+		return pause()
+	})
 }
 
 func (o *Operator) healOnce(ctx context.Context) error {

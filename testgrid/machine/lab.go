@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -162,11 +163,16 @@ func (m *labMachine) watch() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { every(ctx, senderInterval, func() { _, _ = m.readPackets(ctx) }) })
+	done.Go(func() { poll.Repeat(ctx, m.watchOnce) })
 	m.stop = func() {
 		cancel()
 		done.Wait()
 	}
+}
+
+func (m *labMachine) watchOnce(ctx context.Context) time.Duration {
+	_, _ = m.readPackets(ctx)
+	return senderInterval
 }
 
 // readPackets reads the packets that have left the host, and their senders if not known yet.
@@ -209,17 +215,3 @@ func (m *labMachine) Egress(ctx context.Context) ([]Connection, error) {
 // senderInterval is the time between two checks for senders. An unanswered connection is tried for a second at least, since
 // that is when the kernel repeats its first packet.
 const senderInterval = 500 * time.Millisecond
-
-// every calls do until ctx ends.
-func every(ctx context.Context, interval time.Duration, do func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			do()
-		}
-	}
-}
