@@ -377,7 +377,6 @@ var hostFiles = map[string]string{
 	"installer/hooks/hook/verbs.go":         "hooks name pipes as files to be read",
 	"installer/recovery/snapshot/keys.go":   "reads the keys that an administrator names, which may come through a pipe",
 	"installer/hooks/kurlbin":               "reads what hooks name, which may be a pipe, and /proc",
-	"installer/host/proc":                   "reads /proc",
 	"installer/host/facts.go":               "reads /proc",
 	"installer/host/containers.go":          "reads /proc",
 	"installer/host/baseline/baseline.go":   "opens folders and files to sync their file systems",

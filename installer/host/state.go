@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/host/network"
-	"github.com/sealift/sealift/installer/host/proc"
+	"github.com/sealift/sealift/internal/proc"
 )
 
 // State is the state of a running system that is in no file.

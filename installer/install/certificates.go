@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sealift/sealift/installer/host/certificates"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/trust"
@@ -35,7 +35,7 @@ func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error
 	if err != nil {
 		return nil, err
 	}
-	if err := certificates.Trust(ctx, i.Log, trusted); err != nil {
+	if err := host.TrustCAs(ctx, i.Log, trusted); err != nil {
 		return nil, err
 	}
 	return nil, command.TryRestart(ctx, i.Log, "containerd")

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/sealift/sealift/internal/process"
+	"github.com/sealift/sealift/internal/proc"
 )
 
 // identity makes a name for a holder in this process: the host, the space of the process number, the number, the start of
@@ -36,7 +36,7 @@ func gone(holder string) bool {
 // processSpace names the boot and the process namespace in which a process number means one process. It is empty where the
 // kernel does not say.
 func processSpace() string {
-	boot, err := process.Boot()
+	boot, err := proc.Boot()
 	if err != nil {
 		return ""
 	}
@@ -49,6 +49,6 @@ func processSpace() string {
 
 // startOf returns when a process started, or "" when no process has the number.
 func startOf(pid int) string {
-	start, _ := process.Started(pid)
+	start, _ := proc.Started(pid)
 	return start
 }

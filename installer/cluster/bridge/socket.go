@@ -15,8 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/installer/host/proc"
-	"github.com/sealift/sealift/internal/process"
+	"github.com/sealift/sealift/internal/proc"
 )
 
 // The kernel numbers the sockets of a shared port in the order of their listen(2). A classic BPF program decides which of them
@@ -106,7 +105,7 @@ func owners(inodes []string) (sockets []socket, err error) {
 
 // started reads when a process started, as a number to compare.
 func started(pid int) (uint64, error) {
-	ticks, err := process.Started(pid)
+	ticks, err := proc.Started(pid)
 	if err != nil {
 		return 0, err
 	}

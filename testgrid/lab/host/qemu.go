@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/internal/process"
+	"github.com/sealift/sealift/internal/proc"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -89,7 +89,7 @@ const probed = "Kernel panic"
 // accelerator returns how QEMU runs machines here. A /dev/kvm that can be opened is not enough: in a machine that is virtual itself, a
 // kernel may hang under it. So a kernel is booted once, with an end, each time that this machine was booted.
 func (r *Rack) accelerator(ctx context.Context, system string) (string, error) {
-	boot, err := process.Boot()
+	boot, err := proc.Boot()
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sealift/sealift/internal/process"
+	"github.com/sealift/sealift/internal/proc"
 )
 
 // state is the content of a host's state file. It is written before the things that it describes are created.
@@ -37,11 +37,11 @@ type identity struct {
 }
 
 func describeProcess(pid int) (*identity, error) {
-	start, err := process.Started(pid)
+	start, err := proc.Started(pid)
 	if err != nil {
 		return nil, err
 	}
-	boot, err := process.Boot()
+	boot, err := proc.Boot()
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package process distinguishes processes whose IDs are reused.
-package process
+// Package proc reads /proc: it distinguishes processes whose IDs are reused, and reads the tables of the kernel.
+package proc
 
 import (
 	"fmt"

@@ -1,5 +1,4 @@
-// Package certificates makes the host trust CAs.
-package certificates
+package host
 
 import (
 	"context"
@@ -19,9 +18,9 @@ type trustStore struct {
 	update            []string
 }
 
-// store is the trust store of this host. If the host has no update program, the folder is one that Go programs such as containerd
+// hostTrustStore is that of this host. If the host has no update program, the folder is one that Go programs such as containerd
 // read.
-func store() trustStore {
+func hostTrustStore() trustStore {
 	for _, s := range []trustStore{
 		{"/etc/pki/ca-trust/source/anchors", ".pem", []string{"update-ca-trust", "extract"}},
 		{"/usr/local/share/ca-certificates", ".crt", []string{"update-ca-certificates"}},
@@ -33,10 +32,10 @@ func store() trustStore {
 	return trustStore{"/etc/ssl/certs", ".pem", nil}
 }
 
-// Trust makes the programs of this host trust certificates, each in a separate PEM file. They replace those of an earlier call.
-// Trust changes files in /etc and /usr/local.
-func Trust(ctx context.Context, output io.Writer, certificates [][]byte) error {
-	return store().trust(ctx, output, certificates)
+// TrustCAs makes the programs of this host trust certificates, each in a separate PEM file. They replace those of an earlier call.
+// TrustCAs changes files in /etc and /usr/local.
+func TrustCAs(ctx context.Context, output io.Writer, certificates [][]byte) error {
+	return hostTrustStore().trust(ctx, output, certificates)
 }
 
 func (s trustStore) trust(ctx context.Context, output io.Writer, certificates [][]byte) error {

@@ -1,4 +1,4 @@
-package process_test
+package proc_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/internal/process"
+	"github.com/sealift/sealift/internal/proc"
 )
 
 // TestStartedReadsProcessesWithOddNames has a program whose name looks like the end of the field with the name.
@@ -26,27 +26,27 @@ func TestStartedReadsProcessesWithOddNames(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	start, err := process.Started(cmd.Process.Pid)
-	if again, errAgain := process.Started(cmd.Process.Pid); err != nil || errAgain != nil || start == "" || start != again {
+	start, err := proc.Started(cmd.Process.Pid)
+	if again, errAgain := proc.Started(cmd.Process.Pid); err != nil || errAgain != nil || start == "" || start != again {
 		t.Errorf("started at %q, %v, and then at %q, %v", start, err, again, errAgain)
 	}
 	_ = cmd.Process.Kill()
 	for deadline := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		_, err = process.Started(cmd.Process.Pid)
+		_, err = proc.Started(cmd.Process.Pid)
 	}
 	if !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("killed, before it is waited for: %v", err)
 	}
 	_ = cmd.Wait()
-	if _, err := process.Started(cmd.Process.Pid); !errors.Is(err, os.ErrNotExist) {
+	if _, err := proc.Started(cmd.Process.Pid); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after it was waited for: %v", err)
 	}
 }
 
 func TestBootIsSameEachTime(t *testing.T) {
 	t.Parallel()
-	one, err := process.Boot()
-	if two, errTwo := process.Boot(); err != nil || errTwo != nil || one == "" || one != two {
+	one, err := proc.Boot()
+	if two, errTwo := proc.Boot(); err != nil || errTwo != nil || one == "" || one != two {
 		t.Errorf("%q, %v and %q, %v", one, err, two, errTwo)
 	}
 }

@@ -1,4 +1,3 @@
-// Package proc reads the tables of the kernel below /proc.
 package proc
 
 import (
@@ -10,7 +9,8 @@ import (
 	"strings"
 )
 
-// Fields returns each's results for the fields of every line, without empty ones, sorted.
+// Fields calls each with the fields of every line of a table with at least five. It returns the results, without empty ones,
+// sorted. A table that does not exist has no lines.
 func Fields(name string, each func([]string) string) ([]string, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
