@@ -27,6 +27,8 @@ const (
 	maxUsed = 1 << 20
 	// sinceKey is an object with the time from which on the age of an Installer shows its last use.
 	sinceKey = installersDir + "/.since"
+	// sweptKey is an object with the time of the last sweep.
+	sweptKey = installersDir + "/.swept"
 )
 
 // quota limits the Installers that are stored without the token.
@@ -114,13 +116,16 @@ func (s *Server) sweeps(ctx context.Context) {
 }
 
 // sweep removes unnamed Installers that were neither stored nor used for the time of Expire. In a store of an older server
-// the ages mean nothing, so nothing is removed until Expire has passed since the first start.
+// the ages mean nothing, so nothing is removed until Expire has passed since the first start, or since sweeps began again.
 func (s *Server) sweep(ctx context.Context, now time.Time) error {
 	expirer, ok := s.store.(store.Expirer)
 	if !ok || s.options.Expire <= 0 {
 		return nil
 	}
 	began, err := s.noteSince(ctx, now)
+	if err == nil {
+		began, err = s.noteSwept(ctx, began, now)
+	}
 	if err != nil || now.Sub(began) < s.options.Expire {
 		return err
 	}
@@ -129,6 +134,31 @@ func (s *Server) sweep(ctx context.Context, now time.Time) error {
 		s.log.Info("removed an unused Installer", "installer", strings.TrimSuffix(name, ".yaml"), "for", s.options.Expire)
 	}
 	return err
+}
+
+// noteSwept records a sweep, and returns the time since when ages count. They count anew after a time without sweeps, in which nobody could
+// use an Installer: no server ran, or its clock was set ahead. So they do when the clock was set back.
+func (s *Server) noteSwept(ctx context.Context, began, now time.Time) (time.Time, error) {
+	last, err := s.timeIn(ctx, sweptKey)
+	if errors.Is(err, fs.ErrNotExist) {
+		last, err = now, nil
+	}
+	if err != nil {
+		return began, err
+	}
+	text := store.Bytes([]byte(now.UTC().Format(time.RFC3339)))
+	if gap := now.Sub(last); gap > s.options.Expire/2 || gap < -s.options.Expire/2 || began.Sub(now) > time.Hour {
+		s.log.Warn("the last sweep of unused Installers was long ago, or the clock was set; none is removed until they are unused for the whole time again",
+			"last", last.UTC().Format(time.RFC3339), "clock", now.UTC().Format(time.RFC3339), "expire", s.options.Expire)
+		if _, err := s.store.Put(ctx, sinceKey, text); err != nil {
+			return began, err
+		}
+		began = now
+	}
+	if _, err = s.store.Put(ctx, sweptKey, text); errors.Is(err, store.ErrReadOnly) {
+		err = nil
+	}
+	return began, err
 }
 
 // noteSince returns the time since when servers record the use of Installers in the store.
@@ -140,21 +170,27 @@ func (s *Server) noteSince(ctx context.Context, now time.Time) (time.Time, error
 	if !errors.Is(err, store.ErrChanged) {
 		return now, err
 	}
-	o, err := s.store.Get(ctx, sinceKey)
+	began, err := s.timeIn(ctx, sinceKey)
 	if errors.Is(err, fs.ErrNotExist) {
 		return now, nil
 	}
+	return began, err
+}
+
+// timeIn reads an object that is a time.
+func (s *Server) timeIn(ctx context.Context, key string) (time.Time, error) {
+	o, err := s.store.Get(ctx, key)
 	if err != nil {
-		return now, err
+		return time.Time{}, err
 	}
 	defer o.Close()
 	text := make([]byte, min(o.Size(), 64))
 	if _, err := o.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
-		return now, err
+		return time.Time{}, err
 	}
-	began, err := time.Parse(time.RFC3339, string(text))
+	t, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return now, fmt.Errorf("%s in the store is not a time; remove it: %w", sinceKey, err)
+		return t, fmt.Errorf("%s in the store is not a time; remove it: %w", key, err)
 	}
-	return began, nil
+	return t, nil
 }

@@ -80,8 +80,16 @@ func TestUnusedInstallersExpire(t *testing.T) {
 		}
 	}
 	h, url := start()
-	sweep := func(now time.Time) {
+	var last time.Time
+	sweep := func(now time.Time) { // as often as a server does, or less
 		t.Helper()
+		for !last.IsZero() && now.Sub(last) > expire/3 {
+			last = last.Add(expire / 3)
+			if err := h.Sweep(t.Context(), last); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = now
 		if err := h.Sweep(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
@@ -111,5 +119,33 @@ func TestUnusedInstallersExpire(t *testing.T) {
 		if got := have(id); got != want {
 			t.Errorf("%s, after it was not used for long: %d, want %d", id, got, want)
 		}
+	}
+}
+
+// TestClockThatJumpsRemovesNoInstaller sets the clock of a server ahead and back, and has it switched off for long.
+func TestClockThatJumpsRemovesNoInstaller(t *testing.T) {
+	packages := open(t, t.TempDir())
+	fill(t, packages)
+	const expire, day = 90 * 24 * time.Hour, 24 * time.Hour
+	h := newServer(t, packages, func(o *server.Options) { o.Expire = expire })
+	front := httptest.NewServer(h)
+	t.Cleanup(front.Close)
+	id := post(t, front.URL, numbered(1))
+	begin := time.Now()
+	for _, clock := range []time.Duration{0, 425 * day, 426 * day, 1 * day, 31 * day, 61 * day, -365 * 50 * day, -365*50*day + day, 62 * day, 89 * day, 200 * day} {
+		if err := h.Sweep(t.Context(), begin.Add(clock)); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(t, "HEAD", serve(t, packages, nil).URL+"/installer/"+id, "").StatusCode; got != http.StatusOK {
+			t.Fatalf("after a sweep %v from the begin: %d", clock, got)
+		}
+	}
+	for clock := 200 * day; clock <= 300*day; clock += 10 * day {
+		if err := h.Sweep(t.Context(), begin.Add(clock)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ask(t, "HEAD", serve(t, packages, nil).URL+"/installer/"+id, "").StatusCode; got != http.StatusNotFound {
+		t.Errorf("unused for a hundred days with an even clock: %d", got)
 	}
 }
