@@ -146,7 +146,11 @@ func (a commands) printCertificates(all []pki.Entry) error {
 		if e.End != nil {
 			end, days = e.End.UTC().Format(time.DateOnly), strconv.Itoa(*e.Days)
 		}
-		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), firstLine(e.Problem))
+		problem := firstLine(e.Problem)
+		if problem == "" && e.Begin != nil {
+			problem = e.Why()
+		}
+		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), problem)
 	}
 	return t.Flush()
 }

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,6 +113,9 @@ func (v *View) API(ctx context.Context) API {
 		return api
 	}
 	api.Why = err.Error()
+	if clock := new(x509.CertificateInvalidError); errors.As(err, clock) && clock.Reason == x509.Expired {
+		api.Why += "; if the clock of this host or of that one is wrong, set it, for instance with timedatectl set-time"
+	}
 	var failed []string
 	for line := range strings.Lines(string(text)) {
 		if check, bad := strings.CutPrefix(strings.TrimSpace(line), "[-]"); bad {

@@ -89,6 +89,7 @@ func TestUnsupportedCAsAreNotRotated(t *testing.T) {
 		says string
 	}{
 		"ended":          {func() string { return ca(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }) }, "expired on"},
+		"not begun":      {func() string { return ca(t, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }) }, "set the clock"},
 		"no CA below it": {func() string { return ca(t, func(c *x509.Certificate) { c.MaxPathLenZero = true }) }, "path length"},
 		"no CA":          {func() string { return ca(t, func(c *x509.Certificate) { c.IsCA = false }) }, "not the certificate of a CA"},
 		"key elsewhere":  {func() string { r := ca(t, nil); remove(t, r, "ca.key"); return r }, "kept elsewhere"},

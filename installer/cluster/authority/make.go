@@ -104,6 +104,9 @@ func (p *Part) makeCA(old *x509.Certificate, signer, key crypto.Signer, id strin
 		return fmt.Errorf("%s is not the certificate of a CA", p.Trusted())
 	case old.MaxPathLenZero:
 		return fmt.Errorf("%s forbids a CA below it (its path length is 0), which a rotation needs", p.Trusted())
+	case now.Before(old.NotBefore):
+		return fmt.Errorf("%s begins on %s, and the clock of this host says %s; set the clock, for instance with timedatectl set-time",
+			p.Trusted(), old.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !now.Before(old.NotAfter):
 		return fmt.Errorf("%s expired on %s, so no node accepts certificates of it; restore a snapshot or install the cluster again", p.Trusted(), old.NotAfter.Format(time.DateOnly))
 	}

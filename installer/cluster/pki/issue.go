@@ -74,6 +74,9 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	if ca.Ended(now) {
 		return issuer{}, fmt.Errorf("its CA %s expired on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
 	}
+	if ca.Begin != nil { // with an end a year from this clock, the certificate would have ended before it began
+		return issuer{}, fmt.Errorf("its CA %s %s", ca.File, ca.Why())
+	}
 	if ca.Problem != "" {
 		return issuer{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
 	}
@@ -92,13 +95,17 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	return issuer{ca.cert, key}, nil
 }
 
-// sign makes a certificate like an old one, for the same key, that is valid for a year from now, but no longer than its CA.
+// sign makes a certificate like an old one, for the same key, that is valid for a year from now, or as long as the old one if the clock was
+// set back since, but no longer than its CA.
 func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
 	}
 	end := now.Add(validity)
+	if end.Before(old.NotAfter) {
+		end = old.NotAfter
+	}
 	if a.cert.NotAfter.Before(end) {
 		end = a.cert.NotAfter
 	}

@@ -55,6 +55,8 @@ type Entry struct {
 	End     *time.Time `json:"end,omitempty"`
 	Days    *int       `json:"daysLeft,omitempty"` // in days; negative when the certificate has expired
 	UsedBy  []string   `json:"usedBy"`
+	// Begin is set only while the clock of the host is before it: the clock is behind, or was ahead when the certificate was made.
+	Begin *time.Time `json:"begin,omitempty"`
 	// RenewedBy names who renews the certificate automatically: Sealift or Kubelet, or "" for nobody.
 	RenewedBy string     `json:"renewedBy,omitempty"`
 	Renewal   *time.Time `json:"renewal,omitempty"` // when Sealift renews it
@@ -71,10 +73,13 @@ const (
 	warnKubeletBefore = 30 * 24 * time.Hour
 )
 
-// Due reports whether the certificate has expired, or expires soon and nobody renews it.
+// Due reports whether the certificate has expired, expires soon and nobody renews it, or is not valid yet.
 func (e Entry) Due(now time.Time) bool {
 	if e.End == nil {
 		return false
+	}
+	if e.Begin != nil {
+		return true
 	}
 	before := warnBefore
 	if e.RenewedBy == Kubelet {
@@ -93,6 +98,8 @@ func (e Entry) Why() string {
 		return "is damaged: " + e.Problem
 	case e.Days == nil:
 		return "has no end"
+	case e.Begin != nil:
+		return fmt.Sprintf("begins on %s, which is after the clock of this host; set the clock, for instance with timedatectl set-time", e.Begin.UTC().Format(time.RFC3339))
 	case *e.Days < 0:
 		return "ended on " + e.End.Format(time.DateOnly)
 	}
@@ -148,6 +155,9 @@ func (h host) list(now time.Time) ([]Entry, error) {
 				days--
 			}
 			e.End, e.Days = &e.cert.NotAfter, &days
+			if now.Before(e.cert.NotBefore) {
+				e.Begin = &e.cert.NotBefore
+			}
 			e.Subject, e.Issuer = e.cert.Subject.String(), e.cert.Issuer.String()
 		}
 	}

@@ -156,7 +156,7 @@ func (s *Status) noteCertificates(all []pki.Entry, now time.Time) {
 		if e.Problem != "" || e.Due(now) {
 			s.Certificates = append(s.Certificates, e)
 		}
-		s.expired = s.expired || e.Problem != "" || e.Ended(now)
+		s.expired = s.expired || e.Problem != "" || e.Begin != nil || e.Ended(now)
 	}
 }
 

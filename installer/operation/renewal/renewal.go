@@ -49,6 +49,12 @@ type Keeper struct {
 	Settled func(context.Context) error
 	// Answers reports whether the API is ready for this node.
 	Answers func(context.Context) bool
+
+	// Elapsed is a clock that runs evenly while the host's clock, Now, is set. Nil means that nobody sets it.
+	Elapsed func() time.Duration
+
+	last time.Time     // of the last pass
+	even time.Duration // Elapsed then
 }
 
 // Run renews the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
@@ -92,8 +98,9 @@ func New(root string, log *slog.Logger) (*Keeper, error) {
 		}
 		return pki.List(now)
 	}
+	began := time.Now()
 	k := &Keeper{
-		Log: log, Now: time.Now, List: list, Settled: Settled, Answers: answers,
+		Log: log, Now: time.Now, Elapsed: func() time.Duration { return time.Since(began) }, List: list, Settled: Settled, Answers: answers,
 		Renew: func(ctx context.Context) error { return renew(ctx, root, log) },
 	}
 	_, err := os.Stat(kubeadm.APIServerManifest)
@@ -129,11 +136,34 @@ func (k *Keeper) Run(ctx context.Context) {
 	})
 }
 
-// Pass renews the certificates that are due.
+// maxJump is how far the clock may be set between two passes without a doubt about it.
+const maxJump = time.Hour
+
+// jumped returns how far the clock of the host was set since the last pass.
+func (k *Keeper) jumped() time.Duration {
+	if k.Elapsed == nil {
+		return 0
+	}
+	last, even := k.last, k.even
+	k.last, k.even = k.Now().Round(0), k.Elapsed() // without the monotonic part of the time
+	if last.IsZero() {
+		return 0
+	}
+	return k.last.Sub(last) - (k.even - even)
+}
+
+// Pass renews the certificates that are due. After the clock was set, it leaves that to the next pass: a person who mistypes the year sets
+// it once more.
 func (k *Keeper) Pass(ctx context.Context) error {
+	jump := k.jumped()
 	due, err := k.due()
 	if err != nil || len(due.Due) == 0 {
 		return err
+	}
+	if jump > maxJump {
+		k.Log.Warn("the clock of this host was set ahead; if that was wrong, set it back before the certificates are renewed",
+			"by", jump.Round(time.Second), "now", k.Now().UTC().Format(time.RFC3339), "renewed in", pause, "files", strings.Join(due.Due, " "))
+		return nil
 	}
 	if k.Cluster == nil || due.Ended { // a worker disturbs nobody; and the API accepts no expired certificate
 		return k.renew(ctx, due)

@@ -186,3 +186,25 @@ func TestRenewalNeedsNoSlotWithoutAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestClockSetAheadRenewsNothingAtOnce sets the clock of a node fourteen months ahead, and back before the next pass; then ahead for good.
+func TestClockSetAheadRenewsNothingAtOnce(t *testing.T) {
+	n := newNode(t)
+	begin, even := n.now, time.Duration(0)
+	n.Elapsed = func() time.Duration { return even }
+	for _, step := range []struct {
+		name    string
+		clock   time.Duration // against an even one
+		renewed int
+	}{
+		{"the right clock", 0, 0}, {"fourteen months ahead", 425 * 24 * time.Hour, 0}, {"right again", 0, 0}, {"in 1970", begin.Sub(time.Unix(0, 0)) * -1, 0},
+		{"right again after 1970", 0, 0}, {"a day ahead", 24 * time.Hour, 0}, {"fourteen months ahead again", 425 * 24 * time.Hour, 0},
+		{"fourteen months ahead for good", 425 * 24 * time.Hour, 1},
+	} {
+		even += 10 * time.Minute
+		n.now = begin.Add(even + step.clock)
+		if err := n.Pass(t.Context()); err != nil || n.renewed != step.renewed {
+			t.Errorf("%s: renewed %d times, want %d; %v", step.name, n.renewed, step.renewed, err)
+		}
+	}
+}
