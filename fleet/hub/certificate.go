@@ -170,6 +170,7 @@ func (i *issuer) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	template.NotBefore = i.authority.cert.NotBefore // it stays valid when a clock that was ahead is set back
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, name := range i.names {
 		if ip := net.ParseIP(name); ip != nil {

@@ -131,6 +131,7 @@ func (a *authority) data() map[string]any {
 // issue makes a certificate for a server with these names, as PEM.
 func (a *authority) issue(names []string) (cert, key []byte, err error) {
 	template := certificateOf(names[0], certificateLife)
+	template.NotBefore = a.pair.Leaf.NotBefore // it stays valid when a clock that was ahead is set back
 	template.DNSNames = names
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return sign(template, &a.pair)

@@ -248,6 +248,9 @@ func TestClientNeedsCertificateOfClientCA(t *testing.T) {
 	if a.expires(made) {
 		t.Error("a new certificate counts as old")
 	}
+	if leaf := made.config.Certificates[0].Leaf; !leaf.NotBefore.Equal(a.pair.Leaf.NotBefore) {
+		t.Errorf("it begins on %s, and its authority on %s", leaf.NotBefore, a.pair.Leaf.NotBefore)
+	}
 	server := httptest.NewUnstartedServer(s.admission.limited())
 	server.TLS = made.config
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
