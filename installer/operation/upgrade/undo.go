@@ -121,9 +121,10 @@ func (u *Undo) checkAlone(root, name string) error {
 	if err != nil || len(others) == 0 || u.revert.Restore.Resumes {
 		return err
 	}
-	if slices.ContainsFunc(records, func(r lifecycle.Record) bool {
-		return r.Step == node.KubeletStep && r.Outcome == lifecycle.Finished && r.Time.After(u.Set.Time)
-	}) {
+	for n, r := range records {
+		if r.Step != node.KubeletStep || r.Outcome != lifecycle.Finished || !u.Set.After(n, r) {
+			continue
+		}
 		return fmt.Errorf("the API does not answer, and %s may already run the new version, which only the API knows: %s; bring the API back first (see 'sealift status')", strings.Join(others, ", "), u.Away)
 	}
 	return nil

@@ -42,16 +42,19 @@ func TestUndoRefusesNewerKubelets(t *testing.T) {
 		root    string
 		nodes   []string
 		kept    time.Time
+		records int
 		resumes bool
 		refused bool
 	}{
-		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, true},
-		"they have gone back already":       {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), true, false},
-		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), false, false},
-		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, false},
-		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), false, false},
+		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, false, true},
+		"the clock was set back since":      {root, []string{"host-1", "host-2"}, time.Now().AddDate(1, 2, 0), 1, false, true},
+		"the clock was set ahead since":     {root, []string{"host-1", "host-2"}, time.Unix(0, 0), 2, false, false},
+		"they have gone back already":       {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, true, false},
+		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), 0, false, false},
+		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, false, false},
+		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), 0, false, false},
 	} {
-		u := &Undo{Set: undo.Set{Time: row.kept}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
+		u := &Undo{Set: undo.Set{Time: row.kept, Records: row.records}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
 		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may already run the new version") {
 			t.Errorf("%s: %v", name, err)
 		}

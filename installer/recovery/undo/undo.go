@@ -5,6 +5,7 @@
 package undo
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -41,7 +43,11 @@ type Set struct {
 	Upgrade string    `json:"upgrade"`
 	From    string    `json:"from"`
 	Time    time.Time `json:"time"`
-	Files   []File    `json:"files"`
+	// Number grows with each set, and Records is the length of the node's journal at that moment. Both give the order of what happened,
+	// which Time does not where a clock was set. They are 0 in sets of an older sealift.
+	Number  int    `json:"number,omitempty"`
+	Records int    `json:"records,omitempty"`
+	Files   []File `json:"files"`
 	// Links says that the set has symbolic links too. Sets of an older sealift have regular files only.
 	Links bool `json:"links,omitempty"`
 
@@ -111,7 +117,14 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	if err := s.sweep(); err != nil {
 		return set, err
 	}
-	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), Links: true, dir: filepath.Join(s.folder(), upgrade)}
+	records, err := lifecycle.ReadJournal(node.StateDir(s.Root))
+	if err != nil {
+		return set, err
+	}
+	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), Number: 1, Records: len(records), Links: true, dir: filepath.Join(s.folder(), upgrade)}
+	if len(sets) > 0 {
+		set.Number = sets[0].Number + 1
+	}
 	if err := set.Remove(); err != nil {
 		return set, err
 	}
@@ -206,6 +219,14 @@ func (s Store) copy(f *File, to string) error {
 	return err
 }
 
+// After reports whether a record of the node's journal was written after the set was kept. n is the record's place in the journal.
+func (s Set) After(n int, r lifecycle.Record) bool {
+	if s.Records == 0 {
+		return r.Time.After(s.Time)
+	}
+	return n >= s.Records
+}
+
 // sets are those that are whole, the newest first.
 func (s Store) sets() (sets []Set, err error) {
 	records, err := filepath.Glob(filepath.Join(s.folder(), "*", recordName))
@@ -224,7 +245,7 @@ func (s Store) sets() (sets []Set, err error) {
 		set.dir = filepath.Dir(name)
 		sets = append(sets, set)
 	}
-	slices.SortFunc(sets, func(a, b Set) int { return b.Time.Compare(a.Time) })
+	slices.SortFunc(sets, func(a, b Set) int { return cmp.Or(cmp.Compare(b.Number, a.Number), b.Time.Compare(a.Time)) })
 	return sets, nil
 }
 

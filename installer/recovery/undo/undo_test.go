@@ -33,7 +33,7 @@ func newHost(t *testing.T) host {
 	h.write(node.Binary, "sealift of before", 0o755)
 	h.state("state/installer.yaml", "kubernetes 1.35.4")
 	h.state("state/applied/flannel.json", "flannel 1")
-	h.state("state/journal.jsonl", "made\n")
+	h.state("state/journal.jsonl", `{"step":"made"}`+"\n")
 	h.state("index.json", "index of before")
 	return h
 }
@@ -95,7 +95,7 @@ func (h host) upgraded() {
 	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.8", 0o600)
 	h.state("state/installer.yaml", "kubernetes 1.36.3")
 	h.state("state/applied/metrics.json", "new")
-	h.state("state/journal.jsonl", "made\nupgraded\n")
+	h.state("state/journal.jsonl", `{"step":"made"}`+"\n"+`{"step":"upgraded"}`+"\n")
 	if err := os.Remove(filepath.Join(h.Rootfs, "/var/lib/kubelet/config.yaml")); err != nil {
 		h.t.Fatal(err)
 	}
@@ -171,6 +171,24 @@ func TestOneEarlierUndoSetIsKept(t *testing.T) {
 	}
 	if newest, err = h.Newest(); err != nil || newest.Upgrade != second {
 		t.Errorf("after the newest was removed: %+v, %v", newest, err)
+	}
+}
+
+// TestNewestSetIsTheLastMade sets the clock ahead during the first upgrade, and back to 1970 during the third.
+func TestNewestSetIsTheLastMade(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for n, upgrade := range []string{first, second, third} {
+		at := []time.Time{time.Now().AddDate(1, 2, 0), time.Now(), time.Unix(0, 0)}[n]
+		if _, err := h.Keep(upgrade, "1.35.4", at); err != nil {
+			t.Fatal(err)
+		}
+		if newest, err := h.Newest(); err != nil || newest.Upgrade != upgrade {
+			t.Errorf("after upgrade %s the newest is %+v, %v", upgrade, newest, err)
+		}
+	}
+	if _, err := h.Of(second); err != nil {
+		t.Errorf("the set of the upgrade before: %v", err)
 	}
 }
 
