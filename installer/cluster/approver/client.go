@@ -89,7 +89,7 @@ func (f facts) withToken(ctx context.Context, client kubernetes.Interface, q que
 		return q, fmt.Errorf("token %s was made for node %s, which the cluster does not have", id, t.Renews)
 	case t.Renews != "":
 		q.right = identity.RenewEnded
-	case there && (node.Ready || time.Since(t.Nodes[q.node].First) > interruptedTime):
+	case there && (node.Ready || time.Since(t.Nodes[q.node].First).Abs() > interruptedTime):
 		q.right = identity.AnotherNode
 		return q, fmt.Errorf("the cluster has a node %s; if its host is gone, run 'sealift node remove %s' on a control plane", q.node, q.node)
 	}

@@ -239,7 +239,7 @@ func (p *Place) Surplus(ctx context.Context, keep int) ([]Kept, error) {
 	kept := map[Name]int{}
 	now := time.Now()
 	for _, k := range slices.Backward(all) {
-		if k.Future(now) {
+		if k.Time.After(now) { // by seconds, too: else the snapshot that was just saved could be the one that goes
 			continue
 		}
 		from := Name{Cluster: k.Cluster, Node: k.Node}

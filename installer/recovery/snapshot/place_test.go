@@ -133,6 +133,27 @@ func TestSnapshotsWithWrongClockPruneNoOthers(t *testing.T) {
 	_ = r.Close()
 }
 
+// TestSnapshotJustSavedStays sets the clock back by ten minutes between two snapshots, of which one is to stay.
+func TestSnapshotJustSavedStays(t *testing.T) {
+	location := t.TempDir()
+	values, err := store.Opener{Write: true}.Open(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	var all []string
+	for _, at := range []time.Time{now.Add(-time.Hour), now, now.Add(10 * time.Minute)} {
+		all = append(all, Name{"00000000", "a", at}.String())
+		if _, err := values.Put(t.Context(), storeFolder+"/"+all[len(all)-1], store.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed, err := At(location, store.Opener{}).Prune(t.Context(), 1)
+	if err != nil || !slices.Equal(placed(removed), all[:1]) {
+		t.Errorf("removed %v, want the one of before, %v", placed(removed), err)
+	}
+}
+
 // TestEmptyEtcdPrunesNoSnapshot loses the namespaces of a cluster, as if etcd had begun without data.
 func TestEmptyEtcdPrunesNoSnapshot(t *testing.T) {
 	s := controlPlane(t)
