@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/operator"
@@ -72,41 +69,15 @@ func TestOperatorRunsModuleOfAddonOperator(t *testing.T) {
 			"start", "--prometheus-listen-address", "127.0.0.1", "--crd-filters", "doc-", "--admission-server-enabled", "--strict-check-values-mode-enabled",
 		}, nil, io.Discard, log)
 	}()
-	until := func(what string, reached func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not within a minute\n%s", what, log)
-			}
-		}
-	}
-	address := regexp.MustCompile(`address=(\S+)`)
-	until("listening", func() bool { return address.MatchString(log.String()) })
-	get := func(path string) string {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address.FindStringSubmatch(log.String())[1]+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body)
-	}
-	until("ready", func() bool { return get("/readyz") == "ok\n" })
-	if got := get("/status/converge"); got != "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK\n" {
+	o := listening(t, log)
+	o.until("ready", func() bool { return o.body("/readyz") == "ok\n" })
+	if got := o.body("/status/converge"); got != "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK\n" {
 		t.Errorf("/status/converge: %s", got)
 	}
-	if got := get("/status/converge?output=json"); !strings.Contains(got, `"STARTUP_CONVERGE_IN_PROGRESS": 0`) || !strings.Contains(got, `"CONVERGE_WAIT_TASK": true`) {
+	if got := o.body("/status/converge?output=json"); !strings.Contains(got, `"STARTUP_CONVERGE_IN_PROGRESS": 0`) || !strings.Contains(got, `"CONVERGE_WAIT_TASK": true`) {
 		t.Errorf("/status/converge: %s", got)
 	}
-	testModuleMetrics(t, get("/metrics"))
+	testModuleMetrics(t, o.body("/metrics"))
 	testModuleCommands(t)
 	cancel()
 	if code := <-over; code != app.ExitDone {

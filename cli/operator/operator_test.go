@@ -75,60 +75,34 @@ func TestOperator(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { over <- operator.RunShellOperator(ctx, nil, nil, io.Discard, log) }()
-	until := func(what string, reached func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not within a minute\n%s", what, log)
-			}
-		}
-	}
-	address := regexp.MustCompile(`address=(\S+)`)
-	until("listening", func() bool { return address.MatchString(log.String()) })
-	get := func(path string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address.FindStringSubmatch(log.String())[1]+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
-	}
-	until("ready", func() bool { code, _ := get("/readyz"); return code == http.StatusOK })
+	o := listening(t, log)
+	o.until("ready", func() bool { code, _ := o.get("/readyz"); return code == http.StatusOK })
 	if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("files of an operator that was killed are left: %v", err)
 	}
-	if code, _ := get("/healthz"); code != http.StatusOK {
+	if code, _ := o.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)
 	}
 	if !strings.Contains(log.String(), `msg="sees default" hook=sub/namespaces.sh output=stdout`) {
 		t.Errorf("the hook did not see the namespace:\n%s", log)
 	}
-	if _, all := get("/metrics"); !strings.Contains(all, "mine_live_ticks 1") || !strings.Contains(all, `hook_seen{hook="sub/namespaces.sh"} 1`) ||
+	if _, all := o.get("/metrics"); !strings.Contains(all, "mine_live_ticks 1") || !strings.Contains(all, `hook_seen{hook="sub/namespaces.sh"} 1`) ||
 		!strings.Contains(all, `mine_kubernetes_client_request_result_total{code="200",host="127.0.0.1:`) || !strings.Contains(all, "mine_kubernetes_client_request_latency_seconds_count{") ||
 		!strings.Contains(all, `mine_kube_jq_filter_duration_seconds_count{binding="namespaces",hook="sub/namespaces.sh",kind="Namespace",queue="main"} 1`) {
 		t.Errorf("/metrics is\n%s", all)
 	}
-	if _, some := get("/metrics/hooks"); strings.Contains(some, "mine_") || !strings.Contains(some, "hook_seen") {
+	if _, some := o.get("/metrics/hooks"); strings.Contains(some, "mine_") || !strings.Contains(some, "hook_seen") {
 		t.Errorf("/metrics/hooks is\n%s", some)
 	}
 	for _, path := range []string{"/queue/list.text", "/hook/list.text"} {
-		if code, _ := get(path); code != http.StatusNotFound {
+		if code, _ := o.get(path); code != http.StatusNotFound {
 			t.Errorf("the public port answers %s with %d", path, code)
 		}
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
-	t.Run("debug", func(t *testing.T) { testDebug(t, until) })
+	t.Run("debug", func(t *testing.T) { testDebug(t, o.until) })
 	second := &fixture.Buffer{}
 	if code := operator.RunShellOperator(ctx, []string{"start"}, nil, io.Discard, second); code != app.ExitFailed || !strings.Contains(second.String(), "another operator answers there") {
 		t.Errorf("a second operator at the socket: %d\n%s", code, second)
@@ -199,4 +173,54 @@ func TestUpstreamLogLevelsAreAccepted(t *testing.T) {
 			t.Errorf("%s: %d %s", level, code, log)
 		}
 	}
+}
+
+// runningOperator is an operator that listens, by its log.
+type runningOperator struct {
+	*testing.T
+	log     *fixture.Buffer
+	address string
+}
+
+// listening waits until an operator logs its address.
+func listening(t *testing.T, log *fixture.Buffer) runningOperator {
+	t.Helper()
+	o := runningOperator{T: t, log: log}
+	address := regexp.MustCompile(`address=(\S+)`)
+	o.until("listening", func() bool { return address.MatchString(log.String()) })
+	o.address = address.FindStringSubmatch(log.String())[1]
+	return o
+}
+
+func (o runningOperator) until(what string, reached func() bool) {
+	o.Helper()
+	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			o.Fatalf("%s: not within a minute\n%s", what, o.log)
+		}
+	}
+}
+
+func (o runningOperator) body(path string) string {
+	o.Helper()
+	_, body := o.get(path)
+	return body
+}
+
+func (o runningOperator) get(path string) (code int, body string) {
+	o.Helper()
+	req, err := http.NewRequestWithContext(o.Context(), http.MethodGet, "http://"+o.address+path, nil)
+	if err != nil {
+		o.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		o.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		o.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
 }

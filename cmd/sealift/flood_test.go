@@ -90,33 +90,13 @@ func many(n byte, like flood.Client) (all []flood.Client) {
 func withstands(t *testing.T, s *runningServer, bundle string, attack []flood.Client) {
 	t.Helper()
 	before := s.peak(t)
-	program := filepath.Join(t.TempDir(), "flood")
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, program)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	long, strict, err := flood.Time()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
-	report, err := flood.Flood{Clients: attack, Time: long}.Start(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, strict, end := flood.StartForTest(t, attack)
 	var group sync.WaitGroup
 	var downloaded atomic.Int64
 	group.Go(func() { download(ctx, t, bundle, &downloaded) })
 	took, most := probe(ctx, t, s)
 	group.Wait()
-	attacked, err := report()
-	if err != nil {
-		t.Fatal(err)
-	}
+	attacked := end()
 	peak := s.peak(t)
 	slices.Sort(took)
 	slowest := took[len(took)-1]

@@ -15,6 +15,28 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
+// holdAll starts the only hub and waits until it holds all shards. over is closed when the hub has ended.
+func holdAll(t *testing.T, s *shards) (cancel func(), over <-chan struct{}) {
+	t.Helper()
+	gained := make(chan int, shardCount)
+	s.onGain(func(n int) { gained <- n })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Start(ctx)
+	}()
+	for range shardCount {
+		select {
+		case <-gained:
+		case <-time.After(time.Minute):
+			cancel()
+			t.Fatal("a hub alone does not get all shards")
+		}
+	}
+	return cancel, ended
+}
+
 // TestWorkEndsBeforeAnotherHubBegins has a hub whose API server stops to answer. Its work is stopped before its Leases expire,
 // and if it does not end, the hub does.
 func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
@@ -27,21 +49,7 @@ func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	}
 	const duration = 15 * time.Second
 	s := newShards(client.Leases("default"), "me", duration, slog.New(slog.DiscardHandler))
-	gained := make(chan int, shardCount)
-	s.onGain(func(n int) { gained <- n })
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_ = s.Start(ctx)
-	}()
-	for range shardCount {
-		select {
-		case <-gained:
-		case <-time.After(time.Minute):
-			t.Fatal("a hub alone does not get all shards")
-		}
-	}
+	cancel, over := holdAll(t, s)
 	diligent, done := s.begin(t.Context(), 0)
 	stubborn, _ := s.begin(t.Context(), 1)
 	if diligent == nil || stubborn == nil {
@@ -168,21 +176,7 @@ func TestLeavingHubReleasesEndedShards(t *testing.T) {
 	}
 	leases := client.Leases("default")
 	s := newShards(leases, "leaves", 3*time.Second, slog.New(slog.DiscardHandler))
-	gained := make(chan int, shardCount)
-	s.onGain(func(n int) { gained <- n })
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_ = s.Start(ctx)
-	}()
-	for range shardCount {
-		select {
-		case <-gained:
-		case <-time.After(time.Minute):
-			t.Fatal("a hub alone does not get all shards")
-		}
-	}
+	cancel, over := holdAll(t, s)
 	stubborn, done := s.begin(t.Context(), 0)
 	defer done()
 	cancel()

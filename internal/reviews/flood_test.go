@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -21,7 +19,6 @@ import (
 	"github.com/sealift/sealift/internal/reviews"
 	"github.com/sealift/sealift/internal/testing/flood"
 	"github.com/sealift/sealift/internal/testing/short"
-	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 const (
@@ -32,13 +29,7 @@ const (
 	maxFlooded = 256 << 20
 )
 
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "flood" {
-		flood.Main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { flood.TestMain(m) }
 
 // serve starts a webhook. A review takes 20 ms, and its answer is as large as the review.
 func serve(t *testing.T) (address string) {
@@ -166,50 +157,18 @@ func TestFloodingPodLeavesReviewsAnswered(t *testing.T) {
 
 func withstand(t *testing.T, server string, attack []flood.Client) {
 	t.Helper()
-	self, err := os.Executable()
-	program := filepath.Join(t.TempDir(), "flood")
-	if err == nil {
-		err = os.Symlink(self, program)
-	}
-	if err == nil {
-		err = daemon.ForgetPeak(os.Getpid())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := peak(t)
-	long, strict, err := flood.Time()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
-	report, err := flood.Flood{Clients: attack, Time: long}.Start(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	grown := flood.MemoryForTest(t)
+	ctx, strict, end := flood.StartForTest(t, attack)
 	took := together(ctx, t, server, 10, apiServer(t, address(2)))
-	attacked, err := report()
-	if err != nil {
-		t.Fatal(err)
-	}
+	attacked := end()
 	middle, slowest := took[len(took)/2], took[len(took)-1]
-	grown := peak(t) - before
+	more := grown()
 	t.Logf("%d requests and connections, %d of them failed; %d MiB more than before; %d reviews took %s, and at most %s",
-		attacked.Sent, attacked.Failed, grown>>20, len(took), middle.Round(time.Millisecond), slowest.Round(time.Millisecond))
-	if grown > maxFlooded {
-		t.Errorf("the server took %d MiB, more than %d", grown>>20, maxFlooded>>20)
+		attacked.Sent, attacked.Failed, more>>20, len(took), middle.Round(time.Millisecond), slowest.Round(time.Millisecond))
+	if more > maxFlooded {
+		t.Errorf("the server took %d MiB, more than %d", more>>20, maxFlooded>>20)
 	}
 	if middle > time.Second || strict && slowest > 2*time.Second {
 		t.Errorf("reviews took %s, and at most %s", middle, slowest)
 	}
-}
-
-func peak(t *testing.T) int64 {
-	t.Helper()
-	most, err := daemon.PeakMemory(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return most
 }

@@ -199,10 +199,7 @@ func (o *Operator) patchConfig(ctx context.Context, key string, operations []val
 	if len(operations) == 0 {
 		return false, nil
 	}
-	if err := values.CheckPatch(operations, key); err != nil {
-		return false, err
-	}
-	rest, flags, err := splitFlags(operations)
+	rest, flags, err := splitFlags(operations, key)
 	if err != nil {
 		return false, err
 	}

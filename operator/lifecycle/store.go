@@ -232,10 +232,7 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	if len(operations) == 0 {
 		return false, nil
 	}
-	if err := values.CheckPatch(operations, key); err != nil {
-		return false, err
-	}
-	rest, flags, err := splitFlags(operations)
+	rest, flags, err := splitFlags(operations, key)
 	if err != nil {
 		return false, err
 	}
@@ -272,8 +269,11 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	return changed, nil
 }
 
-// splitFlags extracts the operations on flags such as /ingressEnabled from a patch. A withdrawn flag is nil.
-func splitFlags(operations []values.Operation) (rest []values.Operation, flags map[string]*bool, err error) {
+// splitFlags checks a patch, and extracts the operations on flags such as /ingressEnabled from it. A withdrawn flag is nil.
+func splitFlags(operations []values.Operation, key string) (rest []values.Operation, flags map[string]*bool, err error) {
+	if err := values.CheckPatch(operations, key); err != nil {
+		return nil, nil, err
+	}
 	flags = map[string]*bool{}
 	for _, o := range operations {
 		name, ok := strings.CutSuffix(strings.TrimPrefix(o.Path, "/"), values.EnabledSuffix)

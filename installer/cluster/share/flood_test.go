@@ -9,26 +9,18 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/internal/testing/flood"
 	"github.com/sealift/sealift/internal/testing/short"
-	"github.com/sealift/sealift/testgrid/lab/daemon"
 )
 
 // maxFlooded is how much memory the share may take while clients hold on to it, in addition to this test's own.
 const maxFlooded = 128 << 20
 
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "flood" {
-		flood.Main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { flood.TestMain(m) }
 
 // TestFloodingHostsLeaveOthersServed lets hosts, one with a token, hold connections and responses that they never read, while another
 // host requests the bundle's index.
@@ -71,53 +63,21 @@ func TestFloodingHostsLeaveOthersServed(t *testing.T) {
 
 func withstands(t *testing.T, n *node, other netip.Addr, attack []flood.Client) {
 	t.Helper()
-	self, err := os.Executable()
-	program := filepath.Join(t.TempDir(), "flood")
-	if err == nil {
-		err = os.Symlink(self, program)
-	}
-	if err == nil {
-		err = daemon.ForgetPeak(os.Getpid())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := peak(t)
-	long, strict, err := flood.Time()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
-	report, err := flood.Flood{Clients: attack, Time: long}.Start(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	grown := flood.MemoryForTest(t)
+	ctx, strict, end := flood.StartForTest(t, attack)
 	took := askUntil(ctx, t, n, other)
-	attacked, err := report()
-	if err != nil {
-		t.Fatal(err)
-	}
+	attacked := end()
 	slices.Sort(took)
 	middle, slowest := took[len(took)/2], took[len(took)-1]
-	grown := peak(t) - before
+	more := grown()
 	t.Logf("%d requests and connections, %d of them failed; %d MiB more than before; %d answers for another host took %s, and at most %s",
-		attacked.Sent, attacked.Failed, grown>>20, len(took), middle.Round(time.Millisecond), slowest.Round(time.Millisecond))
-	if grown > maxFlooded {
-		t.Errorf("the share took %d MiB, more than %d", grown>>20, maxFlooded>>20)
+		attacked.Sent, attacked.Failed, more>>20, len(took), middle.Round(time.Millisecond), slowest.Round(time.Millisecond))
+	if more > maxFlooded {
+		t.Errorf("the share took %d MiB, more than %d", more>>20, maxFlooded>>20)
 	}
 	if middle > time.Second || strict && slowest > time.Second {
 		t.Errorf("answers took %s, and at most %s", middle, slowest)
 	}
-}
-
-func peak(t *testing.T) int64 {
-	t.Helper()
-	most, err := daemon.PeakMemory(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return most
 }
 
 // askUntil requests the bundle's index until ctx ends, each time with another connection, and returns how long each response took.

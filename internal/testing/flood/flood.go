@@ -89,9 +89,9 @@ func Main() {
 	}
 }
 
-// Time returns how long a test floods a server: 6 seconds, or what SEALIFT_FLOOD says, such as "40s". With the latter a test is strict about
+// floodTime returns how long a test floods a server: 6 seconds, or what SEALIFT_FLOOD says, such as "40s". With the latter a test is strict about
 // the slowest answer: it is for a machine that does nothing else.
-func Time() (d time.Duration, strict bool, err error) {
+func floodTime() (d time.Duration, strict bool, err error) {
 	text := os.Getenv("SEALIFT_FLOOD")
 	if text == "" {
 		return 6 * time.Second, false, nil
@@ -100,9 +100,9 @@ func Time() (d time.Duration, strict bool, err error) {
 	return d, true, err
 }
 
-// Start runs Main in another process: a program that calls it under that name. It has the lowest priority, since attackers of a real
+// start runs Main in another process: a program that calls it under that name. It has the lowest priority, since attackers of a real
 // server have their own processors. Call wait for the report.
-func (f Flood) Start(ctx context.Context, program string) (wait func() (Report, error), err error) {
+func (f Flood) start(ctx context.Context, program string) (wait func() (Report, error), err error) {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return nil, err
