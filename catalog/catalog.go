@@ -26,6 +26,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/catalog/origin"
 )
 
 // MetaFile is the file in which an add-on describes itself.
@@ -40,6 +42,8 @@ type Meta struct {
 	Requires    []string          `json:"requires,omitempty"` // names or capabilities
 	After       []string          `json:"after,omitempty"`    // names or capabilities
 	Options     map[string]Option `json:"options,omitempty"`
+	// Upstream says where newer values of the template's parameters come from, by their names.
+	Upstream map[string]origin.Rule `json:"-"`
 	// Silence is how long a hook of the add-on may print nothing before it is stopped. Zero means the installer's default.
 	Silence time.Duration `json:"-"`
 	// Module means that the add-on is a module of addon-operator.

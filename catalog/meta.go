@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/catalog/origin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
@@ -121,7 +122,7 @@ func (m *Meta) parse(file string, data []byte) error {
 		return r.Err()
 	}
 	m.Declared = true
-	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "silence", "options")
+	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "silence", "options", "upstream")
 	if n := fields["description"]; n != nil {
 		m.Description = r.Text(n, "description")
 	}
@@ -133,6 +134,9 @@ func (m *Meta) parse(file string, data []byte) error {
 	}
 	if n := fields["options"]; n != nil && r.IsMapping(n, "options") {
 		m.Options = r.options(n)
+	}
+	if n := fields["upstream"]; n != nil {
+		m.Upstream = origin.Parse(&r.Reader, n)
 	}
 	return r.Err()
 }

@@ -61,7 +61,7 @@ func NewSource(o Options) *Source {
 	if o.Keychain == nil {
 		o.Keychain = authn.DefaultKeychain
 	}
-	client := fetch.Client{Transport: authorized{next: o.Transport, keychain: o.Keychain}}
+	client := fetch.Client{Transport: WithCredentials(o.Transport, o.Keychain)}
 	files := asset.NewSource(asset.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client, What: noun, Limit: MaxSize})
 	return &Source{options: o, files: files}
 }
@@ -143,6 +143,15 @@ func (s *Source) Fetch(ctx context.Context, r *Resolved) error {
 	}
 	r.Fetched = stored.Transferred
 	return err
+}
+
+// WithCredentials returns a transport that adds the password that docker login keeps for a host to requests over TLS. A nil keychain
+// means that of docker login.
+func WithCredentials(next http.RoundTripper, keychain authn.Keychain) http.RoundTripper {
+	if keychain == nil {
+		keychain = authn.DefaultKeychain
+	}
+	return authorized{next: next, keychain: keychain}
 }
 
 // authorized adds the password that docker login keeps for a host to requests over TLS. A request that already has one, such as

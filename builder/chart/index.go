@@ -3,6 +3,7 @@ package chart
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,9 +22,56 @@ type index struct {
 }
 
 type entry struct {
-	Version string   `yaml:"version"`
-	URLs    []string `yaml:"urls"`
-	Digest  string   `yaml:"digest"` // sha256 of the archive; may be missing
+	Name       string   `yaml:"name"`
+	Version    string   `yaml:"version"`
+	URLs       []string `yaml:"urls"`
+	Digest     string   `yaml:"digest"` // sha256 of the archive; may be missing
+	Deprecated bool     `yaml:"deprecated"`
+}
+
+// IndexURL returns the URL of the index of a repository that is served over HTTP.
+func IndexURL(repository string) (string, error) {
+	at, err := url.Parse(repository)
+	if err != nil {
+		return "", err
+	}
+	return at.JoinPath(indexFile).String(), nil
+}
+
+// Listed is a version of a chart in an index.
+type Listed struct {
+	Version    string
+	Deprecated bool
+}
+
+// Versions lists the versions of a chart in an index, in its order. An entry without a URL, or with the name of another chart, is not
+// a version that can be fetched.
+func Versions(index []byte, name string) ([]Listed, error) {
+	entries, err := entriesOf(index, name)
+	if err != nil {
+		return nil, err
+	}
+	var list []Listed
+	for _, e := range entries {
+		if len(e.URLs) > 0 && (e.Name == "" || e.Name == name) {
+			list = append(list, Listed{e.Version, e.Deprecated})
+		}
+	}
+	return list, nil
+}
+
+// entriesOf returns the entries of a chart in an index.
+func entriesOf(data []byte, name string) ([]entry, error) {
+	var i index
+	if err := yaml.Unmarshal(data, &i); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", indexFile, err)
+	}
+	entries, ok := i.Entries[name]
+	if ok {
+		return entries, nil
+	}
+	names := slices.Sorted(maps.Keys(i.Entries))
+	return nil, &unknownError{fmt.Sprintf("it has no chart %q", name), diag.DidYouMean(name, names, "it has: ")}
 }
 
 // find looks a chart up in the index of a repository.
@@ -63,18 +111,9 @@ func (e *unknownError) Hint() string { return e.hint }
 
 // lookUp finds a version of a chart in an index. A leading v does not matter.
 func lookUp(data []byte, name, version string) (entry, error) {
-	var i index
-	if err := yaml.Unmarshal(data, &i); err != nil {
-		return entry{}, fmt.Errorf("%s is damaged: %w", indexFile, err)
-	}
-	versions, ok := i.Entries[name]
-	if !ok {
-		var names []string
-		for known := range i.Entries {
-			names = append(names, known)
-		}
-		slices.Sort(names)
-		return entry{}, &unknownError{fmt.Sprintf("it has no chart %q", name), diag.DidYouMean(name, names, "it has: ")}
+	versions, err := entriesOf(data, name)
+	if err != nil {
+		return entry{}, err
 	}
 	var known []string
 	for _, e := range versions {

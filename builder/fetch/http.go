@@ -16,8 +16,9 @@ import (
 
 // StatusError is an HTTP error status.
 type StatusError struct {
-	URL  string // without a password
-	Code int
+	URL    string // without a password
+	Code   int
+	Header http.Header // of the answer
 }
 
 func (e *StatusError) Error() string {
@@ -67,7 +68,7 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	}
 	if !isExpectedStatus(resp.StatusCode, header) {
 		_ = resp.Body.Close()
-		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode}
+		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode, Header: resp.Header}
 	}
 	return resp, nil
 }

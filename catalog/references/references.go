@@ -157,6 +157,7 @@ type checker struct {
 	origin   map[string]string // the template of a generated file
 	consumed map[string]bool   // files that a rendered kustomization includes
 	uses     []use
+	objects  []Object
 	// foreigners are the foreign variables in install.sh that were reported.
 	foreigners map[string]bool
 	list       diag.List

@@ -51,7 +51,10 @@ func (c *checker) consumedAs(template string) bool {
 
 // scan looks for images in a YAML stream. It ignores documents that are not Kubernetes objects.
 func (c *checker) scan(data []byte, from source) {
-	objects := object.Scan{Nested: from.nested, Each: func(node *yaml.Node) { c.kubeadm(node, from) }}
+	objects := object.Scan{Nested: from.nested, Each: func(node *yaml.Node) {
+		c.note(node)
+		c.kubeadm(node, from)
+	}}
 	err := object.Documents(data, func(node *yaml.Node) {
 		for _, image := range objects.Images(node) {
 			pos := c.position(from.name, image.Line, image.Column)

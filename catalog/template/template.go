@@ -19,6 +19,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sealift/sealift/catalog/origin"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -30,7 +31,7 @@ const (
 	// ManifestFile is the Manifest with parameters. A folder with this file is a template.
 	ManifestFile = manifest.FileName + Suffix
 	// VersionParameter is a parameter of every template.
-	VersionParameter = "VERSION"
+	VersionParameter = origin.VersionParameter
 )
 
 const maxFileSize = 1 << 20 // in bytes, of a file with parameters

@@ -89,9 +89,18 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 
 // newest returns the newest version of an add-on, or "".
 func newest(addOn string) (string, error) {
+	versions, err := Versions(addOn)
+	if err != nil || len(versions) == 0 {
+		return "", err
+	}
+	return versions[len(versions)-1], nil
+}
+
+// Versions lists the versions of the add-on in a folder, oldest first.
+func Versions(addOn string) ([]string, error) {
 	manifests, err := filepath.Glob(filepath.Join(escapeGlob(addOn), "*", manifest.FileName))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var versions []string
 	for _, m := range manifests {
@@ -99,10 +108,8 @@ func newest(addOn string) (string, error) {
 			versions = append(versions, v)
 		}
 	}
-	if len(versions) == 0 {
-		return "", nil
-	}
-	return slices.MaxFunc(versions, catalog.CompareVersions), nil
+	slices.SortFunc(versions, catalog.CompareVersions)
+	return versions, nil
 }
 
 // escapeGlob escapes a path for use in a pattern.

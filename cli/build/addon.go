@@ -28,12 +28,12 @@ func (a commands) addonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "addon",
 		Short:   "Check add-ons and write new versions of them",
-		Long:    "Check add-ons against the rules for production, and write new versions from their templates.",
-		Example: "  sealift addon lint addons\n  sealift addon new-version kubernetes 1.36.4",
+		Long:    "Check add-ons against the rules for production and against their upstreams, and write new versions from their templates.",
+		Example: "  sealift addon lint addons\n  sealift addon outdated\n  sealift addon update containerd",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.addonLintCommand(), a.addonNewVersionCommand())
+	cmd.AddCommand(a.addonLintCommand(), a.addonOutdatedCommand(), a.addonUpdateCommand(), a.addonNewVersionCommand())
 	return cmd
 }
 
@@ -233,48 +233,66 @@ something cannot be resolved, no version is left behind.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.newVersion(cmd.Context(), args[0], args[1], o) },
 	}
+	cmd.Flags().StringVar(&o.from, "from", "", "version that provides the other parameters (default: the newest)")
+	o.addCommon(cmd)
+	return cmd
+}
+
+// addCommon adds the flags of all commands that write a version.
+func (o *newVersionOptions) addCommon(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.addons, "addons", "addons", "directory of the add-ons")
-	flags.StringVar(&o.from, "from", "", "version that provides the other parameters (default: the newest)")
 	flags.StringToStringVar(&o.set, "set", nil, "parameters of the template, such as etcd=3.6.9-0 for ${ETCD}")
 	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail if the network is not available")
 	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
 	o.sources.add(flags)
 	app.AddOutputFlag(cmd, &o.format)
-	return cmd
 }
 
 func (a commands) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
+	written, err := a.writeVersion(ctx, name, version, o, nil)
+	if err != nil {
+		return err
+	}
+	return a.Print(o.format, written, func() error {
+		a.printNewVersion(written.Version, written.Lock)
+		return nil
+	})
+}
+
+// writeVersion writes and locks a version. A check may refuse it before it is locked. Nothing is left behind if anything fails.
+func (a commands) writeVersion(ctx context.Context, name, version string, o newVersionOptions, check func(template.Version) error) (newVersion, error) {
 	if name != filepath.Base(name) || name == "." || name == ".." {
-		return app.UsageError("%q is not the name of an add-on", name)
+		return newVersion{}, app.UsageError("%q is not the name of an add-on", name)
 	}
 	if o.lock && o.noLock {
-		return app.UsageError("--lock and --no-lock exclude each other; choose one")
+		return newVersion{}, app.UsageError("--lock and --no-lock exclude each other; choose one")
 	}
 	dir := filepath.Join(o.addons, name)
 	t, err := template.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("add-on %s has no %s to write versions from: %w", name, filepath.Join(dir, template.DirName, template.ManifestFile), err)
+		return newVersion{}, fmt.Errorf("add-on %s has no %s to write versions from: %w", name, filepath.Join(dir, template.DirName, template.ManifestFile), err)
 	}
 	if err != nil {
-		return err
+		return newVersion{}, err
 	}
 	v, err := t.Write(version, template.Options{From: o.from, Set: o.set})
 	if _, ok := errors.AsType[*template.MissingError](err); ok {
-		return fmt.Errorf("%w; give each with --set NAME=VALUE", err)
+		return newVersion{}, fmt.Errorf("%w; give each with --set NAME=VALUE", err)
 	}
 	if err != nil {
-		return err
+		return newVersion{}, err
+	}
+	if check != nil {
+		if err := check(v); err != nil {
+			return newVersion{}, errors.Join(err, os.RemoveAll(v.Dir))
+		}
 	}
 	locked, err := a.lockNewVersion(ctx, v.Dir, o)
 	if err != nil {
-		return errors.Join(fmt.Errorf("lock %s: %w\nnothing was written", v.Dir, err), os.RemoveAll(v.Dir))
+		return newVersion{}, errors.Join(fmt.Errorf("lock %s: %w\nnothing was written", v.Dir, err), os.RemoveAll(v.Dir))
 	}
-	if o.format == "json" {
-		return a.PrintJSON(newVersion{Version: v, Lock: locked})
-	}
-	a.printNewVersion(v, locked)
-	return nil
+	return newVersion{Version: v, Lock: locked}, nil
 }
 
 // lockNewVersion locks a version, or returns nil when it is not to be locked or the network does not answer.

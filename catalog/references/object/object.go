@@ -25,7 +25,7 @@ type Image struct {
 // Scan configures how objects are scanned.
 type Scan struct {
 	Nested bool                  // they are in the text of something else: nothing is certain, and lines mean nothing
-	Each   func(node *yaml.Node) // is called with each object that is looked at; may be nil
+	Each   func(node *yaml.Node) // is called with each object; may be nil
 }
 
 // Images returns the images of an object, or of the objects of a list. For anything else it returns none. The node comes
@@ -42,19 +42,19 @@ func (o Scan) Images(node *yaml.Node) []Image {
 		}
 		return all
 	}
-	if kind == "CustomResourceDefinition" {
-		return nil // its schema speaks of images and names none
-	}
 	if o.Each != nil {
 		o.Each(node)
 	}
-	s := &scan{Scan: o, where: name(node), pods: runsPods(apiVersion, kind)}
+	if kind == "CustomResourceDefinition" {
+		return nil // its schema speaks of images and names none
+	}
+	s := &scan{Scan: o, where: Name(node), pods: runsPods(apiVersion, kind)}
 	s.walk(node, "")
 	return s.images
 }
 
-// name returns the kind, namespace and name of an object.
-func name(node *yaml.Node) string {
+// Name returns the kind, namespace and name of an object.
+func Name(node *yaml.Node) string {
 	name := ""
 	if meta := Field(node, "metadata"); meta != nil {
 		name = Text(meta, "name")
