@@ -24,6 +24,9 @@ type GoModule struct {
 	Siblings string `json:",omitempty"`
 	// Replace lists modules at versions that the module's authors do not require.
 	Replace  []Replacement `json:",omitempty"`
+	// With is a module whose libraries this one is built with where they are newer than its own, so that the lab compiles them once
+	// for both.
+	With     *GoModule `json:",omitempty"`
 	Commands []GoCommand
 	CGO      bool     `json:",omitempty"` // a static binary either way
 	Tags     []string `json:",omitempty"`
@@ -197,36 +200,74 @@ type goMod struct {
 	}
 }
 
+// local lists the modules that are folders of this one.
+func (f goMod) local() (paths []string) {
+	for _, r := range f.Replace {
+		if strings.HasPrefix(r.New.Path, "./") || strings.HasPrefix(r.New.Path, "../") {
+			paths = append(paths, r.Old.Path)
+		}
+	}
+	return paths
+}
+
+func (m GoModule) readGoMod(ctx context.Context, src string) (file goMod, err error) {
+	out, err := run(ctx, m.goCommand(ctx, os.TempDir(), "mod", "edit", "-json", filepath.Join(src, "go.mod")))
+	if err != nil {
+		return file, err
+	}
+	if err := json.Unmarshal(out, &file); err != nil {
+		return file, fmt.Errorf("read go.mod of %s: %w", m.Path, err)
+	}
+	return file, nil
+}
+
 func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		if err := copyFile(filepath.Join(src, name), filepath.Join(work, name)); err != nil {
 			return fmt.Errorf("copy %s of %s: %w", name, m.Path, err)
 		}
 	}
-	out, err := run(ctx, m.goCommand(ctx, work, "mod", "edit", "-json"))
+	file, err := m.readGoMod(ctx, src)
 	if err != nil {
 		return err
 	}
-	var file goMod
-	if err := json.Unmarshal(out, &file); err != nil {
-		return fmt.Errorf("read go.mod of %s: %w", m.Path, err)
-	}
 	args := []string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-require=" + m.Path + "@" + m.Version, "-toolchain=none"}
-	for _, r := range file.Replace {
-		if !strings.HasPrefix(r.New.Path, "./") && !strings.HasPrefix(r.New.Path, "../") {
-			continue
-		}
+	for _, sibling := range file.local() {
 		if m.Siblings == "" {
-			args = append(args, "-dropreplace="+r.Old.Path)
+			args = append(args, "-dropreplace="+sibling)
 		} else {
-			args = append(args, "-replace="+r.Old.Path+"="+r.Old.Path+"@"+m.Siblings)
+			args = append(args, "-replace="+sibling+"="+sibling+"@"+m.Siblings)
 		}
 	}
 	for _, r := range m.Replace {
 		args = append(args, "-replace="+r.Module+"="+r.Module+"@"+r.Version)
 	}
+	if m.With != nil {
+		more, err := m.With.requirement(ctx)
+		if err != nil {
+			return err
+		}
+		args = append(args, more...)
+	}
 	_, err = run(ctx, m.goCommand(ctx, work, args...))
 	return err
+}
+
+// requirement lists the arguments of `go mod edit` that make a module one with m's libraries.
+func (m GoModule) requirement(ctx context.Context) ([]string, error) {
+	src, err := m.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file, err := m.readGoMod(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-require=" + m.Path + "@" + m.Version}
+	for _, sibling := range file.local() {
+		args = append(args, "-replace="+sibling+"="+sibling+"@"+m.Siblings)
+	}
+	return args, nil
 }
 
 // copyFile copies a regular file and its execute permission. The copy is writable, unlike files in a module cache.

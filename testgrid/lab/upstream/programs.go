@@ -41,12 +41,14 @@ func programsOf(r releases.Release) []Component {
 	case "local-path-provisioner":
 		return []Component{goModule(r.Name, version, GoModule{
 			Path:     "github.com/rancher/local-path-provisioner",
+			With:     commonLibraries(),
 			Commands: []GoCommand{{Name: "local-path-provisioner"}},
 			Set:      []string{"main.VERSION=" + version},
 		})}
 	case "metrics-server":
 		return []Component{goModule(r.Name, version, GoModule{
 			Path:     "sigs.k8s.io/metrics-server",
+			With:     commonLibraries(),
 			Commands: commandsIn("cmd", "metrics-server"),
 			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=" + version},
 		})}
@@ -67,7 +69,7 @@ func kubernetesComponents(r releases.Release) []Component {
 		goModule("etcd", etcd, GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
 		goModule("etcdctl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdctl/v3", Commands: []GoCommand{{Name: "etcdctl"}}}),
 		goModule("etcdutl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdutl/v3", Commands: []GoCommand{{Name: "etcdutl"}}}),
-		goModule("coredns", r.With["coredns"], GoModule{Path: "github.com/coredns/coredns", Commands: []GoCommand{{Name: "coredns"}}}),
+		goModule("coredns", r.With["coredns"], GoModule{Path: "github.com/coredns/coredns", With: commonLibraries(), Commands: []GoCommand{{Name: "coredns"}}}),
 		goModule("pause-source", version, GoModule{Path: "k8s.io/kubernetes", Files: []string{"build/pause/linux/pause.c"}}),
 		{Name: "pause", Version: pause, Recipe: CProgram{
 			Name:   "pause",
@@ -99,6 +101,13 @@ func kubernetesModule(version string) GoModule {
 			"k8s.io/component-base/version.gitTreeState=clean",
 		},
 	}
+}
+
+// commonLibraries are those of the Kubernetes release that the demo installs, for what runs in pods. Most of such a program is client-go and
+// what that imports, and with its own version of it each takes one to three minutes more to compile.
+func commonLibraries() *GoModule {
+	m := kubernetesModule("v" + releases.Current("kubernetes").Version)
+	return &GoModule{Path: m.Path, Version: "v" + releases.Current("kubernetes").Version, Siblings: m.Siblings}
 }
 
 // containerd makes the programs and the archive that upstream releases.
@@ -155,12 +164,15 @@ func cniPlugins(version string) []Component {
 
 func pluginsArchive(version string) string { return "cni-plugins-linux-amd64-" + version + ".tgz" }
 
-// flannel makes flanneld. Its UDP backend is C, so that upstream builds it for amd64 with CGO.
+// flannel makes flanneld. Its UDP backend is C, so that upstream builds it for amd64 with CGO. The tags keep C out of what it shares with
+// the others.
 func flannel(version string, more ...GoCommand) Component {
 	return goModule("flannel", version, GoModule{
 		Path:     "github.com/flannel-io/flannel",
+		With:     commonLibraries(),
 		Commands: append([]GoCommand{{Name: "flanneld"}}, more...),
 		CGO:      true,
+		Tags:     []string{"netgo", "osusergo"},
 		Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version},
 	})
 }
