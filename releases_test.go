@@ -55,7 +55,7 @@ func named(text string) (list []string) {
 	return list
 }
 
-// TestPagesNameKnownReleases finds pages that were left behind when the table of releases changed.
+// TestPagesNameKnownReleases finds pages that were left behind when the table of releases changed. The changelog tells of the past.
 func TestPagesNameKnownReleases(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range releases.All() {
@@ -63,6 +63,9 @@ func TestPagesNameKnownReleases(t *testing.T) {
 	}
 	used := map[string]bool{}
 	files(t, ".md", func(path, text string) {
+		if path == "CHANGELOG.md" {
+			return
+		}
 		for _, version := range named(text) {
 			if _, other := others[version]; other {
 				used[version] = true

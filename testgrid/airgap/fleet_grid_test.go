@@ -223,7 +223,7 @@ func TestFleetWorksWithoutRoute(t *testing.T) {
 // imagesReachAllNodes loads the images of a package on two nodes. Nobody carries the package to the second one.
 func imagesReachAllNodes(first, worker node) {
 	const load = "sealift images load /media/usb2/watcher-2.0/packages/watcher-2.0.tar.gz --all-nodes"
-	const there = "ctr --namespace k8s.io images ls -q | grep -qx " + laterImage
+	there := "ctr --namespace k8s.io images ls -q | grep -qx " + laterImage
 	if _, code := worker.run(there); code == 0 {
 		first.t.Errorf("%s has %s before anybody loaded it", worker.Name(), laterImage)
 	}
