@@ -150,11 +150,16 @@ func (c containerdConfig) ensureSettings(ctx context.Context, w requiredSettings
 	if err != nil {
 		return false, false, err
 	}
-	if version, _ := own["version"].(int64); version < 3 {
+	version, _ := own["version"].(int64)
+	newest, err := c.newestDropIn(own)
+	if err != nil {
+		return false, false, err
+	}
+	if max(version, newest) < 3 {
 		kurlbin.MergeTables(own, w.tables(version))
 		err = writeConfig(c.config(), own)
 	} else {
-		err = c.writeDropIn(own, w.tables(version))
+		err = c.writeDropIn(own, w.tables(max(version, newest)))
 	}
 	if err != nil {
 		return false, false, err
@@ -162,8 +167,33 @@ func (c containerdConfig) ensureSettings(ctx context.Context, w requiredSettings
 	if config, err = c.effective(ctx); err != nil {
 		return true, false, err
 	}
-	version, _ := config["version"].(int64)
+	version, _ = config["version"].(int64)
 	return true, has(config, w.tables(version)), nil
+}
+
+// newestDropIn returns the newest schema among the files that config.toml imports, 0 without any. Before 2.3.0, containerd reads no setting of
+// schema 2 when a drop-in has schema 3 (https://github.com/containerd/containerd/pull/12891).
+func (c containerdConfig) newestDropIn(own map[string]any) (newest int64, err error) {
+	imports, _ := own["imports"].([]any)
+	for _, pattern := range imports {
+		name, _ := pattern.(string)
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(c.dir, name)
+		}
+		names, err := filepath.Glob(name)
+		if err != nil {
+			return 0, fmt.Errorf("%s imports %q: %w", c.config(), name, err)
+		}
+		for _, name := range names {
+			config, err := readConfig(name, nil)
+			if err != nil {
+				return 0, err
+			}
+			version, _ := config["version"].(int64)
+			newest = max(newest, version)
+		}
+	}
+	return newest, nil
 }
 
 // writeDropIn writes settings into a file that config.toml imports.

@@ -109,7 +109,7 @@ func takesDropIns(t *testing.T, release releases.Release) {
 		t.Fatalf("containerd %s writes schema %d, want %d", release.Version, newest, want)
 	}
 	wished := requiredSettings{"registry.k8s.io/pause:3.10.2", true, false}
-	for root := int64(3); root <= newest; root++ {
+	for root := int64(2); root <= newest; root++ {
 		for _, dropIn := range []int64{3, 4} {
 			c := configuredRelease(t, program, map[string]string{
 				"config.toml":          fmt.Sprintf("version = %d\nimports = ['DIR/conf.d/*.toml']\n", root),
