@@ -189,7 +189,7 @@ func (r *NodeLeftovers) Check(ctx context.Context, force bool) error {
 
 // reports reports whether the kubelet renews the node's lease.
 func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, beatTime)
+	ctx, cancel := context.WithTimeout(ctx, speed.Stretch(beatTime))
 	defer cancel()
 	first := ""
 	err = poll.Until(ctx, retryPause, nil, func(ctx context.Context) (bool, error) {
@@ -198,7 +198,7 @@ func (r *NodeLeftovers) reports(ctx context.Context) (beats bool, err error) {
 		case apierrors.IsNotFound(err):
 			return true, nil
 		case err != nil:
-			return false, fmt.Errorf("check check whether node %s reports: %w", r.Node, err)
+			return false, fmt.Errorf("check whether node %s reports: %w", r.Node, err)
 		case first == "":
 			first = lease.ResourceVersion
 		}

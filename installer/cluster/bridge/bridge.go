@@ -26,6 +26,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -88,7 +89,7 @@ func (b Bridge) second(ctx context.Context) (*pair, error) {
 	if err != nil {
 		return nil, errors.Join(err, Stop(ctx, b.Output)) // of a run that was killed
 	}
-	p := &pair{server: s, output: b.Output, bound: bound, end: b.end}
+	p := &pair{server: s, output: b.Output, bound: speed.Patience(bound), end: b.end}
 	if left, err := b.left(ctx, p); err != nil || left {
 		return p, err
 	}
@@ -169,7 +170,7 @@ func copyProgram(ctx context.Context, second server, to string) error {
 // unit returns the arguments of systemd-run. No shell reads them.
 func (s server) unit(name, program string) []string {
 	args := []string{"--quiet", "--collect", "--unit=" + name, "--description=Sealift: a second API server during an upgrade",
-		fmt.Sprintf("--property=RuntimeMaxSec=%d", int(lifetime.Seconds())), fmt.Sprintf("--property=TimeoutStopSec=%d", int(stopTime.Seconds()))}
+		fmt.Sprintf("--property=RuntimeMaxSec=%d", int(speed.Stretch(lifetime).Seconds())), fmt.Sprintf("--property=TimeoutStopSec=%d", int(stopTime.Seconds()))}
 	for _, variable := range s.environment {
 		args = append(args, "--setenv="+variable)
 	}

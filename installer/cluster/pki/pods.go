@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -120,7 +121,7 @@ func (h host) waitPod(ctx context.Context, pod, node, generation string) error {
 }
 
 func renewed(ctx context.Context, client clientset.Interface, manifest *unstructured.Unstructured, node, generation string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(10*time.Second))
 	defer cancel()
 	pod, err := client.CoreV1().Pods(cmp.Or(manifest.GetNamespace(), metav1.NamespaceDefault)).Get(ctx, manifest.GetName()+"-"+node, metav1.GetOptions{})
 	if err != nil {

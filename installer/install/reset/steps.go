@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/packages"
+	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
@@ -52,7 +53,7 @@ func (r *Reset) services(ctx context.Context) error {
 func (r *Reset) ownContainers() bool { return !r.record.Before().Folders[node.ContainerdDir] }
 
 func (r *Reset) containers(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	bounded, cancel := context.WithTimeout(ctx, speed.Patience(time.Minute))
 	defer cancel()
 	err := host.KillContainers(bounded, "k8s.io")
 	folders := []string{"/var/lib/kubelet", "/run/netns"}
