@@ -42,7 +42,7 @@ func judge(spec Spec, t Target, old Record, now time.Time) *target {
 	if t.Held && t.Status == Waiting {
 		old.Started = time.Time{} // its start was called off
 	}
-	rec, elapsed := old.observe(t, now)
+	rec, elapsed := old.since(now).observe(t, now)
 	d := Decision{Name: t.Name, Wave: t.Wave, Status: rec.Status, Action: Keep, Asleep: t.Asleep}
 	limit, limited := time.Duration(0), false
 	switch rec.Status {

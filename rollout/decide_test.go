@@ -285,6 +285,27 @@ func TestFirstObservationIsRecorded(t *testing.T) {
 	}
 }
 
+// TestClockSetBackEndsNoRolloutLate notes a start and a success fourteen months ahead, and sets the clock back.
+func TestClockSetBackEndsNoRolloutLate(t *testing.T) {
+	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Deadline: new(time.Minute), Soak: time.Minute}
+	state := rollout.State{}
+	for _, look := range []struct {
+		at           time.Time
+		target, want string
+	}{
+		{noon.AddDate(1, 2, 0), "a:Waiting b:Succeeded", "a:Start b:Keep/Soaking"},
+		{noon, "a:Waiting b:Succeeded", "a:Start b:Keep/Soaking"},
+		{noon.Add(59 * time.Second), "a:Waiting b:Succeeded", "a:Start b:Keep/Soaking"},
+		{noon.Add(time.Minute), "a:Waiting b:Succeeded", "a:Keep/TimedOut b:Keep/Succeeded"},
+	} {
+		got, err := rollout.Decide(spec, parse(t, 0, look.target), state, look.at)
+		if err != nil || print(got) != look.want {
+			t.Fatalf("at %v: got %s, want %s: %v", look.at, print(got), look.want, err)
+		}
+		state = got.State
+	}
+}
+
 // TestDeadlineCountsContactOnly shows that the deadline of a ship runs while it is in port.
 func TestDeadlineCountsContactOnly(t *testing.T) {
 	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Deadline: new(time.Minute)}

@@ -22,6 +22,16 @@ type Record struct {
 	Awake time.Time `json:"awake,omitzero"`
 }
 
+// since returns the record with no time after now: our clock was ahead then, and was set back. Times that it noted count from now on.
+func (old Record) since(now time.Time) Record {
+	for _, t := range []*time.Time{&old.Started, &old.Since, &old.Awake} {
+		if t.After(now) {
+			*t = now
+		}
+	}
+	return old
+}
+
 // observe joins a target's current status with its record. It returns the new record, and how long the target has been in its
 // status.
 func (old Record) observe(t Target, now time.Time) (rec Record, elapsed time.Duration) {
