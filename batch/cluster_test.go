@@ -19,30 +19,18 @@ import (
 
 	"github.com/sealift/sealift/batch"
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
 )
 
 // shared is the control plane of all tests of this package: a real API server, scheduler and Job controller.
-var shared struct {
-	once  sync.Once
-	plane *controlplane.ControlPlane
-	err   error
-}
+var shared = controlplane.Shared{Options: controlplane.Options{Jobs: true}}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(coordinatorAPI) != "" {
 		os.Exit(coordinate())
 	}
-	code := m.Run()
-	if shared.plane != nil {
-		if err := shared.plane.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	shared.Main(m)
 }
 
 // site is a namespace of the shared cluster with nodes of its own, and the kubelet of these nodes.
@@ -64,14 +52,7 @@ type site struct {
 // newSite creates a namespace with the given number of nodes, each with room for the given number of pods.
 func newSite(t *testing.T, location string, nodes, pods int) *site {
 	t.Helper()
-	short.Skip(t, "a kube-apiserver")
-	shared.once.Do(func() {
-		shared.plane, shared.err = controlplane.Start(context.Background(), controlplane.Options{Jobs: true})
-	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	s := &site{T: t, config: shared.plane.Config(), location: location}
+	s := &site{T: t, config: shared.Config(t), location: location}
 	var err error
 	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func TestAdoptMovesSetAndBack(t *testing.T) {
 	defer c.withoutDeletes()()
 
 	theirs := kube.Set{Name: "addon-" + c.set.Name, Namespace: "kube-system"}
-	channel := otherOwner(t, configFor(t))
+	channel := otherOwner(t, shared.Config(t))
 	for range 2 { // the second time there is nothing left to move
 		if err := channel.Adopt(t.Context(), c.set, theirs); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestInterruptedAdoptIsFinishedByNextRun(t *testing.T) {
 			if got := c.holders(c.set, theirs); got[0]+got[1] != len(docs) {
 				t.Errorf("after write %d: %v", at, got)
 			}
-			if err := otherOwner(t, configFor(t)).Adopt(t.Context(), c.set, theirs); err != nil {
+			if err := otherOwner(t, shared.Config(t)).Adopt(t.Context(), c.set, theirs); err != nil {
 				t.Fatalf("after write %d: %v", at, err)
 			}
 			if got := c.holders(c.set, theirs); got[1] != len(docs) {

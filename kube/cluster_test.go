@@ -55,7 +55,7 @@ func TestClusterReadsPatchesAndWritesStatus(t *testing.T) {
 // TestWatchOutlastsTimeout: requests end after the timeout of the configuration; a watch does not.
 func TestWatchOutlastsTimeout(t *testing.T) {
 	c := newCluster(t)
-	cfg := configFor(t)
+	cfg := shared.Config(t)
 	cfg.Timeout = time.Second
 	cluster := connect(t, cfg)
 	ref := kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: c.ns}
@@ -130,7 +130,7 @@ func TestRetryReturnsPermanentError(t *testing.T) {
 }
 
 func TestKindIsFoundByAnyOfItsNames(t *testing.T) {
-	cluster := connect(t, configFor(t))
+	cluster := connect(t, shared.Config(t))
 	for _, c := range []struct{ apiVersion, name, want string }{
 		{"v1", "ConfigMap", "/v1 ConfigMap"}, {"", "configmaps", "/v1 ConfigMap"}, {"", "cm", "/v1 ConfigMap"}, {"", "CONFIGMAP", "/v1 ConfigMap"},
 		{"", "deploy", "apps/v1 Deployment"}, {"apps/v1", "deployment", "apps/v1 Deployment"}, {"", "crd", "apiextensions.k8s.io/v1 CustomResourceDefinition"},

@@ -18,7 +18,7 @@ import (
 // behind reaches the control plane through a handler.
 func behind(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
 	t.Helper()
-	return controlplane.Through(t, configFor(t), handle)
+	return controlplane.Through(t, shared.Config(t), handle)
 }
 
 // flaky fails the first two requests of every method and path, each in another way, like a control plane that

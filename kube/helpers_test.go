@@ -1,11 +1,8 @@
 package kube_test
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -16,41 +13,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 )
 
 // shared is one control plane for all tests of the package: each test has its own namespace and set.
-var shared struct {
-	once  sync.Once
-	plane *controlplane.ControlPlane
-	err   error
-	tests atomic.Int32
-}
+var (
+	shared controlplane.Shared
+	tests  atomic.Int32
+)
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.plane != nil {
-		if err := shared.plane.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func configFor(t testing.TB) *rest.Config {
-	t.Helper()
-	short.Skip(t, "a kube-apiserver")
-	shared.once.Do(func() {
-		shared.plane, shared.err = controlplane.Start(context.Background(), controlplane.Options{Progress: func(line string) { t.Log(line) }})
-	})
-	if shared.err != nil {
-		t.Fatalf("start a control plane: %v", shared.err)
-	}
-	return shared.plane.Config()
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
@@ -65,7 +38,7 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	cfg := configFor(t)
+	cfg := shared.Config(t)
 	engine := kube.New(connect(t, cfg), kube.Options{})
 	cfg.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(cfg)
@@ -74,7 +47,7 @@ func newCluster(t testing.TB) *cluster {
 	}
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
 	// The number keeps runs of one test apart (-count).
-	name = fmt.Sprintf("%s-%d", name[:min(len(name), 50)], shared.tests.Add(1))
+	name = fmt.Sprintf("%s-%d", name[:min(len(name), 50)], tests.Add(1))
 	c := &cluster{Engine: engine, t: t, client: client, ns: name, set: kube.Set{Name: name}}
 	c.create(fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}", name))
 	return c

@@ -27,7 +27,7 @@ func (c *cluster) applyAs(manager, doc string) {
 
 func TestPruneMatchingTakesMembersOnly(t *testing.T) {
 	c := newCluster(t)
-	cfg := configFor(t)
+	cfg := shared.Config(t)
 	engine := kube.New(connect(t, cfg), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
 	own := map[string]string{"addon": "a"}
 	docs := c.objects(labelledMap("stays", "addon: a"), labelledMap("left", "app: x"))
@@ -82,7 +82,7 @@ func TestPruneMatchingTakesMembersOnly(t *testing.T) {
 // set the label managed-by. Objects of a person, a Helm release, a controller or another add-on stay.
 func TestPruneMatchingTakesLeftoversOfKops(t *testing.T) {
 	c := newCluster(t)
-	cfg := configFor(t)
+	cfg := shared.Config(t)
 	const managedBy, kubectl = "app.kubernetes.io/managed-by", "kubectl-client-side-apply"
 	own := map[string]string{"addon": "a", managedBy: "kops"}
 	create := func(manager, annotations, doc string) {
@@ -127,7 +127,7 @@ func TestPruneMatchingTakesLeftoversOfKops(t *testing.T) {
 
 func TestServerRecordsOtherManager(t *testing.T) {
 	c := newCluster(t)
-	engine := kube.New(connect(t, configFor(t)), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
+	engine := kube.New(connect(t, shared.Config(t)), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
 	c.apply(kube.ApplyOptions{}, labelledMap("a", "old: '1'"))
 	if _, err := engine.Apply(t.Context(), c.set, c.objects(labelledMap("a", "new: '2'")), kube.ApplyOptions{}); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -22,16 +21,13 @@ import (
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/fixture"
-	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // shared is one API server for all tests of the package. Each test has its own namespace.
-var shared struct {
-	once  sync.Once
-	plane *controlplane.ControlPlane
-	err   error
-	tests atomic.Int32
-}
+var (
+	shared controlplane.Shared
+	tests  atomic.Int32
+)
 
 // upgradeJob names the environment variable with the job of a process that a test kills.
 const upgradeJob = "SEALIFT_TEST_UPGRADE"
@@ -52,14 +48,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, ensureUntilKilled(text))
 		os.Exit(1)
 	}
-	code := m.Run()
-	if shared.plane != nil {
-		if err := shared.plane.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	shared.Main(m)
 }
 
 // begin reads a job and connects to its cluster.
@@ -100,14 +89,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	short.Skip(t, "a kube-apiserver")
-	shared.once.Do(func() {
-		shared.plane, shared.err = controlplane.Start(context.Background(), controlplane.Options{Progress: func(line string) { t.Log(line) }})
-	})
-	if shared.err != nil {
-		t.Fatalf("start a control plane: %v", shared.err)
-	}
-	w := &world{t: t, config: shared.plane.Config(), namespace: fmt.Sprintf("n%d", shared.tests.Add(1))}
+	w := &world{t: t, config: shared.Config(t), namespace: fmt.Sprintf("n%d", tests.Add(1))}
 	var err error
 	if w.objects, err = kubernetes.NewForConfig(w.config); err != nil {
 		t.Fatal(err)

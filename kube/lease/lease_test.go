@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -24,33 +23,9 @@ import (
 )
 
 // shared is one control plane for all tests of the package that do not stop it: each has its own Lease.
-var shared struct {
-	once  sync.Once
-	plane *controlplane.ControlPlane
-	err   error
-}
+var shared controlplane.Shared
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.plane != nil {
-		if err := shared.plane.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func configFor(t *testing.T) *rest.Config {
-	t.Helper()
-	shared.once.Do(func() {
-		shared.plane, shared.err = controlplane.Start(context.Background(), controlplane.Options{Progress: func(line string) { t.Log(line) }})
-	})
-	if shared.err != nil {
-		t.Fatalf("start a control plane: %v", shared.err)
-	}
-	return shared.plane.Config()
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	t.Helper()
@@ -78,7 +53,7 @@ type leases struct {
 
 func leasesOf(t *testing.T, o Options) leases {
 	t.Helper()
-	client, err := coordinationv1client.NewForConfig(configFor(t))
+	client, err := coordinationv1client.NewForConfig(shared.Config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +118,7 @@ func TestLeaseAdmitsOneHolderInTurn(t *testing.T) {
 	var all sync.WaitGroup
 	for range runs {
 		all.Go(func() {
-			if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(100*time.Millisecond)); err != nil {
+			if err := Run(t.Context(), connect(t, shared.Config(t)), o, s.work(100*time.Millisecond)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -161,7 +136,7 @@ func TestWaiterIsToldHolderOnce(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	var told []string
-	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, shared.Config(t)), o, func(ctx context.Context) error {
 		holder := leasesOf(t, o).holder()
 		if holder == "" || gone(holder) {
 			t.Errorf("the holder is %q", holder)
@@ -169,7 +144,7 @@ func TestWaiterIsToldHolderOnce(t *testing.T) {
 		waiting := o
 		waiting.Patience = time.Second
 		waiting.Waiting = func(holder string) { told = append(told, holder) }
-		err := Run(ctx, connect(t, configFor(t)), waiting, func(context.Context) error { t.Error("two are at work"); return nil })
+		err := Run(ctx, connect(t, shared.Config(t)), waiting, func(context.Context) error { t.Error("two are at work"); return nil })
 		if want := fmt.Sprintf("%s has held the lease %s for 1s", holder, o); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error is %v, want %s", err, want)
 		}
@@ -186,7 +161,7 @@ func TestWaiterIsToldHolderOnce(t *testing.T) {
 func TestRunReturnsErrorOfWork(t *testing.T) {
 	t.Parallel()
 	want := errors.New("out of bricks")
-	if err := Run(t.Context(), connect(t, configFor(t)), quick(t), func(context.Context) error { return want }); err != want { //nolint:errorlint // the very same
+	if err := Run(t.Context(), connect(t, shared.Config(t)), quick(t), func(context.Context) error { return want }); err != want { //nolint:errorlint // the very same
 		t.Errorf("error is %v", err)
 	}
 }
@@ -196,7 +171,7 @@ func TestWorkEndsWhenAnotherTakesLease(t *testing.T) {
 	o := quick(t)
 	o.Duration, o.RenewDeadline = 30*time.Second, 20*time.Second // far longer than until the next read of the Lease
 	l := leasesOf(t, o)
-	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, shared.Config(t)), o, func(ctx context.Context) error {
 		lease := l.get()
 		elsewhere := "elsewhere"
 		for lease.Spec.HolderIdentity = &elsewhere; ; lease = l.get() {
@@ -224,7 +199,7 @@ func TestDeletedLeaseIsRecreated(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	l := leasesOf(t, o)
-	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, shared.Config(t)), o, func(ctx context.Context) error {
 		before := l.holder()
 		if err := l.client.Delete(ctx, l.name, metav1.DeleteOptions{}); err != nil {
 			return err
@@ -252,7 +227,7 @@ func TestSilentRemoteHolderIsReplacedAfterDuration(t *testing.T) {
 	o := quick(t)
 	leasesOf(t, o).create("elsewhere", int32(o.Duration/time.Second))
 	start := time.Now()
-	if err := Run(t.Context(), connect(t, configFor(t)), o, func(context.Context) error { return nil }); err != nil {
+	if err := Run(t.Context(), connect(t, shared.Config(t)), o, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if waited := time.Since(start); waited < o.Duration {
@@ -266,7 +241,7 @@ func TestDeadLocalHolderIsReplacedAtOnce(t *testing.T) {
 	leasesOf(t, o).create(deadHolder(t), 3600)
 	o.Patience = 30 * time.Second
 	o.Waiting = func(holder string) { t.Errorf("it waits for %s", holder) }
-	if err := Run(t.Context(), connect(t, configFor(t)), o, func(context.Context) error { return nil }); err != nil {
+	if err := Run(t.Context(), connect(t, shared.Config(t)), o, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -308,7 +283,7 @@ func TestWaitingEndsWithCaller(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	want := errors.New("no time")
 	o.Waiting = func(string) { cancel(want) }
-	if err := Run(ctx, connect(t, configFor(t)), o, func(context.Context) error { return nil }); !errors.Is(err, want) {
+	if err := Run(ctx, connect(t, shared.Config(t)), o, func(context.Context) error { return nil }); !errors.Is(err, want) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -329,7 +304,7 @@ func TestWaitingEndsWithPermanentError(t *testing.T) {
 		{"a deadline after the duration", func(o *Options, _ *rest.Config) { o.RenewDeadline = o.Duration }, "must be greater than renewDeadline"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o, cfg := o, configFor(t)
+			o, cfg := o, shared.Config(t)
 			o.Outage = time.Second
 			test.change(&o, cfg)
 			if err := Run(t.Context(), connect(t, cfg), o, never); err == nil || !strings.Contains(err.Error(), test.want) {

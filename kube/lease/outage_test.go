@@ -99,7 +99,7 @@ func until(t *testing.T, what string, reached func() bool) {
 // through reaches the control plane through a handler.
 func through(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
 	t.Helper()
-	return controlplane.Through(t, configFor(t), handle)
+	return controlplane.Through(t, shared.Config(t), handle)
 }
 
 // TestLeaseOutlastsLostResponses lets each write reach the server and drops two answers of three: the first as if the line
@@ -191,7 +191,7 @@ func TestDisconnectedHolderStopsBeforeNextStarts(t *testing.T) {
 	})
 	<-begun
 	l.set(true)
-	if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(time.Second)); err != nil {
+	if err := Run(t.Context(), connect(t, shared.Config(t)), o, s.work(time.Second)); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
@@ -269,7 +269,7 @@ func TestLostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	})
 	<-begun
 	failing.Store(true)
-	if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(0)); err != nil {
+	if err := Run(t.Context(), connect(t, shared.Config(t)), o, s.work(0)); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
@@ -282,7 +282,7 @@ func TestReleaseLeavesNextHolderAlone(t *testing.T) {
 	o := quick(t)
 	l := leasesOf(t, o)
 	l.create("elsewhere", 3600)
-	client, err := coordinationv1client.NewForConfig(configFor(t))
+	client, err := coordinationv1client.NewForConfig(shared.Config(t))
 	if err != nil {
 		t.Fatal(err)
 	}

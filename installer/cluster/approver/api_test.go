@@ -28,7 +28,7 @@ var ofTheAPI = []string{
 // TestWorkerServesNoNameOfAPI asks for each name and address as a node that claims it: worker-1 has all of them in its status. Where
 // that is a name that a node may have, a host also asks to join by it.
 func TestWorkerServesNoNameOfAPI(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	whole, err := token.Create(t.Context(), client, time.Hour, "")
 	if err != nil {

@@ -123,7 +123,7 @@ func TestTokenCannotJoinControlPlane(t *testing.T) {
 // TestAgentStopsAfterUndoToEarlierSealift has an approver in a cluster whose data do not know of it: agents of an earlier
 // Sealift do not approve.
 func TestAgentStopsAfterUndoToEarlierSealift(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	bindAutomaticApproval(t, client)
 	decide(t, config)
@@ -134,7 +134,7 @@ func TestAgentStopsAfterUndoToEarlierSealift(t *testing.T) {
 
 // TestJoinIsRepeatable lets a host join, be interrupted when it had made its node, and join again.
 func TestJoinIsRepeatable(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	create := func() request {
 		whole, err := token.Create(t.Context(), client, time.Hour, "")
@@ -184,7 +184,7 @@ func TestJoinIsRepeatable(t *testing.T) {
 
 // TestRemovedNodeRejoinsOnlyByToken removes a node whose kubelet keeps requesting.
 func TestRemovedNodeRejoinsOnlyByToken(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	node := func() {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "left"}}, metav1.CreateOptions{}); err != nil {

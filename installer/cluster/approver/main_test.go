@@ -12,9 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,41 +30,16 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/approver"
 	"github.com/sealift/sealift/internal/testing/controlplane"
-	"github.com/sealift/sealift/internal/testing/short"
 )
 
-var shared struct {
-	once   sync.Once
-	plane  *controlplane.ControlPlane
-	config *rest.Config
-	err    error
-}
+// shared is an API server with everything that nodes need before they request certificates.
+var shared = controlplane.Shared{Options: controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}},
+	Prepare: func(ctx context.Context, config *rest.Config) error {
+		client := kubernetes.NewForConfigOrDie(config)
+		return errors.Join(network(ctx, client), everybodyAsks(ctx, client))
+	}}
 
-// server is an API server that all tests of this package share.
-func server(t *testing.T) *rest.Config {
-	t.Helper()
-	short.Skip(t, "a kube-apiserver")
-	shared.once.Do(func() {
-		shared.plane, shared.err = controlplane.Start(t.Context(), controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
-		if shared.err == nil {
-			shared.config = shared.plane.Config()
-			client := kubernetes.NewForConfigOrDie(shared.config)
-			shared.err = errors.Join(network(t.Context(), client), everybodyAsks(t.Context(), client))
-		}
-	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.config
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.plane != nil {
-		_ = shared.plane.Stop()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 // request is a certificate that a node requests.
 type request struct {

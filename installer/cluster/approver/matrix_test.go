@@ -104,7 +104,7 @@ func asks(t *testing.T, client kubernetes.Interface, right identity.Right, party
 
 // TestApproverFollowsMatrix requests each right of the approver as each party.
 func TestApproverFollowsMatrix(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client := kubernetes.NewForConfigOrDie(config)
 	type cell struct {
 		right identity.Right

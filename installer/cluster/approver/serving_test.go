@@ -7,7 +7,7 @@ import (
 )
 
 func TestNodeServesOnlyItsNamesAndAddresses(t *testing.T) {
-	config := server(t)
+	config := shared.Config(t)
 	client1 := certificatesv1.UsageClientAuth
 	sent := map[string]string{} // why, by the name of the request
 	for why, r := range map[string]request{
