@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -207,14 +208,7 @@ func TestRequiredSignaturesAreChecked(t *testing.T) {
 	keys := make([]*signature.Key, 2)
 	var public []signature.PublicKey
 	for n := range keys {
-		key, err := signature.Generate()
-		if err != nil {
-			t.Fatal(err)
-		}
-		half, err := key.Public()
-		if err != nil {
-			t.Fatal(err)
-		}
+		key, half := fixture.SigningKey(t)
 		keys[n], public = key, append(public, half)
 	}
 	for name, row := range map[string]struct {

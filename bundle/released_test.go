@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/released"
 )
 
@@ -25,14 +26,7 @@ const releasedDir = "addons/greeter/1.0.0/"
 
 // writeReleased writes a signed package and a signed bundle of it, and the key that verifies both.
 func writeReleased(t *testing.T, file string) {
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, public := fixture.SigningKey(t)
 	p := write(t, bundle.Package{
 		Name: "greeter", Version: "1.0.0", Platforms: []string{"linux/amd64"}, Targets: []string{"debian-12"},
 		Files: []bundle.File{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // signer is a key with its public half.
@@ -24,14 +25,7 @@ type signer struct {
 
 func newSigner(t *testing.T) signer {
 	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, public := fixture.SigningKey(t)
 	return signer{key, public}
 }
 

@@ -16,20 +16,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
-
-func generate(t *testing.T) (*signature.Key, signature.PublicKey) {
-	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, public
-}
 
 func sign(t *testing.T, key *signature.Key, data []byte) []byte {
 	t.Helper()
@@ -41,8 +29,8 @@ func sign(t *testing.T, key *signature.Key, data []byte) []byte {
 }
 
 func TestOnlySignedBytesVerifyWithSignersKey(t *testing.T) {
-	key, public := generate(t)
-	_, other := generate(t)
+	key, public := fixture.SigningKey(t)
+	_, other := fixture.SigningKey(t)
 	data := []byte(`{"format": "x"}`)
 	sig := sign(t, key, data)
 	if !public.Verify(data, sig) {
@@ -101,7 +89,7 @@ func TestSignaturesFollowRFC6979(t *testing.T) {
 }
 
 func TestPrivateKeysAreReadInEveryFormat(t *testing.T) {
-	key, public := generate(t)
+	key, public := fixture.SigningKey(t)
 	sealed, err := key.Marshal([]byte("open sesame"))
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +147,7 @@ func TestOtherKeysAreRefused(t *testing.T) {
 }
 
 func TestOpensslVerifiesSignature(t *testing.T) {
-	key, public := generate(t)
+	key, public := fixture.SigningKey(t)
 	dir := t.TempDir()
 	data := []byte("the index")
 	der, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(sign(t, key, data))))
@@ -183,14 +171,7 @@ func TestOpensslVerifiesSignature(t *testing.T) {
 }
 
 func FuzzParseKey(f *testing.F) {
-	key, err := signature.Generate()
-	if err != nil {
-		f.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		f.Fatal(err)
-	}
+	_, public := fixture.SigningKey(f)
 	f.Add(public.Marshal())
 	f.Add([]byte("-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

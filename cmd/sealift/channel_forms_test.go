@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 )
@@ -179,14 +180,7 @@ func testChannelPackages(c *channelCluster) {
 }
 
 func testChannelSigned(c *channelCluster) {
-	key, err := signature.Generate()
-	if err != nil {
-		c.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		c.Fatal(err)
-	}
+	key, public := fixture.SigningKey(c)
 	trusted := c.write("vendor.pub", string(public.Marshal()))
 	files := map[string]string{"install.sh": "", "Manifest": "", "kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("signed", "1")}
 	c.packageOf("signed", "1.0.0", files, key)

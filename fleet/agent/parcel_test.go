@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestReportsContinueUnderNewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
@@ -15,14 +16,7 @@ import (
 func TestReportsContinueUnderNewKey(t *testing.T) {
 	var keys []signature.PublicKey
 	for range 2 {
-		key, err := signature.Generate()
-		if err != nil {
-			t.Fatal(err)
-		}
-		public, err := key.Public()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, public := fixture.SigningKey(t)
 		keys = append(keys, public)
 	}
 	local := fake.NewClientset(&corev1.ConfigMap{

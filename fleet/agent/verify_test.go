@@ -12,21 +12,14 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestSequenceBelongsToClusterName has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
 // rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, even under later names.
 func TestSequenceBelongsToClusterName(t *testing.T) {
-	private, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := private.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, key := fixture.SigningKey(t)
 	now := time.Now()
 	local := fake.NewClientset(&corev1.ConfigMap{ // an older agent named no cluster
 		ObjectMeta: metav1.ObjectMeta{Name: nameOfMarks(key), Namespace: Namespace, ResourceVersion: "1"},

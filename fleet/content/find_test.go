@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/content"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
@@ -117,14 +118,7 @@ func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, public := fixture.SigningKey(t)
 	s.Signers = []signature.PublicKey{public}
 	s.put("hello", "1.0", key, "example.com/hello:1")
 	s.put("hello", "2.0", nil, "example.com/hello:1", "example.com/hello:2")

@@ -14,22 +14,10 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-
-func newKey(t testing.TB) (*signature.Key, signature.PublicKey) {
-	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, public
-}
 
 func TestParcelMustBeNextOfItsCluster(t *testing.T) {
 	for _, tt := range []struct {
@@ -77,8 +65,8 @@ func write(t *testing.T, path, text string, key *signature.Key) string {
 }
 
 func TestParcelsOfOtherHubsAreRefused(t *testing.T) {
-	key, public := newKey(t)
-	other, _ := newKey(t)
+	key, public := fixture.SigningKey(t)
+	other, _ := fixture.SigningKey(t)
 	good := `{"format":"` + parcel.Format + `","cluster":"ship","sequence":1,"time":"2026-11-22T12:00:00Z","works":[{"name":"w","seal":"s","spec":{"workload":{"manifests":[{"n":9007199254740993}]}}}]}`
 	for name, file := range map[string]string{
 		"no signature":   write(t, parcel.Name, good, nil),
@@ -109,7 +97,7 @@ func TestParcelsOfOtherHubsAreRefused(t *testing.T) {
 }
 
 func FuzzReadReport(f *testing.F) {
-	key, public := newKey(f)
+	key, public := fixture.SigningKey(f)
 	good, err := parcel.Report{Cluster: "ship<", Number: 3, Time: noon, Works: []parcel.WorkReport{{Name: "w"}}, Content: "{}"}.Write(key)
 	if err != nil {
 		f.Fatal(err)

@@ -9,22 +9,10 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-
-func newKey(t *testing.T) (*signature.Key, signature.PublicKey) {
-	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, public
-}
 
 func spec(t *testing.T, text string) ocm.AgentSpec {
 	t.Helper()
@@ -69,8 +57,8 @@ func TestDigestSurvivesAPIServer(t *testing.T) {
 }
 
 func TestOriginRefusesSealsOfOtherWorks(t *testing.T) {
-	key, public := newKey(t)
-	other, _ := newKey(t)
+	key, public := fixture.SigningKey(t)
+	other, _ := fixture.SigningKey(t)
 	content := spec(t, `{"workload":{"manifests":[{"kind":"ConfigMap","data":{"a":"b"}}]}}`)
 	digest, err := seal.Digest(content)
 	if err != nil {
@@ -196,14 +184,7 @@ func TestRefusalKeepsItsMessage(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	key, err := signature.Generate()
-	if err != nil {
-		f.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		f.Fatal(err)
-	}
+	key, public := fixture.SigningKey(f)
 	text, err := seal.Statement{Cluster: "oslo", Work: "w", Sequence: 1, Time: noon, Digest: "d"}.Sign(key)
 	if err != nil {
 		f.Fatal(err)

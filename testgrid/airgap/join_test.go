@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -91,14 +91,7 @@ func quoted(command string) string { return "'" + strings.ReplaceAll(command, "'
 // publicKey creates the public key of somebody who has signed nothing.
 func publicKey(t *testing.T) string {
 	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, public := fixture.SigningKey(t)
 	return string(public.Marshal())
 }
 
