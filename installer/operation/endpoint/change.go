@@ -300,7 +300,3 @@ func (c *Change) alone(ctx context.Context) error {
 		return nameServers(ctx, client, "", cluster.HostOf(c.From()))
 	})
 }
-
-func (c *Change) runSteps(ctx context.Context, observe func(lifecycle.Event)) error {
-	return c.run.Journaled(ctx, lifecycle.MovingAPI, c.Journal, observe)
-}

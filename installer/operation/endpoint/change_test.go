@@ -173,7 +173,7 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 	if err := ch.check(ctx); err != nil {
 		return ch, false, err
 	}
-	return ch, false, ch.runSteps(ctx, func(lifecycle.Event) {})
+	return ch, false, ch.run.Journaled(ctx, lifecycle.MovingAPI, ch.Journal, func(lifecycle.Event) {})
 }
 
 // endpoint is that of kubeadm's configuration.

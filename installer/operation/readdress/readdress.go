@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -295,11 +294,6 @@ func (r *Readdress) client() (kubernetes.Interface, error) {
 // copies are the copies of the changed files.
 func (r *Readdress) copies() undo.Store {
 	return undo.Store{Root: r.options.Root, Rootfs: r.host.Rootfs, Folder: node.ReaddressDir(r.options.Root), Files: r.host.kept()}
-}
-
-// Copies is the folder with the copies of the changed files.
-func (r *Readdress) Copies() string {
-	return filepath.Join(node.ReaddressDir(r.options.Root), r.last.generation())
 }
 
 // Resumes reports whether an earlier run was interrupted, and Back whether it was going back.
