@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -61,4 +62,45 @@ func (k *hostPackageKind) licenses(ctx context.Context, p bundle.HostPackage) ([
 		return nil, fmt.Errorf("licenses of %s: %w", p.Name, err)
 	}
 	return said, nil
+}
+
+// HostPackages returns the digests of the host packages.
+func (r Resolution) HostPackages() map[string]bool {
+	digests := make(map[string]bool)
+	for _, p := range only[*hostPackagePart](r.parts) {
+		for _, one := range p.HostPackages {
+			digests[one.SHA256] = true
+		}
+	}
+	return digests
+}
+
+// Licenses returns the licenses of host packages, as SPDX expressions by target and name. It leaves out the packages with the given
+// digests. It fetches those whose licenses the cache does not know.
+func (r Resolution) Licenses(ctx context.Context, without map[string]bool) (map[string]string, error) {
+	var mu sync.Mutex
+	found := make(map[string]string)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(licensesAtOnce)
+	for _, p := range only[*hostPackagePart](r.parts) {
+		for _, one := range p.HostPackages {
+			if without[one.SHA256] {
+				continue
+			}
+			group.Go(func() error {
+				if !p.kind.options.Cache.Recall(licenses, one.SHA256, new([]string)) {
+					if _, err := p.kind.source.Fetch(ctx, one); err != nil {
+						return err
+					}
+				}
+				said, err := p.kind.licenses(ctx, one.Describe(packagesDir))
+				expression, _ := license.Expression(said)
+				mu.Lock()
+				defer mu.Unlock()
+				found[one.Target+" "+one.Name] = expression
+				return err
+			})
+		}
+	}
+	return found, group.Wait()
 }

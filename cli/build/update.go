@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/upstream"
 	"github.com/sealift/sealift/catalog/difference"
@@ -30,6 +31,7 @@ type updated struct {
 	Objects  []manifest.Change `json:"objects"`            // changes of the add-on's own objects
 	Options  []manifest.Change `json:"options"`            // changes of what an Installer may set
 	Resolved []manifest.Change `json:"resolved,omitempty"` // changes of the lock since the version before, if both are locked
+	Licenses []manifest.Change `json:"licenses,omitempty"` // changes of the licenses of host packages, if both are locked
 }
 
 func (a commands) addonUpdateCommand() *cobra.Command {
@@ -39,7 +41,8 @@ func (a commands) addonUpdateCommand() *cobra.Command {
 		Short: "Write the next version of an add-on, as its upstream has it",
 		Long: `Write addons/NAME/VERSION from addons/NAME/template as 'sealift addon new-version' does, with the values that upstreams
 have: without VERSION the newest version that breaks no rule, and for the other parameters what belongs to that version,
-or else the newest value. --set overrides them. What the version changes is listed: images, packages, objects and options.
+or else the newest value. --set overrides them. What the version changes is listed: images, packages and their licenses,
+objects and options.
 
 A version is refused, and nothing is written, if
 - it skips a line that the add-on keeps (lines: in its addon.yaml), or needs a newer version of another add-on (skew:);
@@ -100,12 +103,12 @@ func (a commands) update(ctx context.Context, name, version string, o updateOpti
 	if err != nil {
 		return refusal(err)
 	}
-	if u.Resolved, err = resolvedChanges(filepath.Join(o.version.addons, name), u.ComparedTo, u.newVersion); err != nil {
-		return err
+	if err := a.compareLocked(ctx, o.version, &u); err != nil {
+		return fmt.Errorf("%s is written, but it could not be compared with %s: %w", u.Dir, u.ComparedTo, err)
 	}
 	return a.Print(o.version.format, u, func() error {
 		a.printNewVersion(u.Version, u.Lock)
-		for _, change := range slices.Concat(u.Objects, u.Options, u.Resolved) {
+		for _, change := range slices.Concat(u.Objects, u.Options, u.Resolved, u.Licenses) {
 			fmt.Fprintf(a.Out, "  %s\n", change)
 		}
 		return nil
@@ -120,25 +123,36 @@ func refusal(err error) error {
 	return err
 }
 
-// resolvedChanges compares the lock of a new version with that of the version before. It returns nil if one of them is not locked.
-func resolvedChanges(dir, before string, written newVersion) ([]manifest.Change, error) {
-	if before == "" || written.Lock == nil {
-		return nil, nil
+// compareLocked compares what two versions resolve to, and its licenses. It does nothing if one of them is not locked.
+func (a commands) compareLocked(ctx context.Context, o newVersionOptions, u *updated) error {
+	if u.ComparedTo == "" || u.Lock == nil {
+		return nil
 	}
-	var locks [2]lock.Lock
-	for i, version := range []string{before, written.Version.Version} {
-		name := filepath.Join(dir, version, lock.FileName)
-		f, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		locks[i], err = lock.Parse(name, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, err
-		}
+	before := filepath.Join(filepath.Dir(u.Dir), u.ComparedTo)
+	was, err := readLock(before)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	return lock.Diff(locks[0], locks[1]), nil
+	if err != nil {
+		return err
+	}
+	now, err := readLock(u.Dir)
+	if err != nil {
+		return err
+	}
+	u.Resolved = lock.Diff(was, now)
+	return charts{a, o.sources}.with(func(b *builder.Builder) error {
+		u.Licenses, err = b.LicenseChanges(ctx, before, u.Dir)
+		return err
+	})
+}
+
+func readLock(dir string) (lock.Lock, error) {
+	name := filepath.Join(dir, lock.FileName)
+	f, err := os.Open(name)
+	if err != nil {
+		return lock.Lock{}, err
+	}
+	defer f.Close()
+	return lock.Parse(name, f)
 }

@@ -124,10 +124,14 @@ func TestOutdatedCatalogueIsUpdated(t *testing.T) {
 	if out := update(app.ExitRefused, "1.2.0"); !strings.Contains(out, "demo 1.2.0 was not written: demo 1.2.0 skips 1.1") {
 		t.Errorf("got %s", out)
 	}
+	if code, out, errOut := c.run(t, "lock", "addons/demo/1.0.0", "--cache", filepath.Join(c.dir, ".cache")); code != app.ExitDone {
+		t.Fatal(out, errOut)
+	}
 	out := update(app.ExitDone)
 	for _, want := range []string{
 		"addons/demo/1.0.1: written\n  with SIDE=3.1.0\n  with VERSION=1.0.1\ncompared to 1.0.0: 2 changes\n",
 		"image side: registry.example.io/side:3.1.0, was registry.example.io/side:3.0.0", "addons/demo/1.0.1/Manifest.lock: written, 2 changes",
+		"  image registry.example.io/side:3.0.0: no longer needed, was sha256:", "  image registry.example.io/side:3.1.0: new, sha256:",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got %s\nwithout %s", out, want)

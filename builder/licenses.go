@@ -1,0 +1,49 @@
+package builder
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sealift/sealift/builder/kind"
+	"github.com/sealift/sealift/manifest"
+)
+
+// LicenseChanges compares the licenses of the host packages of two versions of an add-on, for the builder's targets. The licenses of a
+// package that has another digest are read from its file, which is fetched if the cache does not know them.
+func (b *Builder) LicenseChanges(ctx context.Context, before, now string) ([]manifest.Change, error) {
+	was, err := b.resolveDir(ctx, before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := b.resolveDir(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	old, err := was.Licenses(ctx, is.HostPackages())
+	if err != nil {
+		return nil, err
+	}
+	current, err := is.Licenses(ctx, was.HostPackages())
+	if err != nil {
+		return nil, err
+	}
+	changes := []manifest.Change{}
+	names := slices.Concat(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(current)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if old[name] != current[name] {
+			changes = append(changes, manifest.Change{What: "license " + name, Was: old[name], Now: current[name]})
+		}
+	}
+	return changes, nil
+}
+
+func (b *Builder) resolveDir(ctx context.Context, dir string) (kind.Resolution, error) {
+	a, err := openAddOn(dir)
+	if err != nil {
+		return kind.Resolution{}, err
+	}
+	defer a.close()
+	return b.resolve(ctx, a)
+}
