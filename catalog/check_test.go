@@ -155,3 +155,10 @@ func TestKotsadmWithFourPodConditionsIsReported(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionsOfAddOnsAreChecked(t *testing.T) {
+	findings := CheckVersions(map[string]string{"cert-manager": "1.4.0", "kubernetes": "1.36.3", "containerd": "2.2.1", "flannel": "0.26.7"})
+	if len(findings) != 1 || !strings.Contains(findings[0].Error(), "certManager.version 1.4.0 does not go with kubernetes.version 1.36.3") {
+		t.Errorf("got %v", findings)
+	}
+}

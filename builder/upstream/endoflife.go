@@ -77,7 +77,7 @@ func (e ends) note(r *Row, now time.Time) {
 		case date.IsZero():
 			r.Notes = append(r.Notes, "upstream no longer maintains "+line)
 		case !now.Before(date.AddDate(0, 0, 1)):
-			r.Notes = append(r.Notes, fmt.Sprintf("upstream stopped to maintain %s on %s", line, r.EndOfLife))
+			r.Notes = append(r.Notes, fmt.Sprintf("upstream stopped maintaining %s on %s", line, r.EndOfLife))
 		case now.Add(soon).After(date):
 			r.Notes = append(r.Notes, fmt.Sprintf("upstream maintains %s until %s", line, r.EndOfLife))
 		}

@@ -71,7 +71,7 @@ func (e *LimitError) Error() string {
 
 // Hint returns what to do next.
 func (e *LimitError) Hint() string {
-	return "try again then, or raise the limit: GITHUB_TOKEN has a token of GitHub"
+	return "try again later; a token in GITHUB_TOKEN raises GitHub's limit"
 }
 
 // limited turns an answer about a rate limit that does not end in seconds into a *LimitError, which is not retried. GitHub answers

@@ -86,7 +86,7 @@ func text(rows []upstream.Row) string {
 func TestOutdated(t *testing.T) {
 	w := usualWorld(t)
 	all := `bare VERSION no rule: "1.0" -> ""
-containerd VERSION outdated: "2.2.1" -> "2.4.2"; upstream stopped to maintain 2.2 on 2026-11-26
+containerd VERSION outdated: "2.2.1" -> "2.4.2"; upstream stopped maintaining 2.2 on 2026-11-26
 kubernetes CNI outdated: "v1.9.1" -> "v1.10.0"
 kubernetes VERSION outdated: "1.35.4" -> "1.35.7"; upstream maintains 1.35 until 2027-02-01
 kubernetes VERSION current: "1.36.3" -> ""

@@ -34,7 +34,7 @@ func judge(order origin.Order, tag string) (preRelease, ok bool) {
 // pseudo reports whether a version is what Go calls a commit without a tag.
 func pseudo(tag string) bool { return module.IsPseudoVersion("v" + strings.TrimPrefix(tag, "v")) }
 
-// compare is negative if a is older than b. Of versions that one of the orders cannot read, it compares the text.
+// compare is negative if a is older than b. If the order cannot read one of them, it compares them as kURL does.
 func compare(order origin.Order, a, b string) int {
 	switch order {
 	case origin.SemVer:

@@ -35,7 +35,7 @@ type world struct {
 	tokens    []string                                            // Authorization of all requests
 }
 
-var hosts = []string{"api.github.com", "proxy.golang.org", "endoflife.date", "charts.example.org", "packages.example.org", "page.example.org"}
+var hosts = []string{"api.github.com", "proxy.golang.org", "endoflife.date", "charts.example.org", "packages.example.org", "page.example.org", "raw.githubusercontent.com"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -112,7 +112,10 @@ func (w *world) push(t *testing.T, repository string, tags ...string) {
 // source returns a source of versions that finds every upstream in the world.
 func (w *world) source(t *testing.T) *upstream.Source {
 	t.Helper()
-	rules := map[string]string{"registry.example.io": "http://" + strings.TrimPrefix(w.url, "http://")}
+	rules := map[string]string{}
+	for _, registry := range []string{"registry.example.io", "registry.k8s.io", "ghcr.io", "docker.io"} {
+		rules[registry] = w.url
+	}
 	for _, host := range hosts {
 		rules["https://"+host+"/"] = w.url + "/" + host + "/"
 	}

@@ -81,7 +81,7 @@ const (
 // Lines lists the lines by name.
 func Lines() []string { return []string{string(MajorLine), string(MinorLine)} }
 
-// EndOfLife says when upstream stops to maintain a line of versions.
+// EndOfLife says when upstream stops maintaining a line of versions.
 type EndOfLife struct {
 	Product string               // of endoflife.date
 	Dates   map[string]time.Time // by line, such as 2.2

@@ -1,0 +1,59 @@
+package upstream_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sealift/sealift/builder/upstream"
+)
+
+// TestShippedCatalogueIsCompared has upstreams that offer one newer version of everything, by their real names. A release of Kubernetes
+// takes what its kubeadm installs.
+func TestShippedCatalogueIsCompared(t *testing.T) {
+	catalogue, err := upstream.OpenCatalogue("../../addons")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.push(t, "kube-apiserver", "v1.35.4", "v1.36.3", "v1.37.2", "v1.999.0")
+	w.push(t, "flannel-io/flannel", "v99.0.0", "v99.1.0-amd64")
+	w.push(t, "rancher/local-path-provisioner", "v99.0.0", "v99.1.0-arm64", "master-head")
+	w.push(t, "library/busybox", "99.0.0", "99.1.0-musl", "stable", "100.0")
+	w.push(t, "metrics-server/metrics-server", "v99.0.0")
+	w.push(t, "sealift/operator", "99.0.0")
+	constants := "const (\n\tDefaultEtcdVersion = \"3.7.0-0\"\n\tCoreDNSVersion = \"v1.14.6\"\n\t// PauseVersion indicates the default pause image version for kubeadm\n\tPauseVersion = \"3.10.2\"\n)\n"
+	w.put(map[string]string{
+		"api.github.com/repos/containerd/containerd/releases":                                            releasePage("v99.0.0", "api/v100.0.0"),
+		"api.github.com/repos/opencontainers/runc/releases":                                              releasePage("v99.0.0", "v100.0.0-rc.1?"),
+		"api.github.com/repos/containernetworking/plugins/releases":                                      releasePage("v99.0.0"),
+		"api.github.com/repos/flannel-io/cni-plugin/releases":                                            releasePage("v99.0.0-flannel1", "v99.0.0-flannel2"),
+		"endoflife.date/api/kubernetes.json":                                                             `[{"cycle": "1.35", "eol": "2027-02-28"}]`,
+		"endoflife.date/api/containerd.json":                                                             `[{"cycle": "2.2", "eol": true}]`,
+		"raw.githubusercontent.com/kubernetes/kubernetes/v1.37.2/cmd/kubeadm/app/constants/constants.go": constants,
+	})
+	rows, err := w.source(t).Outdated(t.Context(), catalogue, upstream.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outdated []string
+	for _, r := range rows {
+		if r.Error != "" || r.Status == upstream.Unruled || r.Status == upstream.Failed {
+			t.Errorf("%+v", r)
+		}
+		if r.Status == upstream.Outdated {
+			outdated = append(outdated, r.AddOn+" "+r.Parameter+" "+r.Newest)
+		}
+	}
+	for _, want := range []string{
+		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
+		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metrics-server VERSION 99.0.0", "operator VERSION 99.0.0",
+	} {
+		if !slices.Contains(outdated, want) {
+			t.Errorf("%s is not outdated: %q", want, outdated)
+		}
+	}
+	next, err := w.source(t).Next(t.Context(), catalogue, "kubernetes", "1.37.2", nil, upstream.Query{})
+	if err != nil || next.Set["ETCD"] != "3.7.0-0" || next.Set["COREDNS"] != "v1.14.6" || next.Set["PAUSE"] != "3.10.2" || next.Set["CNI_PLUGINS"] != "v99.0.0" {
+		t.Errorf("got %+v, %v", next, err)
+	}
+}
