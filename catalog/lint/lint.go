@@ -20,9 +20,9 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/commands"
+	"github.com/sealift/sealift/catalog/origin"
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/catalog/template"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
@@ -112,9 +112,10 @@ type checker struct {
 	*Linter
 	dir           string // as the user named it
 	name, version string
-	declared      bool           // has an addon.yaml
-	files         []string       // below dir
-	script        *script.Script // nil if missing or not valid bash
+	declared      bool                   // has an addon.yaml
+	upstream      map[string]origin.Rule // by parameters of the template
+	files         []string               // below dir
+	script        *script.Script         // nil if missing or not valid bash
 	packages      []manifest.HostPackage
 	assets        []manifest.Asset
 	findings      []diag.Finding
@@ -276,6 +277,7 @@ func (c *checker) meta() error {
 			c.errorf(c.pos(catalog.MetaFile), "", "the operator would not start with this module: %v", err)
 		}
 	}
+	c.upstream = m.Upstream
 	if m.Description == "" {
 		c.rule(c.pos(catalog.MetaFile), "say in a line what the add-on brings", "description is missing")
 	}
@@ -303,59 +305,4 @@ func (f inAddOns) Open(name string) (fs.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return f.FS.Open(filepath.ToSlash(below))
-}
-
-// template compares the generated files with the template. The next version would differ from a file that was edited by
-// hand.
-func (c *checker) template() error {
-	addOn := filepath.Dir(c.dir)
-	if c.dir == "." || filepath.Base(c.dir) != c.version {
-		addOn = filepath.Dir(c.absolute())
-	}
-	t, err := template.Open(addOn)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c.generated(addOn)
-	}
-	if err != nil {
-		return err
-	}
-	values, err := t.Values(c.version)
-	if err != nil {
-		return err
-	}
-	filled, err := t.Fill(values)
-	const hint = "change the template, or write the version again with sealift addon new-version"
-	if err != nil {
-		c.rule(c.pos(manifest.FileName), hint, "differs from the template's output: %v", err)
-		return nil
-	}
-	for name, want := range filled {
-		have, err := os.ReadFile(c.path(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if line := firstDifference(string(have), want); line > 0 {
-			c.rule(diag.Pos{File: c.path(name), Line: line, Col: 1}, hint, "differs from the template's output")
-		}
-	}
-	return nil
-}
-
-// generated requires a template if the add-on has more than one version.
-func (c *checker) generated(addOn string) error {
-	others, err := filepath.Glob(filepath.Join(addOn, "*", manifest.FileName))
-	if err != nil {
-		return err
-	}
-	templateDir := filepath.Join(addOn, template.DirName)
-	_, noTemplate := os.Stat(templateDir)
-	if noTemplate != nil && len(others) < 2 {
-		return nil
-	}
-	if scripts, err := filepath.Glob(filepath.Join(templateDir, "*.sh")); err != nil || len(scripts) > 0 {
-		return err // kURL's add-ons have scripts such as generate.sh instead
-	}
-	c.rule(c.pos(manifest.FileName), "write "+filepath.Join(templateDir, template.ManifestFile)+" with parameters such as ${VERSION}",
-		"nothing writes new versions of the add-on")
-	return nil
 }

@@ -66,6 +66,8 @@ func TestProductionRequiresAutomaticMerges(t *testing.T) {
 		"all is there":                        {nil, ""},
 		"no generator":                        {map[string]string{template + "Manifest.tmpl": ""}, "1.0/Manifest: error: nothing writes new versions"},
 		"a script generates":                  {map[string]string{template + "Manifest.tmpl": "", template + "generate.sh": "#!/bin/bash\n"}, ""},
+		"a parameter without an upstream":     {nil, "1.0/addon.yaml: warning: nothing says where newer values of APP come from (add a rule under upstream; docs/addons.md has them)"},
+		"an upstream without a parameter":     {map[string]string{addOn + "addon.yaml": good()[addOn+"addon.yaml"] + "upstream: {APPP: {github: a/b}}\n"}, `1.0/addon.yaml: error: upstream names APPP, and the template has no such parameter (did you mean "APP"?)`},
 		"no tests":                            {map[string]string{addOn + "testgrid.yaml": ""}, "1.0/testgrid.yaml: error: the add-on has no testgrid.yaml"},
 		"kURL's place for tests":              {map[string]string{addOn + "testgrid.yaml": "", template + "testgrid/k8s.yaml": goodTests}, ""},
 		"a mistake in the tests":              {map[string]string{addOn + "testgrid.yaml": goodTests + "  airgab: true\n"}, `1.0/testgrid.yaml:4:3: error: unknown key "airgab"`},
