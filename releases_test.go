@@ -15,7 +15,6 @@ var others = map[string]string{
 	"kubernetes 1.19.9":    "an Installer of kURL",
 	"kubernetes 1.5.8":     "a rule of a channel",
 	"containerd 2.2.6":     "kURL's add-on",
-	"containerd 2.3.0":     "the first release that starts no pod with some sandbox images",
 	"containerd 9.9.9":     "a package that does not exist",
 	"flannel 0.28.7":       "kURL's add-on",
 	"metrics-server 0.8.1": "kURL's add-on",
@@ -124,5 +123,24 @@ func TestReadmeAndDemoInstallCurrentReleases(t *testing.T) {
 	}
 	if want := fmt.Sprintf("\n%d Manifests, no errors", shipped); !strings.Contains(readme, want) {
 		t.Errorf("README.md does not have %q, as 'sealift manifest lint addons' prints", want)
+	}
+}
+
+// TestPageSaysWhatRanTogether requires the versions of what every cluster has in the table of docs/targets.md.
+func TestPageSaysWhatRanTogether(t *testing.T) {
+	page, err := os.ReadFile("docs/targets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n## Which versions ran together\n")
+	if !found {
+		t.Fatal("docs/targets.md does not say which versions ran together")
+	}
+	for _, name := range []string{"kubernetes", "containerd", "flannel"} {
+		for _, r := range releases.Of(name, releases.Lab) {
+			if !regexp.MustCompile(`[| ]` + regexp.QuoteMeta(r.Version) + `[ ,]`).MatchString(section) {
+				t.Errorf("docs/targets.md does not say with what %s %s ran", name, r.Version)
+			}
+		}
 	}
 }
