@@ -107,6 +107,14 @@ func (w *world) ask(kind int) {
 	}
 }
 
+// Read implements operation.Records.
+func (l *leader) Read(context.Context) (record.All, error) {
+	err := l.moment()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.all), err
+}
+
 // Change implements operation.Records.
 func (l *leader) Change(ctx context.Context, change func(record.All) error) error {
 	if err := l.moment(true); err != nil {

@@ -18,11 +18,13 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/record"
 )
 
 // Records are those of a cluster: see record.Store.
 type Records interface {
+	Read(ctx context.Context) (record.All, error)
 	Change(ctx context.Context, change func(record.All) error) error
 }
 
@@ -83,6 +85,33 @@ func (r *Run) Begin(ctx context.Context) error {
 		all[r.Record.Kind] = r.Record
 		return nil
 	})
+}
+
+// Lead begins, and goes through the stages: as steps of an operation in the journal of this host, which skips those that it has finished, or
+// without a journal if operation is "".
+func (r *Run) Lead(ctx context.Context, operation lifecycle.Operation, journal *lifecycle.Journal, observe func(lifecycle.Event)) error {
+	if err := r.Begin(ctx); err != nil {
+		return err
+	}
+	if operation != "" {
+		_, err := lifecycle.Run(ctx, operation, r.Plan(), journal, observe)
+		return err
+	}
+	for _, s := range r.Stages {
+		if err := r.Reach(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Plan returns the stages as steps of a journal.
+func (r *Run) Plan() (plan lifecycle.Plan) {
+	for _, s := range r.Stages {
+		plan = append(plan, lifecycle.Step{ID: s.ID, Phase: lifecycle.Outro, Title: s.Title, Timeout: s.Timeout, Inputs: r.Record.ID,
+			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, r.Reach(ctx, s) }})
+	}
+	return plan
 }
 
 // rested forgets failures: the nodes begin again.

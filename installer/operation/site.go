@@ -68,15 +68,9 @@ func (s *Site) Known(ctx context.Context) (*record.Record, error) {
 }
 
 // Known reads the record of a kind; nil if there is none.
-func Known(ctx context.Context, records Records, kind string) (known *record.Record, err error) {
-	err = records.Change(ctx, func(all record.All) error {
-		known = nil
-		if r, there := all[kind]; there {
-			known = &r
-		}
-		return nil
-	})
-	return known, err
+func Known(ctx context.Context, records Records, kind string) (*record.Record, error) {
+	all, err := records.Read(ctx)
+	return all.Of(kind), err
 }
 
 // Records are those of the cluster, also while its API is away for some minutes.
@@ -91,13 +85,25 @@ type records struct {
 	client func() (kubernetes.Interface, error)
 }
 
+func (r records) Read(ctx context.Context) (all record.All, err error) {
+	err = r.retry(ctx, func(ctx context.Context, s record.Store) (err error) {
+		all, err = s.Read(ctx)
+		return err
+	})
+	return all, err
+}
+
 func (r records) Change(ctx context.Context, change func(record.All) error) error {
+	return r.retry(ctx, func(ctx context.Context, s record.Store) error { return s.Change(ctx, change) })
+}
+
+func (r records) retry(ctx context.Context, request func(context.Context, record.Store) error) error {
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
 		client, err := r.client()
 		if err != nil {
 			return err
 		}
-		return record.Store{Client: client}.Change(ctx, change)
+		return request(ctx, record.Store{Client: client})
 	})
 }
 
@@ -137,35 +143,6 @@ func (s *Site) Lead(ctx context.Context, r *Run, waiting func(holder string), ob
 	begins := exclusion.OfKind(s.Kind.Name)
 	r.Refuse = func(all record.All) error { return exclusion.Refuse(begins, exclusion.UnderWay(all)) }
 	return exclusion.WithClusterLock(ctx, s.View.Cluster(), s.on(), begins, waiting, func(ctx context.Context) error {
-		if s.Kind.Journal != "" {
-			return r.Journaled(ctx, s.Kind.Journal, s.Journal, s.Log.Narrate(observe))
-		}
-		if err := r.Begin(ctx); err != nil {
-			return err
-		}
-		for _, stage := range r.Stages {
-			if err := r.Reach(ctx, stage); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.Lead(ctx, s.Kind.Journal, s.Journal, s.Log.Narrate(observe))
 	})
-}
-
-// Journaled leads a run as steps in the journal of this host. Those that it has finished are skipped.
-func (r *Run) Journaled(ctx context.Context, operation lifecycle.Operation, journal *lifecycle.Journal, observe func(lifecycle.Event)) error {
-	if err := r.Begin(ctx); err != nil {
-		return err
-	}
-	_, err := lifecycle.Run(ctx, operation, r.Plan(), journal, observe)
-	return err
-}
-
-// Plan returns the stages as steps of a journal.
-func (r *Run) Plan() (plan lifecycle.Plan) {
-	for _, stage := range r.Stages {
-		plan = append(plan, lifecycle.Step{ID: stage.ID, Phase: lifecycle.Outro, Title: stage.Title, Timeout: stage.Timeout, Inputs: r.Record.ID,
-			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, r.Reach(ctx, stage) }})
-	}
-	return plan
 }

@@ -141,6 +141,14 @@ func (c *realCluster) Apply(ctx context.Context, name string, r operation.Reques
 	return c.pass()
 }
 
+// Read implements operation.Records.
+func (c *realCluster) Read(ctx context.Context) (record.All, error) {
+	if c.dead {
+		return nil, errKilled
+	}
+	return record.Store{Client: c.client}.Read(ctx)
+}
+
 // Change implements operation.Records. Nothing is written after a loss of power.
 func (c *realCluster) Change(ctx context.Context, change func(record.All) error) error {
 	if c.dead {
@@ -173,7 +181,7 @@ func (c *realCluster) lead(state, to string, o Options) (ch *Change, dead bool, 
 	if err := ch.check(ctx); err != nil {
 		return ch, false, err
 	}
-	return ch, false, ch.run.Journaled(ctx, lifecycle.MovingAPI, ch.Journal, func(lifecycle.Event) {})
+	return ch, false, ch.run.Lead(ctx, lifecycle.MovingAPI, ch.Journal, func(lifecycle.Event) {})
 }
 
 // endpoint is that of kubeadm's configuration.

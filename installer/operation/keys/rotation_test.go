@@ -84,6 +84,14 @@ func (m *moments) Change(_ context.Context, change func(record.All) error) error
 	return m.passLocked()
 }
 
+// Read implements operation.Records.
+func (m *moments) Read(context.Context) (record.All, error) {
+	err := m.pass()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.all), err
+}
+
 // testCluster is what a rotation works on.
 type testCluster interface {
 	Servers
@@ -113,7 +121,7 @@ func lead(t *testing.T, m *moments, own string, h encryption.Host, state string,
 	if err := r.begin(ctx, c, own, time.Now()); err != nil {
 		return false, err
 	}
-	return false, r.run.Journaled(ctx, lifecycle.Rotating, journal, func(lifecycle.Event) {})
+	return false, r.run.Lead(ctx, lifecycle.Rotating, journal, func(lifecycle.Event) {})
 }
 
 // model is a cluster of API servers that apply a file some time after they got it, and of Secrets by the key that encrypts each;

@@ -59,6 +59,14 @@ func (a All) Sorted() []Record {
 	return slices.SortedFunc(maps.Values(a), func(x, y Record) int { return cmp.Compare(x.Kind, y.Kind) })
 }
 
+// Of returns the Record of a kind; nil if there is none.
+func (a All) Of(kind string) *Record {
+	if r, there := a[kind]; there {
+		return &r
+	}
+	return nil
+}
+
 // Decode reads the params of a Record into a value.
 func (r Record) Decode(into any) error {
 	if err := json.Unmarshal(r.Params, into); err != nil {

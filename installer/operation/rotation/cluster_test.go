@@ -222,12 +222,24 @@ func (c *realCluster) List(context.Context) ([]cluster.Node, error) {
 	return []cluster.Node{{Name: "0", Ready: true, Roles: roles}, {Name: "1", Ready: true, Roles: roles}, {Name: "worker", Ready: true}}, c.pass()
 }
 
+// Read implements operation.Records.
+func (c *realCluster) Read(ctx context.Context) (record.All, error) {
+	if c.dead {
+		return nil, errKilled
+	}
+	return c.records().Read(ctx)
+}
+
 // Change implements operation.Records. Nothing is written after a loss of power.
 func (c *realCluster) Change(ctx context.Context, change func(record.All) error) error {
 	if c.dead {
 		return errKilled
 	}
-	return operation.RecordsOf(func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") }).Change(ctx, change)
+	return c.records().Change(ctx, change)
+}
+
+func (c *realCluster) records() operation.Records {
+	return operation.RecordsOf(func() (kubernetes.Interface, error) { return c.planes[0].client("super-admin.conf") })
 }
 
 // Apply implements operation.Nodes. A program that was started at the stage is not started again.

@@ -275,7 +275,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 
 // lead runs the part. At the end nothing on this host tells of the rotation.
 func (r *Rotation) lead(ctx context.Context, observe func(lifecycle.Event)) error {
-	return r.ended(r.run.Journaled(ctx, lifecycle.RotatingCAs, r.Journal, observe))
+	return r.ended(r.run.Lead(ctx, lifecycle.RotatingCAs, r.Journal, observe))
 }
 
 func (r *Rotation) ended(err error) error {
