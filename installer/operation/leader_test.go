@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/operation"
@@ -35,6 +36,11 @@ func (l *leader) moment(writes ...bool) error {
 	}
 	l.clock++
 	replace, other := false, -1
+	if r, there := l.all[record.Upgrade]; there && (r.Paused && l.random.IntN(3) == 0 || !r.Paused && l.random.IntN(60) == 0) {
+		l.all = maps.Clone(l.all)
+		r.Paused = !r.Paused
+		l.all[record.Upgrade] = r
+	}
 	if !l.nested && l.budget > 0 {
 		l.budget--
 		if l.budget == 0 && l.replace && len(writes) == 0 {
@@ -239,7 +245,7 @@ func (l *leader) acts(stage string) func(context.Context) error {
 func (w *world) plan(l *leader, known *record.Record) *operation.Run {
 	k := kinds[l.kind]
 	stages := k.stages(actions{l.acts, l.acts})
-	r := &operation.Run{Stages: stages, Own: l.own, Records: l, Nodes: l, Refuse: func(all record.All) error {
+	r := &operation.Run{Stages: stages, Own: l.own, Records: l, Nodes: l, Look: time.Millisecond, Refuse: func(all record.All) error {
 		return exclusion.Refuse(exclusion.OfKind(k.name), exclusion.UnderWay(all))
 	}}
 	if k.waits > 0 {
@@ -255,6 +261,9 @@ func (w *world) plan(l *leader, known *record.Record) *operation.Run {
 		finish := k.waits > 0 && (known.Stage == "" || slices.IndexFunc(stages, func(s operation.Stage) bool { return s.ID == known.Stage }) >= k.waits)
 		if finish {
 			r.Stages, r.Keeps = stages[k.waits:], false
+			for n := range r.Stages {
+				r.Stages[n].Loose = r.Loose
+			}
 		}
 	}
 	l.run = r

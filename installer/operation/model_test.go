@@ -65,10 +65,10 @@ var kinds = []kind{
 	}, 3},
 	{record.Upgrade, func(do actions) []operation.Stage {
 		return []operation.Stage{
-			{ID: "prepare", Nodes: operation.Everyone, AtOnce: 4},
-			{ID: "snapshot", Before: do.before("snapshot")},
-			{ID: "control-planes", Nodes: operation.ControlPlanes, AtOnce: 1},
-			{ID: "workers", Nodes: func(n cluster.Node) bool { return !n.ControlPlane() }, AtOnce: 2},
+			{ID: "prepare", Nodes: operation.Everyone, AtOnce: 4, Loose: true},
+			{ID: "snapshot", Before: do.before("snapshot"), Loose: true},
+			{ID: "control-planes", Nodes: operation.ControlPlanes, AtOnce: 1, Pauses: true},
+			{ID: "workers", Nodes: func(n cluster.Node) bool { return !n.ControlPlane() }, AtOnce: 2, Pauses: true},
 			{ID: "add-ons", Before: do.before("add-ons")},
 		}
 	}, 0},

@@ -15,7 +15,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
+	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -41,10 +42,11 @@ type Run struct {
 	// Record is what the cluster knows of the operation, once it has begun.
 	Record record.Record
 	// Stages are all of this run. A run that Keeps the record ends where a person decides: the record then has no stage, and another run
-	// goes on. A Loose one excludes nothing from there on.
+	// goes on. A Loose one excludes nothing from there on. The record of a run that Stays has ended then: nothing goes on.
 	Stages []Stage
 	Keeps  bool
 	Loose  bool
+	Stays  bool
 
 	Own     string // the node that leads
 	Records Records
@@ -55,6 +57,18 @@ type Run struct {
 	// Known is the record of the same kind that the cluster had when this run was planned; nil if there was none. A run that has another
 	// ID takes its place.
 	Known *record.Record
+	// Choose is called with the record of now when the operation begins, nil for none. It refuses, or plans the run for that record: nil
+	// requires that it is Known.
+	Choose func(known *record.Record) error
+	// Begun is called before the first stage of a run, also when another run has done that stage; nil is nothing.
+	Begun func(context.Context) error
+	// OnPause is called when a person has paused the run, or resumed it; nil is nothing. Look is the time between two looks for that, 0
+	// for two seconds.
+	OnPause func(paused bool)
+	Look    time.Duration
+
+	mu     sync.Mutex // of Record, from Begin on
+	paused bool       // OnPause was told
 }
 
 // ErrTaken ends a run whose record another process has changed.
@@ -71,6 +85,12 @@ func (r *Run) Begin(ctx context.Context) error {
 				return err
 			}
 		}
+		if r.Choose != nil {
+			r.Known = all.Of(r.Record.Kind)
+			if err := r.Choose(r.Known); err != nil {
+				return err
+			}
+		}
 		now, there := all[r.Record.Kind]
 		if there != (r.Known != nil) || there && (now.ID != r.Known.ID || (now.Stage == "") != (r.Known.Stage == "")) {
 			return ErrTaken
@@ -81,7 +101,9 @@ func (r *Run) Begin(ctx context.Context) error {
 		if r.Record.Stage == "" { // a leader that is killed now leaves a record that tells which part has begun
 			r.Record.Stage = r.Stages[0].ID
 		}
-		r.Record.Leader, r.Record.Attempt, r.Record.Waits = r.Own, now.Attempt+1, r.Loose && !r.Keeps
+		r.Record.Leader, r.Record.Attempt, r.Record.Paused, r.Record.Error = r.Own, now.Attempt+1, now.Paused, ""
+		at := index(r.Stages, r.Record.Stage)
+		r.Record.Waits = at >= 0 && r.Stages[at].Loose
 		all[r.Record.Kind] = r.Record
 		return nil
 	})
@@ -89,9 +111,15 @@ func (r *Run) Begin(ctx context.Context) error {
 
 // Lead begins, and goes through the stages: as steps of an operation in the journal of this host, which skips those that it has finished, or
 // without a journal if operation is "".
-func (r *Run) Lead(ctx context.Context, operation lifecycle.Operation, journal *lifecycle.Journal, observe func(lifecycle.Event)) error {
+func (r *Run) Lead(ctx context.Context, operation lifecycle.Operation, journal *lifecycle.Journal, observe func(lifecycle.Event)) (err error) {
 	if err := r.Begin(ctx); err != nil {
 		return err
+	}
+	defer func() { err = r.failed(ctx, err) }()
+	if r.Begun != nil {
+		if err := r.Begun(ctx); err != nil {
+			return err
+		}
 	}
 	if operation != "" {
 		_, err := lifecycle.Run(ctx, operation, r.Plan(), journal, observe)
@@ -103,6 +131,22 @@ func (r *Run) Lead(ctx context.Context, operation lifecycle.Operation, journal *
 		}
 	}
 	return nil
+}
+
+// noteTime bounds the write of a failure: the API may be what failed.
+const noteTime = time.Minute
+
+// failed notes what ended the run, unless that is a person or another leader.
+func (r *Run) failed(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrTaken) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	defer cancel()
+	return errors.Join(err, r.change(ctx, func(now record.Record) record.Record {
+		now.Error = err.Error()
+		return now
+	}))
 }
 
 // Plan returns the stages as steps of a journal.
@@ -131,7 +175,7 @@ func (r *Run) Reach(ctx context.Context, s Stage) error {
 		return nil
 	}
 	if r.Record.Stage != s.ID {
-		if err := r.change(ctx, func(now record.Record) record.Record { return now.In(s.ID) }); err != nil {
+		if err := r.change(ctx, s.enter); err != nil {
 			return err
 		}
 	}
@@ -143,7 +187,7 @@ func (r *Run) Reach(ctx context.Context, s Stage) error {
 	if s.Nodes != nil {
 		if err := r.spread(ctx, s); err != nil {
 			if s.Failed != nil {
-				err = fmt.Errorf("%w%s", err, s.Failed(r.Record))
+				err = fmt.Errorf("%w%s", err, s.Failed(r.known()))
 			}
 			return err
 		}
@@ -160,11 +204,13 @@ func (r *Run) Reach(ctx context.Context, s Stage) error {
 func (r *Run) leave(ctx context.Context, s Stage) error {
 	next := index(r.Stages, s.ID) + 1
 	if next < len(r.Stages) {
-		return r.change(ctx, func(now record.Record) record.Record { return now.In(r.Stages[next].ID) })
+		return r.change(ctx, r.Stages[next].enter)
 	}
-	if r.Keeps {
+	if r.Keeps || r.Stays {
 		return r.change(ctx, func(now record.Record) record.Record {
-			now.Waits = r.Loose
+			if now.Waits = r.Loose || r.Stays; r.Stays {
+				now.Ended = time.Now().UTC()
+			}
 			return now.In("")
 		})
 	}
@@ -189,11 +235,21 @@ func (r *Run) Save(ctx context.Context, params any) error {
 	})
 }
 
+// change edits the record of now: a person may have paused it. Nodes at work may call it, too.
 func (r *Run) change(ctx context.Context, edit func(record.Record) record.Record) error {
-	next := edit(r.Record)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var next record.Record
 	err := r.Records.Change(ctx, func(all record.All) error {
 		if err := r.leads(all); err != nil {
 			return err
+		}
+		now := all[r.Record.Kind]
+		next = edit(now)
+		if now.Waits && !next.Waits && r.Refuse != nil { // another operation may have begun meanwhile
+			if err := r.Refuse(all); err != nil {
+				return err
+			}
 		}
 		all[r.Record.Kind] = next
 		return nil
@@ -211,84 +267,9 @@ func (r *Run) leads(all record.All) error {
 	return nil
 }
 
-// end is the end of the work on a node.
-type end struct {
-	name string
-	err  error
-}
-
-// spread asks the nodes of a stage, as many at a time as it allows: also those that join meanwhile. The record has a node as working before
-// it is asked, so that a leader that resumes knows who may be at work.
-func (r *Run) spread(ctx context.Context, s Stage) error {
-	ends, asked := make(chan end), map[string]bool{}
-	var errs []error
-	stopped := false // running nodes finish on their own
-	for {
-		var ask []string
-		if !stopped {
-			var err error
-			if ask, err = r.next(ctx, s, asked); err != nil {
-				errs, stopped = append(errs, err), true
-			}
-		}
-		for _, name := range ask {
-			asked[name] = true
-			request := Request{r.Record.ID, s.ID, r.Record.Params}
-			go func() { ends <- end{name, r.Nodes.Apply(ctx, name, request)} }()
-		}
-		if len(asked) == 0 {
-			return errors.Join(errs...)
-		}
-		e := <-ends
-		delete(asked, e.name)
-		state := record.Node{State: record.Done}
-		if e.err != nil {
-			errs = append(errs, e.err)
-			stopped = stopped || !s.Tolerant || ctx.Err() != nil
-			state = record.Node{State: record.Failed, Error: e.err.Error()}
-		}
-		if ctx.Err() != nil && e.err != nil { // it may still be running
-			continue
-		}
-		if err := r.note(ctx, state, e.name); err != nil {
-			errs, stopped = append(errs, err), true
-		}
-	}
-}
-
-// Round asks all nodes of a stage once more, also those that are done with it. It is for Before and After of stages in which every node
-// is asked several times.
-func (r *Run) Round(ctx context.Context, s Stage) error {
-	if err := r.change(ctx, func(now record.Record) record.Record { return now.In(s.ID) }); err != nil {
-		return err
-	}
-	return r.spread(ctx, s)
-}
-
-// next finds the nodes that are asked now, and notes that they are at work.
-func (r *Run) next(ctx context.Context, s Stage, asked map[string]bool) (ask []string, err error) {
-	nodes, err := r.Nodes.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if ask, err = decide(s, nodes, r.Record, r.Own, asked); err != nil {
-		return nil, err
-	}
-	if err := r.note(ctx, record.Node{State: record.Working}, ask...); err != nil {
-		return nil, err
-	}
-	return ask, nil
-}
-
-// note writes the state of nodes.
-func (r *Run) note(ctx context.Context, n record.Node, names ...string) error {
-	if !slices.ContainsFunc(names, func(name string) bool { return r.Record.Nodes[name] != n }) {
-		return nil
-	}
-	return r.change(ctx, func(now record.Record) record.Record {
-		for _, name := range names {
-			now = now.With(name, n)
-		}
-		return now
-	})
+// known is the record as this run knows it.
+func (r *Run) known() record.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Record
 }

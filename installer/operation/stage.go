@@ -25,8 +25,18 @@ type Stage struct {
 	AtOnce int
 	// Tolerant continues with the other nodes when one has failed. The stage fails at its end.
 	Tolerant bool
+	// Loose says that nothing is half done during the stage: it excludes nothing.
+	Loose bool
+	// Pauses lets a person pause the stage: no further node begins then.
+	Pauses bool
 	// Failed describes the progress of the other nodes when the stage has failed; nil says nothing.
 	Failed func(r record.Record) string
+}
+
+// enter returns a record at the beginning of the stage.
+func (s Stage) enter(r record.Record) record.Record {
+	r.Waits = s.Loose
+	return r.In(s.ID)
 }
 
 // Everyone selects all nodes.
@@ -45,8 +55,8 @@ func index(stages []Stage, id string) int {
 }
 
 // decide finds the nodes of a stage that are asked now. asked are those that this leader waits for. The node of the leader begins, then
-// the other control planes, then the workers. Nodes that were working when an earlier leader was killed come first: they may still be.
-func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked map[string]bool) (ask []string, err error) {
+// the other control planes, then the workers. Nodes that were working when an earlier leader was killed come first: they may still be. paused reports that others wait until a person resumes.
+func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked map[string]bool) (ask []string, paused bool, err error) {
 	wave := rollout.Wave{Name: s.ID, AtOnce: rollout.Amount{Value: s.AtOnce}, Mandatory: !s.Tolerant}
 	if s.Tolerant {
 		wave.MaxFailures = rollout.Amount{Value: 100, Percent: true}
@@ -72,8 +82,8 @@ func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked ma
 		}
 		targets = append(targets, t)
 	}
-	result, err := rollout.Decide(rollout.Spec{Change: r.ID, Waves: []rollout.Wave{wave}}, targets, rollout.State{}, time.Time{})
-	return append(ask, result.With(rollout.Start)...), err
+	result, err := rollout.Decide(rollout.Spec{Change: r.ID, Paused: s.Pauses && r.Paused, Waves: []rollout.Wave{wave}}, targets, rollout.State{}, time.Time{})
+	return append(ask, result.With(rollout.Start)...), result.Phase == rollout.Paused, err
 }
 
 // rank is the index of a node in the order in which nodes begin.

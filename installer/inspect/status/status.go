@@ -187,7 +187,9 @@ func underWay(ctx context.Context, c *kube.Cluster) (found []UnderWay, err error
 	}
 	all, err := record.Store{Client: client}.Read(ctx)
 	for _, r := range all.Sorted() {
-		found = append(found, UnderWay{r.Kind, r.Leader, r.Stage, r.About, r.Next, r.Waits})
+		if r.Ended.IsZero() {
+			found = append(found, UnderWay{r.Kind, r.Leader, r.Stage, r.About, r.Next, r.Waits})
+		}
 	}
 	return found, err
 }

@@ -126,7 +126,7 @@ func (c *Change) begin(ctx context.Context, records operation.Records, from, to 
 	if err != nil {
 		return err
 	}
-	c.run = &operation.Run{Own: c.host.Name, Known: known, Records: records, Nodes: moving{c.nodes, c.moved}, Loose: true}
+	c.run = &operation.Run{Own: c.host.Name, Known: known, Records: records, Nodes: moving{c.nodes, c.moved}}
 	c.run.Record = record.Record{ID: now.UTC().Format("20060102T150405.000Z"), Kind: Kind.Name, Began: now.UTC()}
 	var was params
 	if known != nil {
@@ -233,10 +233,10 @@ func (c *Change) stages() {
 	}
 	if c.run.Keeps = !c.ends(); !c.run.Keeps {
 		c.run.Stages = append(c.run.Stages,
-			operation.Stage{ID: aloneStep, Title: "certificates for " + c.To() + " alone", Timeout: stageTime, Nodes: operation.Everyone, AtOnce: 1, After: c.alone},
-			operation.Stage{ID: LastStep, Title: "remove the note of the change", Timeout: shortTime})
+			operation.Stage{ID: aloneStep, Title: "certificates for " + c.To() + " alone", Timeout: stageTime, Nodes: operation.Everyone, AtOnce: 1, After: c.alone, Loose: c.options.Finish},
+			operation.Stage{ID: LastStep, Title: "remove the note of the change", Timeout: shortTime, Loose: c.options.Finish})
 	}
-	c.run.Loose = c.options.Finish || c.run.Keeps
+	c.run.Loose = c.run.Keeps
 }
 
 // Plan returns the steps. Those that an interrupted run has finished are skipped when it runs.

@@ -27,8 +27,15 @@ type Record struct {
 	Stage string `json:"stage,omitempty"`
 	// Nodes is the progress of nodes with Stage. A missing one has not begun.
 	Nodes map[string]Node `json:"nodes,omitempty"`
-	// Waits says that nothing is half done, and the end waits for a person. It excludes nothing then.
+	// Waits says that nothing is half done: nothing has changed yet, the end waits for a person, or the operation is over. It excludes
+	// nothing then.
 	Waits bool `json:"waits,omitempty"`
+	// Paused lets no further node begin, in the stages that a person may pause.
+	Paused bool `json:"paused,omitempty"`
+	// Error is what ended the last run, if that failed.
+	Error string `json:"error,omitempty"`
+	// Ended is when the operation was over. Its Record stays for what undoes it. Zero for one that has not ended.
+	Ended time.Time `json:"ended,omitzero"`
 	// About is a sentence without its end for people, Next the command that resumes, and where it has to run.
 	About string `json:"about"`
 	Next  string `json:"next"`
