@@ -34,7 +34,7 @@ var ownLoops = map[string]string{
 	"installer/hooks/hook/silence.go":        "a timer that output sets back",
 	"installer/recovery/restore/drill.go":    "three looks; the last one counts",
 	"installer/cluster/runtime/stop.go":      "a signal, and a stronger one later",
-	"installer/operation/upgrade/nodes.go":   "a scheduler that the end of a node's upgrade wakes",
+	"installer/operation/spread.go":          "a scheduler that the end of a node's work wakes",
 	"internal/connlimit/listener.go":         "a listener that has no descriptors left",
 	"operator/lifecycle/config.go":           "a daemon that events wake",
 	"operator/webhook/endpoint.go":           "a ticker that a request wakes",

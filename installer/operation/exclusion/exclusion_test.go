@@ -20,7 +20,6 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
-	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
@@ -55,7 +54,7 @@ func (p place) record(name, key string, value any) {
 
 func (p place) upgrade(phase, snapshot string) {
 	p.t.Helper()
-	p.record(record.UpgradeConfigMap, "state.json", map[string]any{"from": "1.35.4", "to": "1.36.3", "phase": phase, "leader": "host-1", "snapshot": snapshot})
+	p.record("sealift-upgrade", "state.json", map[string]any{"from": "1.35.4", "to": "1.36.3", "phase": phase, "leader": "host-1", "snapshot": snapshot})
 }
 
 func (p place) loadBalancer(moved bool) {
@@ -217,7 +216,7 @@ func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 
 func TestDamagedRecordsAreReported(t *testing.T) {
 	for name, write := range map[string]func(place){
-		"an upgrade":      func(p place) { p.record(record.UpgradeConfigMap, "", map[string]string{"state.json": "{"}) },
+		"an upgrade":      func(p place) { p.record("sealift-upgrade", "", map[string]string{"state.json": "{"}) },
 		"a load balancer": func(p place) { p.record("sealift-load-balancer", "", map[string]string{"change": "{"}) },
 	} {
 		p := newPlace(t)

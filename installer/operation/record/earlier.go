@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The kinds of operations.
@@ -16,30 +17,61 @@ const (
 	LoadBalancer = "load-balancer"
 )
 
-// UpgradeConfigMap has the state of the newest upgrade: package upgrade writes it. It stays when the upgrade has ended.
-const UpgradeConfigMap = "sealift-upgrade"
-
-// earlier are the separate ConfigMaps of kinds: that of upgrades, and those of a sealift from before this ConfigMap. The latter are
-// read for one release, so that an operation in progress continues when Sealift is replaced.
+// earlier are the ConfigMaps of kinds that an earlier sealift wrote. They are read for one release, so that an operation in progress
+// continues when Sealift is replaced.
 var earlier = map[string]struct {
 	name    string
 	convert func(data map[string]string) (r Record, known bool, err error)
 }{
-	Upgrade:      {UpgradeConfigMap, upgrading},
+	Upgrade:      {"sealift-upgrade", upgrading},
 	CAs:          {"sealift-rotation", rotating},
 	Keys:         {"sealift-encryption", encrypting},
 	LoadBalancer: {"sealift-load-balancer", moving},
 }
 
-// upgrading reads the state of the newest upgrade. One that has changed no node yet is not under way.
+// upgrading reads the state of the newest upgrade. It stayed when that had ended.
 func upgrading(data map[string]string) (r Record, known bool, err error) {
-	var s struct{ Upgrade, From, To, Phase, Leader, Snapshot string }
+	var s struct {
+		Upgrade, From, To, Phase, Leader, Snapshot, Error string
+		Began, Ended                                      time.Time
+		Nodes                                             map[string]struct{ Stage, Error string }
+	}
 	if err := json.Unmarshal([]byte(data["state.json"]), &s); err != nil {
 		return r, false, fmt.Errorf("%w; remove it to begin with a new upgrade", err)
 	}
-	r = Record{ID: s.Upgrade, Leader: s.Leader, Stage: s.Phase, About: fmt.Sprintf("an upgrade from Kubernetes %s to %s is not finished (at %s)", s.From, s.To, s.Phase),
-		Next: "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on " + cmp.Or(s.Leader, "a control plane")}
-	return r, s.Phase != "finished" && (s.Phase != "preparing" || s.Snapshot != ""), nil
+	r = Record{ID: s.Upgrade, Leader: s.Leader, Began: s.Began, Params: json.RawMessage(data["state.json"]), Error: s.Error, Paused: data["paused"] != "",
+		About: UpgradingKubernetes(s.From, s.To), Next: ResumeUpgrade(s.Leader)}
+	switch s.Phase {
+	case "preparing":
+		r.Stage, r.Waits = "upgrade/prepare", s.Snapshot == ""
+	case "nodes": // the stage of the workers begins when no control plane has anything to do
+		r.Stage = "upgrade/control-planes"
+		for name, n := range s.Nodes {
+			switch {
+			case n.Error != "":
+				r = r.With(name, Node{Failed, n.Error})
+			case n.Stage == "done":
+				r = r.With(name, Node{State: Done})
+			}
+		}
+	case "add-ons":
+		r.Stage = "upgrade/add-ons"
+	case "finished":
+		r.Waits, r.Ended = true, s.Ended
+	default:
+		return r, false, fmt.Errorf("its phase is %q; remove it to begin with a new upgrade", s.Phase)
+	}
+	return r, true, nil
+}
+
+// UpgradingKubernetes means that an upgrade is under way, and ResumeUpgrade how it resumes.
+func UpgradingKubernetes(from, to string) string {
+	return fmt.Sprintf("an upgrade from Kubernetes %s to %s is not finished", from, to)
+}
+
+// ResumeUpgrade is the command that resumes an upgrade, or undoes it.
+func ResumeUpgrade(leader string) string {
+	return "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on " + cmp.Or(leader, "a control plane")
 }
 
 func rotating(data map[string]string) (Record, bool, error) {

@@ -93,10 +93,10 @@ func TestRecordsOfEarlierSealiftAreTakenOver(t *testing.T) {
 		configMap("sealift-rotation", map[string]string{"id": "20260101T000000Z", "leader": "host-3", "parts": "cluster etcd"}),
 		configMap("sealift-encryption", map[string]string{"key": "key-2-aa", "leader": "host-1"}),
 		configMap("sealift-load-balancer", map[string]string{"change": `{"id":"1","from":"10.0.0.1:6443","to":"10.0.0.2:6443","back":false,"moved":true}`}),
-		configMap(record.UpgradeConfigMap, map[string]string{"state.json": `{"upgrade":"u","from":"1.35.4","to":"1.36.3","phase":"nodes","leader":"host-1"}`, "paused": "true"}))
+		configMap("sealift-upgrade", map[string]string{"state.json": `{"upgrade":"u","from":"1.35.4","to":"1.36.3","phase":"nodes","leader":"host-1"}`, "paused": "true"}))
 	s := record.Store{Client: client}
 	all, err := s.Read(t.Context())
-	if err != nil || len(all) != 4 || all[record.CAs].ID != "20260101T000000Z" || all[record.CAs].Leader != "host-3" || all[record.Keys].ID != "key-2-aa" || !all[record.LoadBalancer].Waits || all[record.Upgrade].Stage != "nodes" {
+	if err != nil || len(all) != 4 || all[record.CAs].ID != "20260101T000000Z" || all[record.CAs].Leader != "host-3" || all[record.Keys].ID != "key-2-aa" || !all[record.LoadBalancer].Waits || all[record.Upgrade].Stage != "upgrade/control-planes" || !all[record.Upgrade].Paused {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	var move struct{ From, To string }
@@ -110,7 +110,7 @@ func TestRecordsOfEarlierSealiftAreTakenOver(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for name, there := range map[string]bool{"sealift-rotation": false, "sealift-encryption": false, "sealift-load-balancer": true, record.UpgradeConfigMap: true} {
+	for name, there := range map[string]bool{"sealift-rotation": false, "sealift-encryption": false, "sealift-load-balancer": true, "sealift-upgrade": true} {
 		if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{}); (err == nil) != there {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -135,7 +135,7 @@ func TestRecordsOfEarlierSealiftAreTakenOver(t *testing.T) {
 
 func TestDamagedRecordNamesItsConfigMap(t *testing.T) {
 	for _, m := range []*corev1.ConfigMap{
-		configMap(record.ConfigMap, map[string]string{"clock": "{"}), configMap("sealift-load-balancer", map[string]string{"change": "{}"}), configMap(record.UpgradeConfigMap, map[string]string{}),
+		configMap(record.ConfigMap, map[string]string{"clock": "{"}), configMap("sealift-load-balancer", map[string]string{"change": "{}"}), configMap("sealift-upgrade", map[string]string{}),
 	} {
 		if _, err := (record.Store{Client: fake.NewClientset(m)}).Read(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap kube-system/"+m.Name) {
 			t.Errorf("%s: %v", m.Name, err)

@@ -19,10 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/intent"
 	controlplanes "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/rollout"
 )
-
-var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // opened is a cluster of two nodes on a real API server.
 func opened(t *testing.T) (*Cluster, kubernetes.Interface) {
@@ -158,84 +155,5 @@ apiserver_request_total{group="batch",removed_release="1.36"} 1
 	}
 	if got := removedAPIs(metrics, 35); len(got) > 0 {
 		t.Errorf("for 1.35: %v", got)
-	}
-}
-
-// TestControlPlanesComeFirstOneByOne simulates an upgrade: at no time are two control planes down, and no worker begins before they
-// are done.
-func TestControlPlanesComeFirstOneByOne(t *testing.T) {
-	r := &run{Cluster: &Cluster{own: "b"}, Options: Options{MaxUnavailable: 2}, state: State{Upgrade: "u", Nodes: map[string]*Node{}}}
-	for _, name := range []string{"a", "b", "c", "w1", "w2", "w3"} {
-		n := cluster.Node{Name: name}
-		if !strings.HasPrefix(name, "w") {
-			n.Roles = []string{"control-plane"}
-		}
-		r.nodes, r.state.Nodes[name] = append(r.nodes, n), &Node{}
-	}
-	var began [][]string
-	for range 20 {
-		decision, err := rollout.Decide(r.waves(false), r.targets(nil), r.state.Rollout, testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.state.Rollout = decision.State
-		now := decision.With(rollout.Start)
-		if len(now) == 0 {
-			break
-		}
-		began = append(began, now)
-		for _, name := range now {
-			r.state.Nodes[name].Stage = Done
-		}
-	}
-	if got := strings.Join(joined(began), " | "); got != "b | a | c | w1 w2 | w3" {
-		t.Errorf("the nodes began as %s", got)
-	}
-	r.state.Nodes["w3"] = &Node{Error: "no"}
-	r.state.Nodes["w2"] = &Node{}
-	decision, err := rollout.Decide(r.waves(false), r.targets(nil), r.state.Rollout, testNow)
-	if err != nil || len(decision.With(rollout.Start)) > 0 || decision.Phase != rollout.Stopped {
-		t.Errorf("after a failure: %+v, %v", decision, err)
-	}
-}
-
-func joined(rounds [][]string) (lines []string) {
-	for _, round := range rounds {
-		lines = append(lines, strings.Join(round, " "))
-	}
-	return lines
-}
-
-// TestStateRoundTrips keeps other fields of the ConfigMap, such as a pause of the upgrade.
-func TestStateRoundTrips(t *testing.T) {
-	_, client := opened(t)
-	needSystemNamespace(t, client)
-	if _, _, err := Read(t.Context(), client); err == nil {
-		t.Error("a cluster without an upgrade has a state")
-	}
-	if err := SetPaused(t.Context(), client, true); err == nil {
-		t.Error("an upgrade that is not under way is paused")
-	}
-	s := store{client}
-	state := State{Upgrade: "u", From: "1.35.4", To: "1.36.3", Phase: Nodes, Nodes: map[string]*Node{"a": {Stage: Prepared}}}
-	if err := s.write(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
-	if err := SetPaused(t.Context(), client, true); err != nil {
-		t.Fatal(err)
-	}
-	state.Nodes["a"].Stage = Done
-	if err := s.write(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
-	got, paused, err := Read(t.Context(), client)
-	if err != nil || !paused || got.Nodes["a"].Stage != Done || got.To != "1.36.3" {
-		t.Errorf("%+v, paused %v, %v", got, paused, err)
-	}
-	if err := SetPaused(t.Context(), client, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, paused, err = Read(t.Context(), client); err != nil || paused {
-		t.Errorf("paused %v, %v", paused, err)
 	}
 }

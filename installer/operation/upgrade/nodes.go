@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
 	"github.com/sealift/sealift/internal/poll"
-	"github.com/sealift/sealift/rollout"
+	"github.com/sealift/sealift/kube"
 )
 
 // How long a node has to be healthy before the next one begins, the timeout for that, and how often it is checked.
@@ -22,176 +24,59 @@ const (
 	lookPause   = 2 * time.Second
 )
 
-// waves are the control planes one by one, this node first, and then the workers.
-func (r *run) waves(paused bool) rollout.Spec {
-	one := rollout.Amount{Value: 1}
-	return rollout.Spec{Change: r.state.Upgrade, Paused: paused, Waves: []rollout.Wave{
-		{Name: "control planes", AtOnce: one, Mandatory: true},
-		{Name: "workers", AtOnce: rollout.Amount{Value: r.MaxUnavailable}, Mandatory: true},
-	}}
-}
-
-// targets are the nodes as the rollout sees them.
-func (r *run) targets(working map[string]bool) (targets []rollout.Target) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range r.nodes {
-		t := rollout.Target{Name: n.Name, Wave: 1, Status: rollout.Waiting}
-		if n.ControlPlane() {
-			t.Wave = 0
-		}
-		if n.Name != r.own {
-			t.Order = 1
-		}
-		switch of := r.state.Nodes[n.Name]; {
-		case of.Stage == Done:
-			t.Status = rollout.Succeeded
-		case of.Error != "":
-			t.Status = rollout.Failed
-		case working[n.Name]:
-			t.Status = rollout.Working
-		}
-		targets = append(targets, t)
-	}
-	return targets
-}
-
-// ended is the end of the work on a node.
-type ended struct {
-	node string
-	err  error
-}
-
-// upgradeNodes upgrades all nodes in the order that the rollout decides. The first failure lets no more begin; those at work
-// are waited for.
-func (r *run) upgradeNodes(ctx context.Context) error {
-	if err := r.saveEtcd(ctx); err != nil {
-		return err
-	}
-	ends, working := make(chan ended, len(r.nodes)), map[string]bool{}
-	var first error
-	told := false
-	for {
-		paused, err := r.paused(ctx)
-		if err != nil {
-			return err
-		}
-		decision, err := rollout.Decide(r.waves(paused), r.targets(working), r.state.Rollout, time.Now())
-		if err != nil {
-			return err
-		}
-		if err := r.change(ctx, func(s *State) { s.Rollout = decision.State }); err != nil {
-			return err
-		}
-		if ctx.Err() == nil {
-			for _, name := range decision.With(rollout.Start) {
-				if !working[name] {
-					working[name] = true
-					go func() { ends <- ended{name, r.upgradeNode(ctx, name)} }()
-				}
-			}
-		}
-		if len(working) == 0 && decision.Phase != rollout.Paused {
-			if first == nil {
-				first = context.Cause(ctx)
-			}
-			if first == nil && decision.Phase != rollout.Done {
-				first = fmt.Errorf("no other node can start: %s", decision.Phase)
-			}
-			return first
-		}
-		if paused != told {
-			told = paused
-			r.Say(map[bool]string{true: "paused: no further node begins until 'sealift upgrade resume'", false: "resumed"}[paused])
-		}
-		select {
-		case end := <-ends:
-			delete(working, end.node)
-			if end.err == nil {
-				break
-			}
-			if first == nil {
-				first = end.err
-			}
-			if ctx.Err() == nil {
-				err := r.change(ctx, func(s *State) { s.Nodes[end.node].Error = end.err.Error() })
-				if err != nil {
-					return err
-				}
-			}
-		case <-time.After(lookPause):
-			if ctx.Err() != nil && len(working) == 0 {
-				return context.Cause(ctx)
-			}
-		}
-	}
-}
-
-func (r *run) paused(ctx context.Context) (paused bool, err error) {
-	if ctx.Err() != nil {
-		return false, nil //nolint:nilerr // running nodes finish on their own
-	}
-	err = leader.RetryDuringOutage(ctx, func(ctx context.Context) (err error) {
-		_, paused, err = r.store.read(ctx)
-		return err
-	})
-	return paused, err
-}
-
 // upgradeNode takes one node through its stages.
-func (r *run) upgradeNode(ctx context.Context, name string) error {
+func (h *hands) upgradeNode(ctx context.Context, name string) error {
 	began := time.Now()
-	r.Say("node " + name + ": begins")
-	if r.stage(name) != Upgraded {
-		if err := r.do(ctx, name, intent.Upgrade); err != nil {
+	h.Say("node " + name + ": begins")
+	if h.stage(name) != Upgraded {
+		if err := h.do(ctx, name, intent.Upgrade); err != nil {
 			return err
 		}
-		if err := r.advance(ctx, name, Upgraded); err != nil {
+		if err := h.advance(ctx, name, Upgraded); err != nil {
 			return err
 		}
 	}
 	left := time.Now()
-	if err := r.drain(ctx, name); err != nil {
+	if err := h.drain(ctx, name); err != nil {
 		return err
 	}
-	if err := r.do(ctx, name, intent.Kubelet); err != nil {
+	if err := h.do(ctx, name, intent.Kubelet); err != nil {
 		return err
 	}
-	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return h.view.Uncordon(ctx, name, h.id) }); err != nil {
 		return err
 	}
 	away := time.Since(left)
-	if err := r.settle(ctx, name); err != nil {
+	if err := h.settle(ctx, name); err != nil {
 		return err
 	}
-	r.Say(fmt.Sprintf("node %s: done in %s, away for %s", name, time.Since(began).Round(time.Second), away.Round(time.Second)))
-	return r.change(ctx, func(s *State) {
-		of := s.Nodes[name]
-		of.Stage, of.Error, of.Took, of.Away = Done, "", time.Since(began).Seconds(), away.Seconds()
+	h.Say(fmt.Sprintf("node %s: done in %s, away for %s", name, time.Since(began).Round(time.Second), away.Round(time.Second)))
+	return h.change(ctx, func(s *State) {
+		*s.Nodes[name] = Node{Stage: Done, Took: time.Since(began).Seconds(), Away: away.Seconds()}
 	})
 }
 
 // do has a node do one operation: this one here, another by its agent.
-func (r *run) do(ctx context.Context, name string, operation intent.Operation) error {
-	if name != r.own {
-		return r.ask(ctx, name, operation)
+func (h *hands) do(ctx context.Context, name string, operation intent.Operation) error {
+	if name != h.own {
+		return h.ask(ctx, name, operation)
 	}
-	_, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Phase(operation))
+	_, err := h.in.RunPhases(ctx, h.Observe, lifecycle.Phase(operation))
 	return err
 }
 
 // drain lets pods leave a node, unless they stay.
-func (r *run) drain(ctx context.Context, name string) error {
-	if r.state.KeepPods {
+func (h *hands) drain(ctx context.Context, name string) error {
+	if h.state.KeepPods {
 		return nil
 	}
-	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return h.view.Cordon(ctx, name, h.id) }); err != nil {
 		return err
 	}
-	if err := r.view.Evict(ctx, name, r.DrainTimeout, r.Output); err != nil {
-		back := r.view.Uncordon(context.WithoutCancel(ctx), name, r.state.Upgrade)
+	if err := h.view.Evict(ctx, name, h.DrainTimeout, h.Output); err != nil {
+		back := h.view.Uncordon(context.WithoutCancel(ctx), name, h.id)
 		if back != nil {
-			r.Say(back.Error())
+			h.Say(back.Error())
 		}
 		return fmt.Errorf("%w; node %s takes pods again, and still runs the version before. Make room for these pods, or change their PodDisruptionBudget, and run the command again", err, name)
 	}
@@ -199,12 +84,12 @@ func (r *run) drain(ctx context.Context, name string) error {
 }
 
 // settle waits until a node and its pods are healthy for a while.
-func (r *run) settle(ctx context.Context, name string) error {
+func (h *hands) settle(ctx context.Context, name string) error {
 	bounded, cancel := context.WithTimeout(ctx, speed.Patience(settleBound))
 	defer cancel()
 	well := time.Time{}
-	err := poll.Until(bounded, lookPause, poll.Print(r.Output, "node "+name), func(ctx context.Context) (bool, error) {
-		why, err := r.view.Settled(ctx, name)
+	err := poll.Until(bounded, lookPause, poll.Print(h.Output, "node "+name), func(ctx context.Context) (bool, error) {
+		why, err := h.view.Settled(ctx, name)
 		if err == nil && why != "" {
 			err = errors.New(why)
 		}
@@ -226,9 +111,40 @@ func (r *run) settle(ctx context.Context, name string) error {
 }
 
 // ask has the agent of another node do an operation of the upgrade.
-func (r *run) ask(ctx context.Context, name string, operation intent.Operation) error {
-	return leader.Of(r.view).Ask(ctx, r.Say, name, intent.Intent{
-		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
-		UpgradeID: r.in.WholeUpgrade(),
+func (h *hands) ask(ctx context.Context, name string, operation intent.Operation) error {
+	return leader.Of(h.view).Ask(ctx, h.Say, name, intent.Intent{
+		Upgrade: h.id, Operation: operation, Index: h.in.Digest(), Sealift: h.sealift, Server: share.Address(h.admin.Address), From: h.in.From(),
+		UpgradeID: h.in.WholeUpgrade(),
+	})
+}
+
+// prepareNode has another node prepare. The agent of an earlier sealift, which checks no signature, is replaced by that. On a control
+// plane it also fails after that, because it cannot prove that it may have the Installer. So the new agent prepares again.
+func (h *hands) prepareNode(ctx context.Context, name string) error {
+	err := h.ask(ctx, name, intent.Prepare)
+	worker := slices.ContainsFunc(h.nodes, func(n cluster.Node) bool { return n.Name == name && !n.ControlPlane() })
+	if h.described[name].Signed || worker && err != nil {
+		return err
+	}
+	if replaced := h.awaitAgent(ctx, name); replaced != nil {
+		return errors.Join(err, replaced)
+	}
+	h.Say("node " + name + ": its new agent carries out only what a control plane has signed")
+	return h.ask(ctx, name, intent.Prepare)
+}
+
+// agentTime is how long the new agent of a node may take to start.
+const agentTime = 2 * time.Minute
+
+// awaitAgent waits for the agent that checks signatures.
+func (h *hands) awaitAgent(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, speed.Patience(agentTime))
+	defer cancel()
+	return kube.Poll(ctx, lookPause, func(ctx context.Context) error {
+		hosts, err := h.agents(ctx)
+		if err == nil && !hosts[name].Signed {
+			err = kube.NotYet(fmt.Errorf("node %s still has the agent of an earlier sealift", name))
+		}
+		return err
 	})
 }

@@ -2,20 +2,14 @@ package upgrade
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/operation/record"
-	"github.com/sealift/sealift/rollout"
 )
 
 // Stage is the progress of a node.
@@ -32,7 +26,7 @@ const (
 // Node is one node in an upgrade.
 type Node struct {
 	Stage Stage `json:"stage,omitempty"`
-	// Error is why the node stopped.
+	// Error is why the node stopped. The record has it, not the params.
 	Error string `json:"error,omitempty"`
 	// Away is how long the node took no new pods, Took how long all of its upgrade took without the preparation: seconds.
 	Away float64 `json:"away,omitempty"`
@@ -50,17 +44,17 @@ const (
 	Finished  Phase = "finished"
 )
 
-// State is the cluster's record of an upgrade, so that any control plane can resume it.
+// State is how far an upgrade is. The params of its record are a State without what the record itself has.
 type State struct {
-	Upgrade string `json:"upgrade"` // identifies the bundle and the Installer
-	// Whole identifies the upgrade with all its stops. Each stop has a separate State. "" if an older sealift wrote it.
+	Upgrade string `json:"upgrade,omitempty"` // identifies the bundle and the Installer: the record's ID
+	// Whole identifies the upgrade with all its stops. Each stop has a separate record. "" if an older sealift wrote it.
 	Whole   string           `json:"whole,omitempty"`
 	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
-	Leader  string           `json:"leader"` // the node that leads
-	Began   time.Time        `json:"began"`
+	Leader  string           `json:"leader,omitempty"` // the node that leads
+	Began   time.Time        `json:"began,omitzero"`
 	Ended   time.Time        `json:"ended,omitzero"`
-	Phase   Phase            `json:"phase"`
+	Phase   Phase            `json:"phase,omitempty"`
 	Error   string           `json:"error,omitempty"` // that ended the last run
 	Changes []install.Change `json:"changes"`
 	// KeepPods means that pods stay on their nodes: nothing changes that they run on.
@@ -69,7 +63,48 @@ type State struct {
 	// SnapshotOn is the node that has the file.
 	SnapshotOn string           `json:"snapshotOn,omitempty"`
 	Nodes      map[string]*Node `json:"nodes"`
-	Rollout    rollout.State    `json:"rollout"`
+}
+
+// The stages, in their order.
+const (
+	prepareStage       = "upgrade/prepare"
+	snapshotStage      = "upgrade/snapshot"
+	controlPlanesStage = "upgrade/control-planes"
+	workersStage       = "upgrade/workers"
+	addOnsStage        = "upgrade/add-ons"
+)
+
+// phases are those of the stages. A record without a stage has ended.
+var phases = map[string]Phase{
+	prepareStage: Preparing, snapshotStage: Preparing, controlPlanesStage: Nodes, workersStage: Nodes, addOnsStage: AddOns, "": Finished,
+}
+
+// stateOf reads a record; nil is the zero State.
+func stateOf(r *record.Record) (s State, err error) {
+	if r == nil {
+		return s, nil
+	}
+	if err := r.Decode(&s); err != nil {
+		return s, err
+	}
+	phase, known := phases[r.Stage]
+	if !known {
+		return s, fmt.Errorf("the upgrade is at %q, which this sealift does not know; a newer one may", r.Stage)
+	}
+	s.Upgrade, s.Leader, s.Began, s.Ended, s.Error, s.Phase = r.ID, r.Leader, r.Began, r.Ended, r.Error, phase
+	for name, n := range s.Nodes {
+		n.Error = ""
+		if s.Phase == Nodes { // those of the preparation have not changed
+			n.Error = r.Nodes[name].Error
+		}
+	}
+	return s, nil
+}
+
+// params returns what the record of the upgrade does not have itself.
+func (s State) params() State {
+	s.Upgrade, s.Leader, s.Began, s.Ended, s.Error, s.Phase = "", "", time.Time{}, time.Time{}, "", ""
+	return s
 }
 
 // untouched reports that the upgrade has changed no node yet. A later stop has the snapshot of the first one.
@@ -91,80 +126,43 @@ func (s State) after(last State) (State, error) {
 	return last, nil
 }
 
-// The ConfigMap with the state. Others write that the upgrade is to pause.
-const (
-	stateName = record.UpgradeConfigMap
-	stateKey  = "state.json"
-	pausedKey = "paused"
-)
+// of gives the state an entry for each of these nodes, and for no other: some may have joined or left.
+func (s *State) of(names []string) {
+	nodes := map[string]*Node{}
+	for _, name := range names {
+		if nodes[name] = s.Nodes[name]; nodes[name] == nil {
+			nodes[name] = &Node{}
+		}
+	}
+	s.Nodes = nodes
+}
 
 // ErrNone means that the cluster was never upgraded by this command.
 var ErrNone = errors.New("no upgrade was begun in this cluster")
 
-// store reads and writes the State.
-type store struct{ client kubernetes.Interface }
-
 // Read returns the state of the newest upgrade of a cluster, and whether it is to pause. It is ErrNone where there was none.
-func Read(ctx context.Context, client kubernetes.Interface) (State, bool, error) {
-	return store{client}.read(ctx)
+func Read(ctx context.Context, client kubernetes.Interface) (s State, paused bool, err error) {
+	all, err := record.Store{Client: client}.Read(ctx)
+	if err != nil {
+		return s, false, err
+	}
+	r := all.Of(record.Upgrade)
+	if r == nil {
+		return s, false, ErrNone
+	}
+	s, err = stateOf(r)
+	return s, r.Paused, err
 }
 
-func (s store) read(ctx context.Context) (state State, paused bool, err error) {
-	found, err := s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, stateName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return state, false, ErrNone
-	}
-	if err != nil {
-		return state, false, fmt.Errorf("the state of the upgrade: %w", err)
-	}
-	if err := json.Unmarshal([]byte(found.Data[stateKey]), &state); err != nil {
-		return state, false, fmt.Errorf("ConfigMap %s/%s: %w; remove it to begin with a new upgrade", metav1.NamespaceSystem, stateName, err)
-	}
-	return state, found.Data[pausedKey] != "", nil
-}
-
-// write replaces the state, and nothing else of the ConfigMap.
-func (s store) write(ctx context.Context, state State) error {
-	text, err := json.Marshal(state)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{stateKey: string(text)}})
-	if err != nil {
-		return err
-	}
-	maps := s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	_, err = maps.Patch(ctx, stateName, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = maps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: stateName, Labels: map[string]string{"app.kubernetes.io/managed-by": "sealift"}},
-			Data:       map[string]string{stateKey: string(text)},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		return fmt.Errorf("write the state of the upgrade: %w", err)
-	}
-	return nil
-}
-
-// SetPaused reports whether more nodes may begin. Running ones continue. It is ErrNone where no upgrade is under way.
+// SetPaused sets whether no further node begins. Running ones continue. It is ErrNone where no upgrade is under way.
 func SetPaused(ctx context.Context, client kubernetes.Interface, paused bool) error {
-	state, _, err := Read(ctx, client)
-	if err == nil && state.Phase == Finished {
-		err = ErrNone
-	}
-	if err != nil {
-		return err
-	}
-	var value *string
-	if paused {
-		yes := "true"
-		value = &yes
-	}
-	patch, err := json.Marshal(map[string]any{"data": map[string]*string{pausedKey: value}})
-	if err != nil {
-		return err
-	}
-	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(ctx, stateName, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	return record.Store{Client: client}.Change(ctx, func(all record.All) error {
+		r, there := all[record.Upgrade]
+		if !there || r.Stage == "" {
+			return ErrNone
+		}
+		r.Paused = paused
+		all[record.Upgrade] = r
+		return nil
+	})
 }

@@ -3,11 +3,6 @@ package upgrade
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/operation/revert"
 )
@@ -64,19 +59,6 @@ func TestUnstartedUpgradeIsAbandoned(t *testing.T) {
 	}
 }
 
-// TestLaterStopSavesNoSnapshot begins with the nodes although the leader of the first stop, which has the snapshot, is another node.
-func TestLaterStopSavesNoSnapshot(t *testing.T) {
-	c, client := opened(t)
-	needSystemNamespace(t, client)
-	r := &run{Cluster: c, store: store{client}, state: State{Phase: Preparing, Snapshot: "/no/etcd", SnapshotOn: "host-2"}}
-	if err := r.saveEtcd(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := Read(t.Context(), client); err != nil || got.Phase != Nodes || got.SnapshotOn != "host-2" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 func TestUndoNamesNodeWithSnapshot(t *testing.T) {
 	t.Parallel()
 	u := &Undo{own: "host-1", cluster: &Cluster{nodes: []cluster.Node{{Name: "host-1", Ready: true}, {Name: "host-2", Ready: true}, {Name: "host-3", Why: "no power"}}}}
@@ -89,14 +71,5 @@ func TestUndoNamesNodeWithSnapshot(t *testing.T) {
 	} {
 		u.cluster.last = State{Snapshot: "/etcd", SnapshotOn: on}
 		refusal(t, on, u.elsewhere(revert.ErrNoSnapshot), want)
-	}
-}
-
-// needSystemNamespace makes the namespace of the State, which a new API server may not have yet.
-func needSystemNamespace(t *testing.T, client kubernetes.Interface) {
-	t.Helper()
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/host/speed"
@@ -20,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/operation/revert"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/undo"
@@ -264,8 +262,10 @@ func forget(ctx context.Context, version string) error {
 		return err
 	}
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-		err := admin.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, stateName, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := (record.Store{Client: admin.Client}).Change(ctx, func(all record.All) error {
+			delete(all, record.Upgrade)
+			return nil
+		}); err != nil {
 			return err
 		}
 		nodes, err := view.Nodes(ctx)

@@ -12,15 +12,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
@@ -30,9 +25,6 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/intent"
-	"github.com/sealift/sealift/installer/operation/leader"
-	"github.com/sealift/sealift/installer/recovery/snapshot"
-	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
 // atOnce is how many nodes fetch files from this one at a time.
@@ -179,194 +171,4 @@ func (c *Cluster) from() (string, error) {
 		}
 	}
 	return oldest, nil
-}
-
-// run is one run that leads an upgrade.
-type run struct {
-	*Cluster
-	Options
-	in      *install.Install
-	store   store
-	sealift string // digest of the program that nodes get
-	kept    undo.Set
-
-	mu    sync.Mutex // of the state
-	state State
-}
-
-// Run upgrades the cluster, or resumes it.
-func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error {
-	if o.MaxUnavailable == 0 {
-		o.MaxUnavailable = 1
-	}
-	if o.DrainTimeout == 0 {
-		o.DrainTimeout = 10 * time.Minute
-	}
-	sealift, err := bundle.DiskFile(bundle.BinaryName, 0o755, in.Binary())
-	if err != nil {
-		return fmt.Errorf("read the running sealift: %w", err)
-	}
-	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
-	return exclusion.WithClusterLock(ctx, c.view.Cluster(), exclusion.Host{Root: in.Root}, exclusion.Upgrade, func(holder string) {
-		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
-	}, r.lead)
-}
-
-// lead goes through the phases.
-func (r *run) lead(ctx context.Context) (err error) {
-	if err := r.begin(ctx); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil && ctx.Err() == nil {
-			err = errors.Join(err, r.change(ctx, func(s *State) { s.Error = err.Error() }))
-		}
-	}()
-	if err := r.prepare(ctx); err != nil {
-		return err
-	}
-	if err := r.upgradeNodes(ctx); err != nil {
-		return err
-	}
-	if err := r.change(ctx, func(s *State) { s.Phase = AddOns }); err != nil {
-		return err
-	}
-	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Install, lifecycle.PostInit, lifecycle.Outro); err != nil {
-		return r.rollBack(ctx, err)
-	}
-	for _, n := range r.nodes {
-		if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-			return r.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
-		}); err != nil {
-			return err
-		}
-	}
-	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
-}
-
-// rollBack rolls back the add-ons that are not healthy. An interrupted upgrade does not change them, because it will be resumed.
-func (r *run) rollBack(ctx context.Context, cause error) error {
-	if ctx.Err() != nil {
-		return cause
-	}
-	gone, err := cluster.GoBack(ctx, node.MemoryDir(r.in.Root), r.Output)
-	errs := []error{cause}
-	for _, back := range gone {
-		errs = append(errs, errors.New(back.String()))
-	}
-	return errors.Join(append(errs, err)...)
-}
-
-// begin reads the state of this upgrade, or makes it.
-func (r *run) begin(ctx context.Context) error {
-	id, err := r.in.UpgradeID()
-	if err != nil {
-		return err
-	}
-	last, _, err := r.store.read(ctx)
-	if err != nil && !errors.Is(err, ErrNone) {
-		return err
-	}
-	state, err := State{Upgrade: id, Whole: r.in.WholeUpgrade(), From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing,
-		Changes: r.in.Changes(), KeepPods: r.podsStay(r.in), Nodes: map[string]*Node{}}.after(last)
-	if err != nil {
-		return err
-	}
-	for _, n := range r.nodes {
-		if state.Nodes[n.Name] == nil {
-			state.Nodes[n.Name] = &Node{}
-		}
-		state.Nodes[n.Name].Error = ""
-	}
-	for name := range state.Nodes {
-		if !slices.ContainsFunc(r.nodes, func(n cluster.Node) bool { return n.Name == name }) {
-			delete(state.Nodes, name) // it has left the cluster in the meantime
-		}
-	}
-	r.state = state
-	return r.change(ctx, func(s *State) { s.Leader, s.Error = r.own, "" })
-}
-
-// podsStay reports that no pod has to leave its node: nothing changes that pods run on, or they have nowhere to go.
-func (c *Cluster) podsStay(in *install.Install) bool {
-	if c.begun != nil {
-		return c.begun.KeepPods
-	}
-	older := func(n cluster.Node) bool { return n.Version != "v"+in.Version() }
-	return len(c.nodes) == 1 || !in.Replaces() && !slices.ContainsFunc(c.nodes, older)
-}
-
-// change changes the state, here and in the cluster.
-func (r *run) change(ctx context.Context, change func(*State)) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.state)
-	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
-}
-
-// stage returns the progress of a node.
-func (r *run) stage(name string) Stage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.Nodes[name].Stage
-}
-
-// prepare delivers files and images to every node, and takes the snapshot. From this node the others have theirs.
-func (r *run) prepare(ctx context.Context) (err error) {
-	r.kept, err = undo.Store{Root: r.in.Root}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
-	if err != nil {
-		return fmt.Errorf("save the files that the upgrade replaces on this node: %w", err)
-	}
-	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Prepare); err != nil {
-		return err
-	}
-	if err := r.advance(ctx, r.own, Prepared); err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for _, n := range r.nodes {
-		if n.Name == r.own || r.stage(n.Name) != Waiting {
-			continue
-		}
-		group.Go(func() error {
-			if err := r.prepareNode(ctx, n, r.described[n.Name].Signed); err != nil {
-				return err
-			}
-			return r.advance(ctx, n.Name, Prepared)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return nil
-}
-
-// advance records that a node has reached a stage, if it was not there before.
-func (r *run) advance(ctx context.Context, name string, stage Stage) error {
-	order := []Stage{Waiting, Prepared, Upgraded, Done}
-	if slices.Index(order, r.stage(name)) >= slices.Index(order, stage) {
-		return nil
-	}
-	return r.change(ctx, func(s *State) { s.Nodes[name].Stage, s.Nodes[name].Error = stage, "" })
-}
-
-// saveEtcd takes the snapshot with which this upgrade can be undone, once for all its stops.
-func (r *run) saveEtcd(ctx context.Context) error {
-	switch {
-	case r.state.Snapshot == "":
-	case r.state.Phase == Preparing: // a later stop, with the snapshot of the first one
-		return r.change(ctx, func(s *State) { s.Phase = Nodes })
-	default:
-		return nil
-	}
-	path := r.kept.Etcd()
-	if _, err := os.Stat(path); err != nil {
-		saved, err := snapshot.SaveEtcd(ctx, path)
-		if err != nil {
-			return fmt.Errorf("a snapshot of etcd before the first change: %w", err)
-		}
-		r.Say(fmt.Sprintf("snapshot of etcd: %d bytes in %s", saved.Size, path))
-	}
-	return r.change(ctx, func(s *State) { s.Snapshot, s.SnapshotOn, s.Phase = path, r.own, Nodes })
 }
