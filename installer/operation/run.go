@@ -42,11 +42,13 @@ type Run struct {
 	// Record is what the cluster knows of the operation, once it has begun.
 	Record record.Record
 	// Stages are all of this run. A run that Keeps the record ends where a person decides: the record then has no stage, and another run
-	// goes on. A Loose one excludes nothing from there on. The record of a run that Stays has ended then: nothing goes on.
-	Stages []Stage
-	Keeps  bool
-	Loose  bool
-	Stays  bool
+	// goes on. A Loose one excludes nothing from there on. The record of a run that Stays has ended then: nothing goes on. That of a run that
+	// Vanishes goes with the data of the cluster, which the end of its last stage exchanges.
+	Stages   []Stage
+	Keeps    bool
+	Loose    bool
+	Stays    bool
+	Vanishes bool
 
 	Own     string // the node that leads
 	Records Records
@@ -205,6 +207,9 @@ func (r *Run) leave(ctx context.Context, s Stage) error {
 	next := index(r.Stages, s.ID) + 1
 	if next < len(r.Stages) {
 		return r.change(ctx, r.Stages[next].enter)
+	}
+	if r.Vanishes {
+		return nil
 	}
 	if r.Keeps || r.Stays {
 		return r.change(ctx, func(now record.Record) record.Record {

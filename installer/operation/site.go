@@ -62,11 +62,6 @@ func Open(ctx context.Context, scope *node.Scope, kind Kind, config func(context
 
 func (s *Site) on() exclusion.Host { return exclusion.Host{Root: s.Root} }
 
-// Known is the record of this kind that the cluster has; nil if there is none.
-func (s *Site) Known(ctx context.Context) (*record.Record, error) {
-	return Known(ctx, s.Records(), s.Kind.Name)
-}
-
 // Known reads the record of a kind; nil if there is none.
 func Known(ctx context.Context, records Records, kind string) (*record.Record, error) {
 	all, err := records.Read(ctx)

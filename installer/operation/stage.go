@@ -86,6 +86,11 @@ func decide(s Stage, nodes []cluster.Node, r record.Record, own string, asked ma
 	return append(ask, result.With(rollout.Start)...), result.Phase == rollout.Paused, err
 }
 
+// InOrder returns nodes in the order in which they begin: the one that leads, the other control planes, the workers.
+func InOrder(nodes []cluster.Node, own string) []cluster.Node {
+	return slices.SortedStableFunc(slices.Values(nodes), func(a, b cluster.Node) int { return rank(a, own) - rank(b, own) })
+}
+
 // rank is the index of a node in the order in which nodes begin.
 func rank(n cluster.Node, own string) int {
 	switch {

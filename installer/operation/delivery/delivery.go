@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	if out, err = targets(ctx, site.View); err != nil {
 		return out, err
 	}
-	known, err := site.Known(ctx)
+	known, err := operation.Known(ctx, site.Records(), Kind.Name)
 	if err != nil {
 		return out, err
 	}

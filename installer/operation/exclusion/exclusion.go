@@ -40,7 +40,7 @@ func Operations() []Operation {
 }
 
 // kinds are the operations of records. A kind that is not here has its record's name, and excludes every operation: see Excludes.
-var kinds = map[string]Operation{record.Upgrade: Upgrade, record.CAs: CAs, record.Keys: Keys, record.LoadBalancer: LoadBalancer, record.Images: Images}
+var kinds = map[string]Operation{record.Upgrade: Upgrade, record.Undo: Undo, record.CAs: CAs, record.Keys: Keys, record.LoadBalancer: LoadBalancer, record.Images: Images}
 
 // OfKind returns the operation of a record.
 func OfKind(kind string) Operation { return cmp.Or(kinds[kind], Operation(kind)) }

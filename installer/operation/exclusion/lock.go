@@ -35,7 +35,7 @@ func JoinCommand(ctx context.Context, admin controlplane.Administrator, i contro
 // work: an upgrade, a renewal of certificates, or a delivery of images. waiting gets the holder of the Lease if there is one. The context
 // of work ends when the Lease is lost.
 //
-// work does not begin while another operation is half done that it would harm: see package
+// work does not begin while another operation is half done that it would harm: see Excludes.
 func WithClusterLock(ctx context.Context, c *kube.Cluster, on Host, begins Operation, waiting func(holder string), work func(context.Context) error) error {
 	client, err := kubernetes.NewForConfigAndClient(c.Config())
 	if err != nil {

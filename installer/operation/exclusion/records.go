@@ -53,7 +53,7 @@ func (h Host) undo() (*HalfDone, error) {
 	if err != nil || !ok || o.Stage == undo.Prepared {
 		return nil, err
 	}
-	return &HalfDone{Undo, "the control planes are going back to where they were before an upgrade", "run 'sealift upgrade undo' on " + o.Leader}, nil
+	return &HalfDone{Undo, "the control planes are going back to where they were before an upgrade", record.ResumeUndo(o.Leader)}, nil
 }
 
 // authorities finds a rotation of CAs that this host knows of.

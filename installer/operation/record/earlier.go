@@ -12,6 +12,7 @@ import (
 const (
 	Images       = "images"
 	Upgrade      = "upgrade"
+	Undo         = "undo" // of an upgrade, by several control planes
 	CAs          = "rotate-ca"
 	Keys         = "encryption"
 	LoadBalancer = "load-balancer"
@@ -57,7 +58,7 @@ func upgrading(data map[string]string) (r Record, known bool, err error) {
 	case "add-ons":
 		r.Stage = "upgrade/add-ons"
 	case "finished":
-		r.Waits, r.Ended = true, s.Ended
+		r.Waits, r.Ended = true, cmp.Or(s.Ended, s.Began)
 	default:
 		return r, false, fmt.Errorf("its phase is %q; remove it to begin with a new upgrade", s.Phase)
 	}
@@ -73,6 +74,14 @@ func UpgradingKubernetes(from, to string) string {
 func ResumeUpgrade(leader string) string {
 	return "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on " + cmp.Or(leader, "a control plane")
 }
+
+// Undoing means that an undo of several control planes is under way, and ResumeUndo how it resumes.
+func Undoing(version string) string {
+	return fmt.Sprintf("the control planes are going back to Kubernetes %s, and to where they were before an upgrade", version)
+}
+
+// ResumeUndo is the command that resumes an undo. It needs the snapshot of that node.
+func ResumeUndo(leader string) string { return "run 'sealift upgrade undo' on " + leader }
 
 func rotating(data map[string]string) (Record, bool, error) {
 	return Record{ID: data["id"], Leader: data["leader"], About: RotatingCAs(data["id"]), Next: "run 'sealift certs rotate-ca' on " + data["leader"]}, true, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/installer/recovery/undo"
 )
@@ -59,7 +60,7 @@ func (h *hands) addOns(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return forgetRecords(ctx, h.led.Records, record.Undo) // of one that was given up
 }
 
 // rollBack rolls back the add-ons that are not healthy. An interrupted upgrade does not change them, because it will be resumed.

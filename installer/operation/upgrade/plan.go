@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/operation"
 )
 
 // Plan is what an upgrade would do.
@@ -38,7 +38,7 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 	stops, _ := Stops(in)
 	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.Brings().Bytes(), Nodes: []PlannedNode{}, Agents: c.unsigned(), Resumes: c.begun != nil}
 	stay := c.podsStay(in)
-	for _, n := range c.inOrder() {
+	for _, n := range operation.InOrder(c.nodes, c.own) {
 		role := "worker"
 		if n.ControlPlane() {
 			role = "control plane"
@@ -50,28 +50,12 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 
 // unsigned lists the nodes whose agents check no signature.
 func (c *Cluster) unsigned() (names []string) {
-	for _, n := range c.inOrder() {
+	for _, n := range operation.InOrder(c.nodes, c.own) {
 		if h := c.described[n.Name]; !h.Time.IsZero() && !h.Signed {
 			names = append(names, n.Name)
 		}
 	}
 	return names
-}
-
-// inOrder are the nodes in the order in which they begin: this one, the other control planes, the workers.
-func (c *Cluster) inOrder() []cluster.Node {
-	rank := func(n cluster.Node) int {
-		switch {
-		case n.Name == c.own:
-			return 0
-		case n.ControlPlane():
-			return 1
-		}
-		return 2
-	}
-	nodes := slices.Clone(c.nodes)
-	slices.SortStableFunc(nodes, func(a, b cluster.Node) int { return rank(a) - rank(b) })
-	return nodes
 }
 
 // Empty reports whether nothing has to be done.

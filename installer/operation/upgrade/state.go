@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/record"
 )
 
@@ -152,6 +153,16 @@ func Read(ctx context.Context, client kubernetes.Interface) (s State, paused boo
 	}
 	s, err = stateOf(r)
 	return s, r.Paused, err
+}
+
+// forgetRecords removes records.
+func forgetRecords(ctx context.Context, records operation.Records, kinds ...string) error {
+	return records.Change(ctx, func(all record.All) error {
+		for _, kind := range kinds {
+			delete(all, kind)
+		}
+		return nil
+	})
 }
 
 // SetPaused sets whether no further node begins. Running ones continue. It is ErrNone where no upgrade is under way.

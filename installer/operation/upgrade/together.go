@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
-	"github.com/sealift/sealift/installer/operation/exclusion"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/poll"
@@ -106,18 +106,21 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 	return nil
 }
 
+// The stages of an undo of several control planes, until it can no longer be stopped. Nothing is half done before: see package exclusion.
+const (
+	armStage         = "undo/prepare"
+	undoWorkersStage = "undo/workers"
+	commitStage      = "undo/commit"
+)
+
 // lead takes all control planes back. Until the order says Committed, each prepares, and running programs do not change; any failure
 // ends the undo for all. From then on each is undone on its own. The API answers as soon as most of them have.
 func (u *Undo) lead(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if u.order.Stage == undo.Prepared {
-		waiting := func(holder string) { say("waiting for " + holder + ", which restarts control planes") }
-		if err := exclusion.WithClusterLock(ctx, u.cluster.view.Cluster(), exclusion.Host{Root: u.root}, exclusion.Undo, waiting, func(ctx context.Context) error {
-			return u.arm(ctx, observe, say)
-		}); err != nil {
+		if err := u.commit(ctx, observe, say); err != nil && u.order.Stage != undo.Prepared {
+			return err // others may know
+		} else if err != nil {
 			return errors.Join(err, restore.Abort(u.order.ID), u.Set.DropOrder()) // the others see that there is none
-		}
-		if err := u.enter(undo.Committed); err != nil {
-			return err
 		}
 		say("all control planes go back now: " + strings.Join(u.ControlPlanes(), ", "))
 	}
@@ -138,26 +141,51 @@ func (u *Undo) enter(stage undo.Stage) error {
 	return u.Set.WriteOrder(o)
 }
 
-// arm has every control plane create etcd's data from the snapshot, and then undoes the workers.
-func (u *Undo) arm(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
-	if err := u.Set.WriteOrder(*u.order); err != nil {
+// commit prepares everything, and then commits the order, while no other host of the cluster works on control planes.
+func (u *Undo) commit(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
+	site := &operation.Site{Session: u.revert.Restore.Session, Kind: operation.Kind{Name: record.Undo}, Own: u.own, Admin: u.cluster.admin, View: u.cluster.view}
+	run := u.plan(site.Records(), goingBack{site.Nodes(say), u, say}, func(ctx context.Context) error { return u.revert.Restore.Arm(ctx, observe) })
+	err := site.Lead(ctx, run, func(holder string) { say("waiting for " + holder + ", which restarts control planes") }, func(lifecycle.Event) {})
+	if err == nil || u.order.Stage != undo.Prepared {
 		return err
 	}
-	if err := u.revert.Restore.Arm(ctx, observe); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTime)
+	defer cancel()
+	return errors.Join(err, forgetRecords(ctx, run.Records, record.Undo))
+}
+
+// plan has every control plane make etcd's data of the snapshot, this one first, then undoes the workers, and then commits the order. The
+// record goes with etcd's present data.
+func (u *Undo) plan(records operation.Records, nodes operation.Nodes, arm func(context.Context) error) *operation.Run {
+	others := u.others()
+	return &operation.Run{Own: u.own, Records: records, Nodes: nodes, Vanishes: true, Choose: func(*record.Record) error { return nil },
+		Record: record.Record{ID: u.order.ID, Kind: record.Undo, Began: time.Now().UTC(), About: record.Undoing(u.Set.From), Next: record.ResumeUndo(u.own)},
+		Stages: []operation.Stage{
+			{ID: armStage, Loose: true, AtOnce: atOnce, Nodes: func(n cluster.Node) bool { return slices.Contains(others, n.Name) }, Before: func(ctx context.Context) error {
+				if err := u.Set.WriteOrder(*u.order); err != nil {
+					return err
+				}
+				return arm(ctx)
+			}},
+			{ID: undoWorkersStage, Loose: true, AtOnce: 1, Nodes: func(n cluster.Node) bool { return slices.Contains(u.Nodes, n.Name) }},
+			{ID: commitStage, Loose: true, Before: func(context.Context) error { return u.enter(undo.Committed) }},
+		}}
+}
+
+// goingBack are the nodes that an undo asks.
+type goingBack struct {
+	operation.Nodes
+	u   *Undo
+	say func(string)
+}
+
+// Apply implements operation.Nodes.
+func (n goingBack) Apply(ctx context.Context, name string, r operation.Request) error {
+	if r.Stage == undoWorkersStage {
+		return n.u.worker(ctx, n.say, name)
 	}
-	group, armed := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for _, name := range u.others() {
-		group.Go(func() error {
-			return leader.Of(u.cluster.view).Ask(armed, say, name, intent.Intent{Upgrade: u.order.ID, Operation: intent.Arm,
-				Index: u.order.Digest(), Server: u.order.Server, From: u.Set.From, UpgradeID: u.Set.Upgrade})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return u.workers(ctx, say)
+	o := n.u.order
+	return leader.Of(n.u.cluster.view).Ask(ctx, n.say, name, intent.Intent{Upgrade: o.ID, Operation: intent.Arm, Index: o.Digest(), Server: o.Server, From: n.u.Set.From, UpgradeID: o.Upgrade})
 }
 
 // others are the control planes besides this one.

@@ -243,12 +243,15 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 // workers undoes the workers, in sequence.
 func (u *Undo) workers(ctx context.Context, say func(string)) error {
 	for _, name := range u.Nodes {
-		in := intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade}
-		if err := leader.Of(u.cluster.view).Ask(ctx, say, name, in); err != nil {
+		if err := u.worker(ctx, say, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (u *Undo) worker(ctx context.Context, say func(string), name string) error {
+	return leader.Of(u.cluster.view).Ask(ctx, say, name, intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade})
 }
 
 // forget removes the restored data's record of the upgrade, and waits for the earlier versions.
@@ -262,10 +265,7 @@ func forget(ctx context.Context, version string) error {
 		return err
 	}
 	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-		if err := (record.Store{Client: admin.Client}).Change(ctx, func(all record.All) error {
-			delete(all, record.Upgrade)
-			return nil
-		}); err != nil {
+		if err := forgetRecords(ctx, record.Store{Client: admin.Client}, record.Upgrade, record.Undo); err != nil {
 			return err
 		}
 		nodes, err := view.Nodes(ctx)
