@@ -22,8 +22,8 @@ type Kind struct {
 	Asks intent.Operation // in requests to agents
 	// Roles are those of the nodes that carry it out. An agent of another role refuses it.
 	Roles []intent.Role
-	// Journal is its name in the journal of the leader, and in the names of logs. "" for neither: the agent of every node changes it,
-	// including the leader's.
+	// Journal is its name in the journal of the leader, and in the names of logs. "" for neither: then the agent of every node changes it,
+	// including the leader's, or the kind has Nodes of its own, as an upgrade has.
 	Journal lifecycle.Operation
 	// Apply brings a host to a stage, and returns when it works with it. It may be interrupted and repeated, and takes no lock.
 	Apply func(ctx context.Context, h Host, r Request) error

@@ -59,13 +59,13 @@ type Run struct {
 	// Known is the record of the same kind that the cluster had when this run was planned; nil if there was none. A run that has another
 	// ID takes its place.
 	Known *record.Record
-	// Choose is called with the record of now when the operation begins, nil for none. It refuses, or plans the run for that record: nil
-	// requires that it is Known.
+	// Choose is called with the current record when the operation begins, nil for none. It refuses that record, or plans the run for it.
+	// Without Choose, the current record has to be Known.
 	Choose func(known *record.Record) error
-	// Begun is called before the first stage of a run, also when another run has done that stage; nil is nothing.
+	// Begun is called before the first stage of each run, even if an earlier run has done that stage; nil is nothing.
 	Begun func(context.Context) error
-	// OnPause is called when a person has paused the run, or resumed it; nil is nothing. Look is the time between two looks for that, 0
-	// for two seconds.
+	// OnPause is called when a person has paused or resumed the run; nil is nothing. Look is how often the run looks for that; 0 is two
+	// seconds.
 	OnPause func(paused bool)
 	Look    time.Duration
 
@@ -240,7 +240,7 @@ func (r *Run) Save(ctx context.Context, params any) error {
 	})
 }
 
-// change edits the record of now: a person may have paused it. Nodes at work may call it, too.
+// change edits the current record: a person may have paused it. It may be called concurrently.
 func (r *Run) change(ctx context.Context, edit func(record.Record) record.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
