@@ -46,6 +46,9 @@ could ask, run the command with --api and the new address of the control plane o
 			return err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("timeout") && o.Timeout <= 0 {
+				return app.UsageError("--timeout %s: give it a time such as 2m", o.Timeout)
+			}
 			o.Output = a.ProgramOutput()
 			if o.api {
 				return a.nodeReachAPI(cmd.Context(), args[0], o)
@@ -72,9 +75,6 @@ func (a commands) nodeReachAPI(ctx context.Context, address string, o readdressO
 }
 
 func (a commands) nodeReaddress(ctx context.Context, address string, o readdressOptions) (err error) {
-	if o.Timeout <= 0 {
-		return app.UsageError("--timeout %s: give it a time such as 2m", o.Timeout)
-	}
 	r, err := readdress.Prepare(ctx, o.Options, address)
 	if errors.Is(err, readdress.ErrSame) {
 		if !o.Plan {
