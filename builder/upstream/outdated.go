@@ -238,7 +238,7 @@ func (c comparison) compare(row *Row) {
 		}
 	}
 	known := func(r Release) bool { return r.Version == row.Has }
-	if row.Has != "" && !slices.ContainsFunc(c.releases, known) {
+	if row.Has != "" && !pseudo(row.Has) && !slices.ContainsFunc(c.releases, known) { // no list has pseudo-versions
 		row.Notes = append(row.Notes, "upstream does not list "+row.Has)
 	}
 	switch {

@@ -126,18 +126,24 @@ func TestWithdrawnVersionOfCatalogueIsNoted(t *testing.T) {
 		"proxy.golang.org/example.org/m/@v/list":       "v1.0.0\nv1.1.0\nv1.2.0\n",
 		"proxy.golang.org/example.org/m/@v/v1.2.0.mod": "module example.org/m\nretract (\n\tv1.2.0 // for its retractions\n\tv1.0.0 // loses data\n)\n",
 		"api.github.com/repos/c/c/releases":            releasePage("v2.0.0"),
+		"proxy.golang.org/example.org/p/@v/list":       "",
+		"proxy.golang.org/example.org/p/@latest":       `{"Version": "v0.0.0-20261126101112-0123456789ab"}`,
 	})
 	files := map[string]string{
-		"m/template/Manifest.tmpl": "asset m https://files.example.org/${VERSION}\n",
-		"m/template/addon.yaml":    "upstream: {VERSION: {module: example.org/m, tag: v*}}\n",
-		"m/1.0.0/Manifest":         "asset m https://files.example.org/1.0.0\n",
-		"c/template/Manifest.tmpl": "asset c https://files.example.org/${VERSION}\n",
-		"c/template/addon.yaml":    "upstream: {VERSION: {github: c/c, tag: v*}}\n",
-		"c/2.0.1/Manifest":         "asset c https://files.example.org/2.0.1\n",
+		"m/template/Manifest.tmpl":                     "asset m https://files.example.org/${VERSION}\n",
+		"m/template/addon.yaml":                        "upstream: {VERSION: {module: example.org/m, tag: v*}}\n",
+		"m/1.0.0/Manifest":                             "asset m https://files.example.org/1.0.0\n",
+		"c/template/Manifest.tmpl":                     "asset c https://files.example.org/${VERSION}\n",
+		"c/template/addon.yaml":                        "upstream: {VERSION: {github: c/c, tag: v*}}\n",
+		"c/2.0.1/Manifest":                             "asset c https://files.example.org/2.0.1\n",
+		"p/template/Manifest.tmpl":                     "asset p https://files.example.org/${VERSION}\n",
+		"p/template/addon.yaml":                        "upstream: {VERSION: {module: example.org/p, tag: v*}}\n",
+		"p/0.0.0-20250801101112-0123456789ab/Manifest": "asset p https://files.example.org/0.0.0-20250801101112-0123456789ab\n",
 	}
 	rows, err := w.source(t).Outdated(t.Context(), open(t, files), upstream.Query{})
 	want := `c VERSION current: "2.0.1" -> ""; upstream does not list 2.0.1
 m VERSION outdated: "1.0.0" -> "1.1.0"; upstream withdrew 1.0.0: retracted loses data
+p VERSION outdated: "0.0.0-20250801101112-0123456789ab" -> "0.0.0-20261126101112-0123456789ab"
 `
 	if got := text(rows); got != want || err != nil {
 		t.Errorf("got  %v\n%s\nwant\n%s", err, got, want)
