@@ -23,7 +23,7 @@ type GoModule struct {
 	// for its staging modules. If empty, such directives are dropped and the required versions are used.
 	Siblings string `json:",omitempty"`
 	// Replace lists modules at versions that the module's authors do not require.
-	Replace  []Replacement `json:",omitempty"`
+	Replace []Replacement `json:",omitempty"`
 	// With is a module whose libraries this one is built with where they are newer than its own, so that the lab compiles them once
 	// for both.
 	With     *GoModule `json:",omitempty"`
