@@ -227,11 +227,32 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 			return fmt.Errorf("copy %s of %s: %w", name, m.Path, err)
 		}
 	}
-	file, err := m.readGoMod(ctx, src)
+	requirements, err := m.requirements(ctx, src)
 	if err != nil {
 		return err
 	}
-	args := []string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-require=" + m.Path + "@" + m.Version, "-toolchain=none"}
+	args := append([]string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-toolchain=none"}, requirements...)
+	if m.With != nil {
+		src, err := m.With.source(ctx)
+		if err != nil {
+			return err
+		}
+		if requirements, err = m.With.requirements(ctx, src); err != nil {
+			return err
+		}
+		args = append(args, requirements...)
+	}
+	_, err = run(ctx, m.goCommand(ctx, work, args...))
+	return err
+}
+
+// requirements lists the arguments of `go mod edit` that require m, with its siblings and replacements.
+func (m GoModule) requirements(ctx context.Context, src string) ([]string, error) {
+	file, err := m.readGoMod(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-require=" + m.Path + "@" + m.Version}
 	for _, sibling := range file.local() {
 		if m.Siblings == "" {
 			args = append(args, "-dropreplace="+sibling)
@@ -241,31 +262,6 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 	}
 	for _, r := range m.Replace {
 		args = append(args, "-replace="+r.Module+"="+r.Module+"@"+r.Version)
-	}
-	if m.With != nil {
-		more, err := m.With.requirement(ctx)
-		if err != nil {
-			return err
-		}
-		args = append(args, more...)
-	}
-	_, err = run(ctx, m.goCommand(ctx, work, args...))
-	return err
-}
-
-// requirement lists the arguments of `go mod edit` that make a module one with m's libraries.
-func (m GoModule) requirement(ctx context.Context) ([]string, error) {
-	src, err := m.source(ctx)
-	if err != nil {
-		return nil, err
-	}
-	file, err := m.readGoMod(ctx, src)
-	if err != nil {
-		return nil, err
-	}
-	args := []string{"-require=" + m.Path + "@" + m.Version}
-	for _, sibling := range file.local() {
-		args = append(args, "-replace="+sibling+"="+sibling+"@"+m.Siblings)
 	}
 	return args, nil
 }
