@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
@@ -79,7 +80,7 @@ func (c containerdConfig) effective(ctx context.Context) (map[string]any, error)
 	return config, toml.Unmarshal(out, &config)
 }
 
-// checkSandbox fails if this containerd starts no pod with the sandbox image of its configuration, whoever named it.
+// checkSandbox fails if this containerd starts no pod with the sandbox image that its configuration names.
 func (c containerdConfig) checkSandbox(ctx context.Context) error {
 	config, err := c.effective(ctx)
 	if err != nil {
@@ -94,28 +95,14 @@ func (c containerdConfig) checkSandbox(ctx context.Context) error {
 		return fmt.Errorf("containerd prints %q as its version", out)
 	}
 	for _, plugin := range []string{"io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"} {
-		for _, ref := range []any{at(config, "plugins", plugin, "pinned_images", "sandbox"), at(config, "plugins", plugin, "sandbox_image")} {
-			if ref, ok := ref.(string); ok {
-				if err := catalog.CheckSandboxImage(strings.TrimPrefix(fields[2], "v"), ref); err != nil {
-					return err
-				}
+		for _, setting := range [][]string{{"plugins", plugin, "pinned_images", "sandbox"}, {"plugins", plugin, "sandbox_image"}} {
+			ref, _, _ := unstructured.NestedString(config, setting...) // "" where there is none
+			if err := catalog.CheckSandboxImage(strings.TrimPrefix(fields[2], "v"), ref); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
-}
-
-// at returns a setting of nested tables, or nil.
-func at(config map[string]any, keys ...string) any {
-	var value any = config
-	for _, key := range keys {
-		table, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = table[key]
-	}
-	return value
 }
 
 // has reports whether all of these settings hold.

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // configured is a containerd configured in a folder, with an add-on's files there.
@@ -130,7 +131,7 @@ func takesDropIns(t *testing.T, release releases.Release) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at(config, "plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes", "other", "runtime_type") != "io.containerd.runc.v2" {
+			if kind, _, _ := unstructured.NestedString(config, "plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes", "other", "runtime_type"); kind != "io.containerd.runc.v2" {
 				t.Errorf("schema %d ignores a drop-in of %d", root, dropIn)
 			}
 		}
