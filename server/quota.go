@@ -136,7 +136,7 @@ func (s *Server) sweep(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// noteSwept records a sweep, and returns the time since when ages count. They count anew after a time without sweeps, in which nobody could
+// noteSwept records a sweep, and returns the time since when ages count. They start again after a time without sweeps, in which nobody could
 // use an Installer: no server ran, or its clock was set ahead. So they do when the clock was set back.
 func (s *Server) noteSwept(ctx context.Context, began, now time.Time) (time.Time, error) {
 	last, err := s.timeIn(ctx, sweptKey)

@@ -133,7 +133,7 @@ func TestSnapshotsWithWrongClockPruneNoOthers(t *testing.T) {
 	_ = r.Close()
 }
 
-// TestSnapshotJustSavedStays sets the clock back by ten minutes between two snapshots, of which one is to stay.
+// TestSnapshotJustSavedStays sets the clock back by ten minutes between two snapshots, and keeps one of them.
 func TestSnapshotJustSavedStays(t *testing.T) {
 	location := t.TempDir()
 	values, err := store.Opener{Write: true}.Open(location)
@@ -150,7 +150,7 @@ func TestSnapshotJustSavedStays(t *testing.T) {
 	}
 	removed, err := At(location, store.Opener{}).Prune(t.Context(), 1)
 	if err != nil || !slices.Equal(placed(removed), all[:1]) {
-		t.Errorf("removed %v, want the one of before, %v", placed(removed), err)
+		t.Errorf("removed %v, want the earlier one, %v", placed(removed), err)
 	}
 }
 
