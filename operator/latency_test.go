@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
@@ -44,7 +45,7 @@ func BenchmarkAdmission(b *testing.B) {
 	path, answer := filepath.Join(dir, "hook.sh"), filepath.Join(b.TempDir(), "answer")
 	text := "#!/bin/bash\n[[ $1 != --config ]] || { echo '{configVersion: v1, kubernetesValidating: [{name: a.b.c, failurePolicy: Ignore, rules: [{apiGroups: [x.y], apiVersions: [v1], resources: [zs], operations: [CREATE]}]}]}'; exit; }\n" +
 		"read -r -d '' context < \"$BINDING_CONTEXT_PATH\"\necho '{\"allowed\": true}' > \"$ADMISSION_RESPONSE_PATH\"\n"
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := fixture.WriteProgram(path, text); err != nil {
 		b.Fatal(err)
 	}
 	e, err := engine.Load(b.Context(), engine.Options{HooksDir: dir, Cluster: cluster, Runner: hook.Runner{TempDir: b.TempDir()}})

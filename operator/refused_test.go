@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,7 +54,7 @@ func TestRefusedWebhookIsNamedAtStart(t *testing.T) {
 			"bad.sh":  webhookConfig("kubernetesMutating", "bad.example.com", "objekt.metadata.name == 'x'"),
 			"good.sh": webhookConfig("kubernetesValidating", "good.example.com", "object.metadata.name == 'x'"),
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\ncat <<'EOC'\n"+config+"\nEOC\n"), 0o755); err != nil {
+			if err := fixture.WriteProgram(filepath.Join(dir, name), "#!/bin/bash\ncat <<'EOC'\n"+config+"\nEOC\n"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -182,7 +181,7 @@ func testNotReady(t *testing.T, cluster *kube.Cluster) {
 		return apierrors.IsInvalid(err)
 	})
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "hook.sh"), []byte("#!/bin/bash\ncat <<'EOC'\n"+webhookConfig("kubernetesValidating", "a.example.com", "true")+"\nEOC\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(dir, "hook.sh"), "#!/bin/bash\ncat <<'EOC'\n"+webhookConfig("kubernetesValidating", "a.example.com", "true")+"\nEOC\n"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

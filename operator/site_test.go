@@ -237,7 +237,7 @@ func (s *webhookSite) start(hooks map[string]string) (stop func()) {
 	s.Helper()
 	dir := s.TempDir()
 	for name, text := range hooks {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(dir, name), text); err != nil {
 			s.Fatal(err)
 		}
 	}

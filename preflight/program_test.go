@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
 )
@@ -148,7 +149,7 @@ func TestMisbehavingProgramIsReported(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "program")
-			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+			if err := fixture.WriteProgram(path, "#!/bin/sh\n"+tt.script+"\n"); err != nil {
 				t.Fatal(err)
 			}
 			p := preflight.Program{Path: path}

@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -327,7 +328,7 @@ func TestFailedBuildReportsReason(t *testing.T) {
 
 func TestFindEngine(t *testing.T) {
 	program := func(dir, name, script string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(dir, name), "#!/bin/sh\n"+script+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestAptResultIsReusedUntilInputsChange(t *testing.T) {
 	a, c := newPublished(t), openCache(t)
 	asked := filepath.Join(t.TempDir(), "asked")
 	tool := filepath.Join(t.TempDir(), "apt-get")
-	if err := os.WriteFile(tool, []byte("#!/bin/sh\necho \"$1\" >> "+asked+"\nexec apt-get \"$@\"\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(tool, "#!/bin/sh\necho \"$1\" >> "+asked+"\nexec apt-get \"$@\"\n"); err != nil {
 		t.Fatal(err)
 	}
 	target := a.target()

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
@@ -238,7 +239,7 @@ func TestResolveNeedsNoRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(binary, mustRead(t, self), 0o755); err != nil {
+	if err := fixture.WriteProgram(binary, mustRead(t, self)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "keyring.gpg"), mustRead(t, a.keyring), 0o644); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestDelegatePrintsItsOwnHelp(t *testing.T) {
@@ -24,7 +26,7 @@ func TestDelegatePrintsItsOwnHelp(t *testing.T) {
 func TestDelegateCompletesItsOwnWords(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ \"$*\" = '__complete fleet st' ] && printf 'status\\tSay how far\\n:4\\n'\n"
-	if err := os.WriteFile(filepath.Join(dir, controllerName), []byte(script), 0o700); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(dir, controllerName), script); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestImagesAreSentToSealiftNodes has a cluster without nodes, with a foreign one, and with one of Sealift.
@@ -35,7 +35,7 @@ broken) exit 1 ;;
 hangs) /bin/sleep 300 ;;
 esac
 `
-	if err := os.WriteFile(filepath.Join(bin, "sealift"), []byte(script), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(bin, "sealift"), script); err != nil {
 		t.Fatal(err)
 	}
 	client, err := kubernetes.NewForConfig(n.cluster)

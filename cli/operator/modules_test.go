@@ -44,7 +44,7 @@ func TestOperatorRunsModuleOfAddonOperator(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(path, text); err != nil {
 			t.Fatal(err)
 		}
 	}

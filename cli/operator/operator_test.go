@@ -54,7 +54,7 @@ func TestOperator(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(hooks, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(hooks, name), []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(hooks, name), text); err != nil {
 			t.Fatal(err)
 		}
 	}

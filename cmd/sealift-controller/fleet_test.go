@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/docexamples"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -67,7 +68,7 @@ func follower(t *testing.T) (home, program, path string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(home, "sealift") // what sealift becomes
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nSEALIFT_TEST_MAIN=1 exec '"+self+"' \"$@\"\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(program, "#!/bin/sh\nSEALIFT_TEST_MAIN=1 exec '"+self+"' \"$@\"\n"); err != nil {
 		t.Fatal(err)
 	}
 	return home, program, "PATH=" + home + ":" + bin + ":" + os.Getenv("PATH")

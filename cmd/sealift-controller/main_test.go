@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestMain lets this binary be the program.
@@ -48,7 +49,7 @@ sleep 60 & wait
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{config: kubeconfig, filepath.Join(hooks, "hook.sh"): hook} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(name, text); err != nil {
 			t.Fatal(err)
 		}
 	}

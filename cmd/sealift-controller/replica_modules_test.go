@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // guardHook refuses ConfigMaps that are red. It warns with a value that only the leader has in memory, and with the operator
@@ -157,7 +158,7 @@ func startReplicas(t *testing.T) *replicas {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(path, text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestStandbyTakesOver(t *testing.T) {
 if [[ $1 == --config ]]; then echo '{configVersion: v1, onStartup: 1, schedule: [{crontab: "* * * * * *"}]}'; exit; fi
 echo "$PPID" >> "$TRACE"
 `
-	if err := os.WriteFile(filepath.Join(dir, "hooks", "hook.sh"), []byte(hook), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(dir, "hooks", "hook.sh"), hook); err != nil {
 		t.Fatal(err)
 	}
 	port, hooks := freePort(t), []string{"--hooks-dir", filepath.Join(dir, "hooks")}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // gitHubStandIn is gh with one pull request for each branch, in files. The test grid's program is a stand-in, too: its verdict is that
@@ -113,7 +115,7 @@ func newOutdatedDay(t *testing.T, c catalogueWithRegistry) *outdatedDay {
 		t.Fatal(err)
 	}
 	for name, script := range map[string]string{"gh": gitHubStandIn, "sealift-testgrid": gridStandIn} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(bin, name), script); err != nil {
 			t.Fatal(err)
 		}
 	}

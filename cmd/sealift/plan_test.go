@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -63,7 +64,7 @@ func (h *planHost) write(name, text string) string {
 	h.Helper()
 	path := filepath.Join(h.dir, name)
 	h.made(os.MkdirAll(filepath.Dir(path), 0o755))
-	h.made(os.WriteFile(path, []byte(text), 0o755))
+	h.made(fixture.WriteProgram(path, text))
 	return path
 }
 

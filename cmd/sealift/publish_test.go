@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/build"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/objects"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -211,7 +212,7 @@ func TestBundleIsSameFromEveryStore(t *testing.T) {
 		installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: test}\nspec:\n  one: {version: '1.0'}\n  two: {version: '1.0'}\n",
 		node:      "#!/bin/sh\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(name, text); err != nil {
 			t.Fatal(err)
 		}
 	}

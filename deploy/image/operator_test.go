@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -37,7 +38,7 @@ func TestOperatorImageRunsHook(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(hooks, "lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(hooks, "hook.sh"), []byte(imageHook), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(hooks, "hook.sh"), imageHook); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("hook.sh", filepath.Join(hooks, "link.sh")); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // releaseIn makes a release of a program in a folder, and returns its install.sh and the archive for this machine.
@@ -23,7 +24,7 @@ func releaseIn(t *testing.T, dir, version, program string) (script, archive stri
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, file)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(tree, file), []byte(text), 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(tree, file), text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestContainersEndWithTheirShims starts what looks like a shim with a container in which something runs.
 func TestContainersEndWithTheirShims(t *testing.T) {
 	dir := t.TempDir()
 	shim := filepath.Join(dir, "containerd-shim-test")
-	if err := os.WriteFile(shim, []byte("#!/bin/bash\nsetsid sleep 3600 & echo $! >>"+dir+"/pids; wait\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(shim, "#!/bin/bash\nsetsid sleep 3600 & echo $! >>"+dir+"/pids; wait\n"); err != nil {
 		t.Fatal(err)
 	}
 	start := func(namespace string) *exec.Cmd {
@@ -90,7 +92,7 @@ func TestStateOfThisHostIsRead(t *testing.T) {
 func TestStoppedListsDeadUnits(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nIFS=_; for u; do :; done; set -- ${u%.service}; printf 'Type=%s\\nUnitFileState=%s\\nActiveState=%s\\n' $1 $2 $3\n"
-	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(text), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(dir, "systemctl"), text); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

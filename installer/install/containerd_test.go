@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // configured is a containerd configured in a folder, with an add-on's files there.
@@ -153,7 +155,7 @@ func TestSandboxImageThatStartsNoPodIsRefused(t *testing.T) {
 	}
 	script := "#!/bin/sh\n[ \"$1\" != --version ] || { echo containerd github.com/containerd/containerd/v2 v2.3.1 0123; exit; }\nexec " + c.program + " \"$@\"\n"
 	c.program = filepath.Join(t.TempDir(), "containerd")
-	if err := os.WriteFile(c.program, []byte(script), 0o700); err != nil {
+	if err := fixture.WriteProgram(c.program, script); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.checkSandbox(t.Context()); err == nil || !strings.Contains(err.Error(), "containerd 2.3.1 starts no pod with the sandbox image "+both) {

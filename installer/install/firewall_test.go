@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestFirewallLetsAllNetworksThrough(t *testing.T) {
@@ -22,7 +23,7 @@ func TestFirewallLetsAllNetworksThrough(t *testing.T) {
 			calls := filepath.Join(programs, "calls")
 			script := "#!/bin/sh\n[ \"$1\" = status ] && echo Status: active\necho \"$@\" >> " + calls + "\n"
 			for name, text := range map[string]string{"ufw": script, "systemctl": "#!/bin/sh\nexit 3\n"} {
-				if err := os.WriteFile(filepath.Join(programs, name), []byte(text), 0o755); err != nil {
+				if err := fixture.WriteProgram(filepath.Join(programs, name), text); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // hostileNames are names of folders that a shell or systemd would make something of.
@@ -22,7 +24,7 @@ func TestHookProgramsFindTheirBinaryInAnyFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			binary := filepath.Join(folder, "sealift")
-			if err := os.WriteFile(binary, []byte("#!/bin/sh\nprintf '[%s]' \"$@\"\n"), 0o755); err != nil {
+			if err := fixture.WriteProgram(binary, "#!/bin/sh\nprintf '[%s]' \"$@\"\n"); err != nil {
 				t.Fatal(err)
 			}
 			if err := layOut(root, binary); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
 )
@@ -140,7 +141,7 @@ func TestUntrustedProgramIsNotRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, beside := t.TempDir(), filepath.Join(t.TempDir(), "bin")
 			program, ran := filepath.Join(beside, preflight.ProgramName), filepath.Join(root, "ran")
-			if err := errors.Join(os.Mkdir(beside, 0o755), os.WriteFile(program, []byte("#!/bin/sh\ntouch "+ran+"\n"), 0o755), change(beside, program)); err != nil {
+			if err := errors.Join(os.Mkdir(beside, 0o755), fixture.WriteProgram(program, "#!/bin/sh\ntouch "+ran+"\n"), change(beside, program)); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := FindProgram(root, beside); got != "" || !errors.Is(err, errUnsafeProgram) {
@@ -165,7 +166,7 @@ func TestProgramComesFromBundle(t *testing.T) {
 	var fetched int
 	i := carrying(t, root, "of the bundle", &fetched)
 	beside := filepath.Join(filepath.Dir(i.options.Binary), preflight.ProgramName)
-	if err := errors.Join(os.Mkdir(filepath.Dir(beside), 0o755), os.WriteFile(beside, []byte("of somebody"), 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(beside), 0o755), fixture.WriteProgram(beside, "of somebody")); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = i.Close() }()

@@ -1,13 +1,13 @@
 package install
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -95,7 +95,7 @@ func TestUncheckableAddOnsAreReported(t *testing.T) {
 		{Name: "bad", Kind: preflight.HostPreflight, Text: []byte("{{kurl if }}")},
 	}
 	broken := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+	if err := fixture.WriteProgram(broken, "#!/bin/sh\nexit 1\n"); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {

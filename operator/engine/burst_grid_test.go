@@ -72,7 +72,7 @@ mkdir "$TRACE.running" || echo twice >> "$TRACE"
 jq -r '.[] | select(.type == "Event") | [.watchEvent] + .filterResult | join(" ")' "$BINDING_CONTEXT_PATH" >> "$TRACE"
 rmdir "$TRACE.running"
 `
-	if err := os.WriteFile(s.dir+"/hook.sh", []byte(hook), 0o755); err != nil {
+	if err := fixture.WriteProgram(s.dir+"/hook.sh", hook); err != nil {
 		t.Fatal(err)
 	}
 	e, _ := s.start()

@@ -53,7 +53,7 @@ exit; fi
 printf '%%s %%s\n' %s "$(tr -d '\n' < "$BINDING_CONTEXT_PATH")" >> "$TRACE"
 %s
 `, config, name, script)
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(s.dir, name), text); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -247,7 +247,7 @@ func testSampleOfStart(s *site) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(s.dir, filepath.Base(name)), text, 0o755); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(s.dir, filepath.Base(name)), text); err != nil {
 			s.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
@@ -38,7 +39,7 @@ func BenchmarkEvent(b *testing.B) {
 	dir, trace := b.TempDir(), filepath.Join(b.TempDir(), "trace")
 	path := filepath.Join(dir, "hook.sh")
 	text := "#!/bin/bash\necho $EPOCHREALTIME >> " + trace + "\n[[ $1 != --config ]] || echo '{configVersion: v1, kubernetes: [{kind: ConfigMap, executeHookOnSynchronization: false}]}'\n"
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := fixture.WriteProgram(path, text); err != nil {
 		b.Fatal(err)
 	}
 	stamps := func(want int) []time.Time {

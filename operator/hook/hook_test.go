@@ -28,7 +28,7 @@ func file(t *testing.T, dir, name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := fixture.WriteProgram(path, text); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/machine"
 )
@@ -19,7 +20,7 @@ func load(t *testing.T, text string, files ...string) (*machine.Hosts, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i+1 < len(files); i += 2 {
-		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o700); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(dir, files[i]), files[i+1]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
@@ -43,7 +44,7 @@ func newPodAPI(t *testing.T, fail func(http.ResponseWriter, *http.Request) bool)
 		"systemctl":   "echo running\n",
 		"systemd-run": "while [ \"$1\" != -- ]; do shift; done\nshift\nexec \"${@//\\$\\$/\\$}\"\n",
 	} {
-		if err := os.WriteFile(filepath.Join(a.bin, name), []byte("#!/bin/bash\n"+text), 0o700); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(a.bin, name), "#!/bin/bash\n"+text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/flood"
 	"github.com/sealift/sealift/internal/testing/short"
 )
@@ -50,7 +50,7 @@ func TestFloodingHostsLeaveOthersServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := serve(t)
-			if err := os.WriteFile(n.script.Binary, make([]byte, 16<<20), 0o755); err != nil { // larger than what sockets hold
+			if err := fixture.WriteProgram(n.script.Binary, make([]byte, 16<<20)); err != nil { // larger than what sockets hold
 				t.Fatal(err)
 			}
 			for i := range attack {

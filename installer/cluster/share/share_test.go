@@ -109,7 +109,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 	}
 	n.address = l.Addr().String()
 	binary := filepath.Join(n.root, "sealift")
-	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\" and $SEALIFT_TOKEN $SEALIFT_CERTIFICATE_KEY\necho \"again: $SEALIFT_RESUME\"\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(binary, "#!/bin/sh\nread -r line\necho \"$@\" with \"$line\" and $SEALIFT_TOKEN $SEALIFT_CERTIFICATE_KEY\necho \"again: $SEALIFT_RESUME\"\n"); err != nil {
 		t.Fatal(err)
 	}
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
@@ -346,7 +346,7 @@ func startsWhatItChecked(t *testing.T, n *node) {
 			t.Errorf("%v\n%s\nwant %s", err, out, begin+want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(n.root, "sealift"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(n.root, "sealift"), "#!/bin/sh\necho evil\n"); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := run(command); err == nil || strings.Contains(out, "evil") || !strings.Contains(out, "sent another one than this command was made for") {
@@ -446,7 +446,7 @@ func TestTruncatedDownloadIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			large := append([]byte("#!/bin/sh\necho evil\n"), make([]byte, 1<<20)...)
-			if err := os.WriteFile(filepath.Join(n.root, "sealift"), large, 0o755); err != nil {
+			if err := fixture.WriteProgram(filepath.Join(n.root, "sealift"), large); err != nil {
 				t.Fatal(err)
 			}
 			script := &share.Script{CA: n.script.CA, Address: cutServer(t, n, row.after), Platform: n.script.Platform, Binary: n.script.Binary}
@@ -468,7 +468,7 @@ func TestTruncatedDownloadIsNamed(t *testing.T) {
 func TestHostWithoutRoomForSealiftIsNamed(t *testing.T) {
 	short.Root(t, "a join")
 	n := serve(t)
-	if err := os.WriteFile(filepath.Join(n.root, "sealift"), append([]byte("#!/bin/sh\necho started\n"), make([]byte, 1<<20)...), 0o755); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(n.root, "sealift"), append([]byte("#!/bin/sh\necho started\n"), make([]byte, 1<<20)...)); err != nil {
 		t.Fatal(err)
 	}
 	command, err := n.script.Command(token, "")

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/objects"
 )
 
@@ -58,7 +59,7 @@ func TestEveryContractFunctionExists(t *testing.T) {
 func TestMissingKubectlIsNotFound(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"kubectl", "kubeadm"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(folder, name), "#!/bin/sh\nexit 1\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

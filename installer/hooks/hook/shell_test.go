@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // shell starts a shell that has sourced a script.
@@ -60,7 +61,7 @@ func TestHookFindsNewlyInstalledProgram(t *testing.T) {
 	t.Setenv("PATH", early+":"+late+":"+os.Getenv("PATH"))
 	s, _ := shell(t, "ask() { SEEN=$(kubectl; kubectl); kubectl >/dev/null; }")
 	for _, folder := range []string{late, early} {
-		if err := os.WriteFile(filepath.Join(folder, "kubectl"), []byte("#!/bin/sh\nprintf "+folder+"\n"), 0o700); err != nil {
+		if err := fixture.WriteProgram(filepath.Join(folder, "kubectl"), "#!/bin/sh\nprintf "+folder+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Call(t.Context(), "ask"); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestCommandDoesNotWaitForItsDaemons(t *testing.T) {
@@ -36,7 +38,7 @@ func TestFailedUnitShowsItsLastLines(t *testing.T) {
 		"systemctl":  "echo 'Job for containerd.service failed.' >&2\nexit 1\n",
 		"journalctl": `case "$*" in *" _SYSTEMD_UNIT=containerd.service") echo 'containerd: failed to load TOML: /etc/containerd/conf.d/site.toml' ;; esac` + "\n",
 	} {
-		if err := os.WriteFile(dir+"/"+name, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+		if err := fixture.WriteProgram(dir+"/"+name, "#!/bin/sh\n"+script); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +66,7 @@ try-restart:*missing.service) echo "Unit missing.service not found." >&2; exit 5
 *) echo "$*" >>"` + dir + `/called" ;;
 esac
 `
-	if err := os.WriteFile(dir+"/systemctl", []byte(script), 0o700); err != nil {
+	if err := fixture.WriteProgram(dir+"/systemctl", script); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/inspect/cis"
 	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
@@ -32,7 +33,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 	for _, phase := range []string{"certs all", "kubeconfig all", "control-plane all", "etcd local"} {
 		script += kubeadm.Program(t) + " init phase " + phase + " --config /kubeadm.yaml --rootfs " + h.Rootfs + " >/dev/null\n"
 	}
-	if err := os.WriteFile(filepath.Join(programs, "kubeadm"), []byte(script), 0o700); err != nil {
+	if err := fixture.WriteProgram(filepath.Join(programs, "kubeadm"), script); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))

@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/sealift/sealift/installer/inspect/support"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // unpack reads a support bundle: contents by name, without the folder that they are in.
@@ -140,7 +141,7 @@ func TestSupportBundleOfBareHost(t *testing.T) {
 // Explicitly requested data are collected, or the command fails.
 func TestSupportBundleWithSpecs(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "sealift-preflight")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+	if err := fixture.WriteProgram(program, "#!/bin/sh\nexit 1\n"); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ program, text, want string }{

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -137,7 +138,7 @@ func TestProbeEndsWhereKVMHangs(t *testing.T) {
 	} {
 		t.Run(tt.behaviour, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+			if err := fixture.WriteProgram(filepath.Join(dir, "qemu-system-x86_64"), "#!/bin/sh\n"+tt.script+"\n"); err != nil {
 				t.Fatal(err)
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
