@@ -60,14 +60,21 @@ type Kubeadm struct {
 	Output io.Writer
 }
 
-// Init makes the host the first control plane of a cluster. What an interrupted run left of a cluster that never came to be
-// is removed first.
+// Init makes the host the first control plane of a cluster. A control plane that an interrupted run has started is finished; other
+// leftovers of a cluster that never came to be are removed first.
 func (k Kubeadm) Init(ctx context.Context) error {
 	objects, err := k.render("init", nil)
 	if err != nil {
 		return fmt.Errorf("kubeadm configuration: %w", err)
 	}
 	name := filepath.Join(k.Work, "kubeadm.yaml")
+	resumed, err := k.resume(ctx, name, objects)
+	if err != nil {
+		return err
+	}
+	if resumed {
+		return secureFiles()
+	}
 	if err := writeDocuments(name, objects); err != nil {
 		return err
 	}
@@ -269,20 +276,27 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 	return nil
 }
 
+// documentStart is the line before each document of a file with several.
+const documentStart = "---\n"
+
+func encodeDocuments(objects []*unstructured.Unstructured) (all []byte, err error) {
+	for _, object := range objects {
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, documentStart...), data...)
+	}
+	return all, nil
+}
+
 // writeDocuments writes what kubeadm reads, which may have secrets in it.
 func writeDocuments(name string, objects []*unstructured.Unstructured) error {
-	return files.Fill(name, 0o600, func(f *os.File) error {
-		for _, object := range objects {
-			data, err := yaml.Marshal(object.Object)
-			if err != nil {
-				return err
-			}
-			if _, err := f.Write(append([]byte("---\n"), data...)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	documents, err := encodeDocuments(objects)
+	if err != nil {
+		return err
+	}
+	return files.WriteMode(name, 0o600, documents)
 }
 
 func mapStrings(v any, f func(string) string) any {

@@ -86,13 +86,9 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 	if controlPlane {
 		needed = append(needed, kubeadm.AdminKubeconfig, kubeadm.APIServerManifest, kubeadm.EtcdManifest)
 	}
-	for _, name := range needed {
-		if whole, err := hasContent(name); err != nil || !whole {
-			return false, err
-		}
-	}
-	if !controlPlane {
-		return true, nil
+	whole, err := allHaveContent(needed...)
+	if err != nil || !whole || !controlPlane {
+		return whole, err
 	}
 	labels, err := kubectl(ctx, kubeadm.AdminKubeconfig, "get", "node", node, "--ignore-not-found", "--output=jsonpath={.metadata.labels}")
 	return strings.Contains(labels, "node-role.kubernetes.io/control-plane"), err

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/speed"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
 )
@@ -170,6 +171,9 @@ func (m *Member) evictAll(ctx context.Context, timeout time.Duration, leaves fun
 				}
 			}
 			waiting = append(waiting, name)
+		}
+		if len(waiting) > 0 {
+			lifecycle.Note(ctx, fmt.Sprintf("%d pods have not left node %s, such as %s", len(waiting), m.Node, waiting[0]))
 		}
 		return len(waiting) == 0, nil
 	})

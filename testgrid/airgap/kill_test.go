@@ -45,6 +45,23 @@ func TestInterruptedInstallMatchesUninterrupted(t *testing.T) {
 	cluster(n)
 }
 
+// TestStartingControlPlaneIsFinishedByTheNextRun kills an install while the kubelet starts the control plane. The next run waits for that one.
+func TestStartingControlPlaneIsFinishedByTheNextRun(t *testing.T) {
+	r := build(t, current, "debian-12")
+	n := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}
+	n.interrupt(interruption{command: fromUSB, step: "kubernetes/init", record: "started", file: "/var/lib/kubelet/config.yaml", after: time.Second, signal: "KILL", group: true})
+	made := n.must("stat -c %y /etc/kubernetes/pki/ca.crt")
+	out := n.must(install)
+	if !strings.Contains(out, "an earlier run has started a control plane") && !strings.Contains(n.must("cat /var/log/sealift/*"), "an earlier run has started a control plane") {
+		t.Errorf("the control plane was made again:\n%s", out)
+	}
+	if after := n.must("stat -c %y /etc/kubernetes/pki/ca.crt"); after != made {
+		t.Errorf("the CA is of %s, not of %s", after, made)
+	}
+	secondRun(n)
+	cluster(n)
+}
+
 // TestHalfInstalledHostIsReset kills an install in several phases, and resets it each time, with a reset that is also killed. In
 // the end an install is as good as on a new host.
 func TestHalfInstalledHostIsReset(t *testing.T) {

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
+	k := work(t, nil)
+	objects, err := k.render("init", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, "kubernetesAPICall: ")
+	limit, _, _ := strings.Cut(rest, "\n")
+	for behaviour, row := range map[string]struct {
+		earlier string
+		same    bool
+	}{
+		"the file itself":                  {text, true},
+		"limits of a host that was busier": {strings.Replace(text, "kubernetesAPICall: "+limit, "kubernetesAPICall: 59m0s", 1), true},
+		"another release":                  {strings.Replace(text, "v1.36.3", "v1.35.4", 1), false},
+		"a document less":                  {text[:strings.LastIndex(text, "---\n")], false},
+		"a file without its end":           {text[:len(text)-20], false},
+		"a file that is no YAML":           {text + "\t:", false},
+		"an empty file":                    {"", false},
+	} {
+		if same, err := sameConfig([]byte(row.earlier), objects); err != nil || same != row.same {
+			t.Errorf("%s: same is %t, %v; want %t", behaviour, same, err, row.same)
+		}
+	}
+}
+
+func TestFileThatPowerLossEmptiedIsNotStarted(t *testing.T) {
+	dir := t.TempDir()
+	full, empty := filepath.Join(dir, "full"), filepath.Join(dir, "empty")
+	for name, text := range map[string]string{full: "text", empty: ""} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, names := range map[bool][]string{true: {full, full}, false: {full, empty}} {
+		if got, err := allHaveContent(names...); err != nil || got != want {
+			t.Errorf("%v: %t, %v", names, got, err)
+		}
+	}
+	if got, err := allHaveContent(full, filepath.Join(dir, "none")); err != nil || got {
+		t.Errorf("with a file that is not there: %t, %v", got, err)
+	}
+}
