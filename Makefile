@@ -88,6 +88,12 @@ race: export CGO_ENABLED := 1
 race: ## the tests of 'make unit' with the race detector; needs gcc
 	go test -race -short -p $(shell nproc) -timeout 20m $(PACKAGES)
 
+# The programs that these tests start have no race detector: they run on hosts without a C library of this machine.
+.PHONY: race-lab
+race-lab: build deps ## the tests of 'make test' with the race detector: API servers, registries and hosts; needs gcc, and hours
+	bin/sealift-testgrid lab build
+	CGO_ENABLED=1 go test -race -p $(SIDE_BY_SIDE) -timeout 120m $(PACKAGES)
+
 .PHONY: grid
 grid: DEBIAN_PACKAGES += $(MACHINE_PACKAGES)
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
