@@ -6,17 +6,17 @@ import "time"
 // them: a component takes longer where an earlier one did not compile the packages that both have.
 var compileTimes = map[string]time.Duration{
 	"cni-plugins":            9 * time.Second,
-	"containerd":             80 * time.Second,
-	"etcdctl":                20 * time.Second,
-	"coredns":                115 * time.Second,
+	"containerd":             75 * time.Second,
+	"etcdctl":                15 * time.Second,
+	"coredns":                90 * time.Second,
 	"etcdutl":                10 * time.Second,
 	"etcd":                   10 * time.Second,
-	"flannel":                85 * time.Second,
-	"kubernetes":             400 * time.Second,
-	"local-path-provisioner": 90 * time.Second,
-	"metrics-server":         160 * time.Second,
-	"runc":                   25 * time.Second,
-	"registry":               90 * time.Second,
+	"flannel":                55 * time.Second,
+	"kubernetes":             300 * time.Second,
+	"local-path-provisioner": 35 * time.Second,
+	"metrics-server":         120 * time.Second,
+	"runc":                   17 * time.Second,
+	"registry":               78 * time.Second,
 }
 
 // cost is the expected time to make a component.
