@@ -3,19 +3,19 @@ package preflight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/sealift/sealift/internal/capacity"
 )
 
 // These checks read the kernel's state from /proc and /sys.
 
 func (p probes) memory(_ context.Context, r *Reporter) {
-	total, err := p.memTotal()
+	total, err := capacity.Memory(p.host.Root)
 	switch {
 	case err != nil:
 		r.unknown(err)
@@ -26,25 +26,6 @@ func (p probes) memory(_ context.Context, r *Reporter) {
 	default:
 		r.Passf("%d MiB", total>>20)
 	}
-}
-
-// memTotal reads MemTotal from proc_meminfo(5), which is in KiB, and returns bytes.
-func (p probes) memTotal() (uint64, error) {
-	text, err := fs.ReadFile(p.host.Root, "proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) >= 2 && fields[0] == "MemTotal:" {
-			kib, err := strconv.ParseUint(fields[1], 10, 54)
-			if err != nil {
-				return 0, fmt.Errorf("/proc/meminfo: %w", err)
-			}
-			return kib << 10, nil
-		}
-	}
-	return 0, errors.New("/proc/meminfo has no MemTotal")
 }
 
 // swap reads proc_swaps(5): a heading, then one line per active area.

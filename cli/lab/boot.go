@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -24,15 +25,17 @@ lab and nothing else. The host stays until it is removed. Each folder given with
 
 With --exit the host has a default route. What takes it is dropped outside of the host, and 'lab egress' lists it.
 
+With --cpus and --memory a container uses no more than that of this machine. Its processes still see all of it.
+
 With --machine the host is a virtual machine: it has a kernel, control groups of version 2, a disk and a clock of its own. Where
 KVM does not work, QEMU emulates it: the boot takes minutes, and everything in it about ten times as long. Folders of --usb are
 copied to disks of their own.`,
 		Example: "  sealift-testgrid lab boot node-1\n  sealift-testgrid lab boot node-1 --os debian-13 --usb ./out --exit\n" +
-			"  sealift-testgrid lab boot node-1 --machine --memory 4Gi --usb ./out",
+			"  sealift-testgrid lab boot node-1 --cpus 0.2 --memory 2Gi\n  sealift-testgrid lab boot node-1 --machine --memory 4Gi --usb ./out",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if s.Machine, err = m.spec(cmd); err != nil {
+			if err = m.describe(cmd, &s); err != nil {
 				return err
 			}
 			rack, err := a.rack(cmd)
@@ -58,17 +61,17 @@ copied to disks of their own.`,
 	return cmd
 }
 
-// machineFlags describe a virtual machine.
+// machineFlags describe the size of a host, and whether it is a virtual machine.
 type machineFlags struct {
 	machine       bool
-	cpus          int
+	cpus          float64
 	memory, clock string
 }
 
 func (m *machineFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&m.machine, "machine", false, "make the host a virtual machine")
-	cmd.Flags().IntVar(&m.cpus, "cpus", 2, "processors of the virtual machine")
-	cmd.Flags().StringVar(&m.memory, "memory", "4Gi", "memory of the virtual machine")
+	cmd.Flags().Float64Var(&m.cpus, "cpus", 0, "processors that the host may use, such as 0.2; a virtual machine has whole ones (default: all of this machine; for a virtual machine 2)")
+	cmd.Flags().StringVar(&m.memory, "memory", "", "memory that the host may use, such as 2Gi (default: all of this machine; for a virtual machine 4Gi)")
 	addClockFlag(cmd, &m.clock)
 }
 
@@ -76,25 +79,30 @@ func addClockFlag(cmd *cobra.Command, clock *string) {
 	cmd.Flags().StringVar(clock, "clock", "", "what the clock of the virtual machine says when it is switched on, such as 2031-01-31T12:00:00Z (default: the time of this machine)")
 }
 
-// spec returns nil for a container.
-func (m *machineFlags) spec(cmd *cobra.Command) (*host.MachineSpec, error) {
-	if !m.machine {
-		for _, name := range []string{"cpus", "memory", "clock"} {
-			if cmd.Flags().Changed(name) {
-				return nil, app.UsageError("--%s is for virtual machines: add --machine; see '%s --help'", name, cmd.CommandPath())
-			}
+// describe gives the host its size and its kind.
+func (m *machineFlags) describe(cmd *cobra.Command, s *host.Spec) error {
+	if m.memory != "" {
+		memory, err := resource.ParseQuantity(m.memory)
+		if err != nil || memory.Value() < 256<<20 {
+			return app.UsageError("--memory must be a size of at least 256Mi, not %q", m.memory)
 		}
-		return nil, nil
+		s.Memory = memory.Value()
 	}
-	memory, err := resource.ParseQuantity(m.memory)
-	if err != nil || memory.Value() < 256<<20 {
-		return nil, app.UsageError("--memory must be a size of at least 256Mi, not %q", m.memory)
-	}
-	if m.cpus < 1 {
-		return nil, app.UsageError("--cpus must be at least 1")
+	if s.CPUs = m.cpus; cmd.Flags().Changed("cpus") && !(m.cpus >= 0.01 && m.cpus <= 1024) {
+		return app.UsageError("--cpus must be a number from 0.01 to 1024")
 	}
 	clock, err := parseClock(m.clock)
-	return &host.MachineSpec{CPUs: m.cpus, Memory: memory.Value(), Clock: clock}, err
+	switch {
+	case err != nil:
+		return err
+	case m.machine && m.cpus != math.Trunc(m.cpus):
+		return app.UsageError("a virtual machine has whole processors, not %v; see '%s --help'", m.cpus, cmd.CommandPath())
+	case m.machine:
+		s.Machine = &host.MachineSpec{Clock: clock}
+	case m.clock != "":
+		return app.UsageError("--clock is for virtual machines: add --machine; see '%s --help'", cmd.CommandPath())
+	}
+	return nil
 }
 
 // parseClock returns the zero time for "".

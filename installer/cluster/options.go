@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/host/speed"
+	"github.com/sealift/sealift/internal/capacity"
 	"github.com/sealift/sealift/kube/kubeadmpatch"
 )
 
@@ -62,7 +63,7 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		config[option[1]] = amounts
 	}
 	if variables["KUBE_RESERVED"] == "1" {
-		memory, err := hostMemory()
+		memory, err := capacity.Memory(os.DirFS("/"))
 		if err != nil {
 			return nil, err
 		}
@@ -72,14 +73,6 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		maps.Copy(config, compliantKubelet())
 	}
 	return config, nil
-}
-
-func hostMemory() (bytes uint64, err error) {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("read the memory of the host: %w", err)
-	}
-	return info.Totalram * uint64(info.Unit), nil
 }
 
 // band is a share, in thousandths, of the host's resources up to a bound.

@@ -75,3 +75,21 @@ func TestVirtualMachineBecomesACluster(t *testing.T) {
 	n.must("for i in $(seq 600); do " + kubectl + "wait --for=condition=Ready pods --all --all-namespaces --field-selector=status.phase=Running --timeout=10s && exit 0; sleep 1; done; exit 1")
 	secondRun(n)
 }
+
+// TestSlowAndSmallHostsInstall has a host with a tenth of two processors of this machine, and one with two processors that are half as fast
+// and 2 GiB of memory.
+func TestSlowAndSmallHostsInstall(t *testing.T) {
+	r := build(t, current, "debian-12")
+	for name, spec := range map[string]host.Spec{"slow": {CPUs: 0.2}, "small": {CPUs: 1, Memory: 2 << 30}} {
+		t.Run(name, func(t *testing.T) {
+			spec.USB = []string{r.usb}
+			n := node{lab.Host(t, spec), t}
+			n.must(unpackSealift)
+			began := time.Now()
+			t.Log(n.must(install))
+			t.Logf("installed in %v; processes used %s bytes at most", time.Since(began).Round(time.Second), n.must("cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes"))
+			cluster(n)
+			secondRun(n)
+		})
+	}
+}

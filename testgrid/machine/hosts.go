@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/capacity"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -156,7 +157,8 @@ func (r *reader) lab(n, machine *yaml.Node, shared *budget, progress func(string
 
 // labLimits returns the processors and the bytes of memory for hosts of the lab: by default, all of this machine.
 func (r *reader) labLimits(n *yaml.Node) (cpu int, memory int64) {
-	cpu, memory = runtime.NumCPU(), machineMemory()
+	all, _ := capacity.Memory(os.DirFS("/")) // without it a file that names no memory gets none
+	cpu, memory = runtime.NumCPU(), int64(all)
 	if n == nil || !r.IsMapping(n, "lab") {
 		return cpu, memory
 	}
@@ -174,14 +176,6 @@ func (r *reader) labLimits(n *yaml.Node) (cpu int, memory int64) {
 		memory = size << map[string]int{"Mi": 20, "Gi": 30, "Ti": 40}[m[2]]
 	}
 	return cpu, memory
-}
-
-// machineMemory returns the memory of this machine in bytes, proc_meminfo(5).
-func machineMemory() int64 {
-	text, _ := os.ReadFile("/proc/meminfo")
-	var kilobytes int64
-	_, _ = fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes)
-	return kilobytes << 10
 }
 
 func (r *reader) number(n *yaml.Node, what string, least, most int) int {

@@ -44,7 +44,7 @@ func (k lab) Make(ctx context.Context, w Request) ([]Machine, error) {
 	for range w.Count {
 		spec := host.Spec{OS: k.system, Exit: w.Airgap}
 		if k.machine {
-			spec.Machine = &host.MachineSpec{CPUs: w.CPU, Memory: w.Memory}
+			spec.Machine, spec.CPUs, spec.Memory = new(host.MachineSpec), float64(w.CPU), w.Memory
 		}
 		h, err := rack.Boot(ctx, spec)
 		if err != nil {

@@ -3,6 +3,8 @@ package speed
 import (
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/internal/capacity"
 )
 
 func TestLimitsFollowHostSize(t *testing.T) {
@@ -23,6 +25,25 @@ func TestLimitsFollowHostSize(t *testing.T) {
 	} {
 		if got := limitsFor(row.cpus, row.load, row.slowness); got != row.want {
 			t.Errorf("%s: %d, want %d", name, got, row.want)
+		}
+	}
+}
+
+func TestHostGetsAShareOfItsProcessors(t *testing.T) {
+	for name, row := range map[string]struct {
+		allowed float64
+		spent   capacity.Ticks
+		want    float64
+	}{
+		"a machine of its own":             {1, capacity.Ticks{Used: 1000}, 1},
+		"a container with a fifth":         {0.2, capacity.Ticks{Used: 1000}, 0.2},
+		"a virtual machine without credit": {1, capacity.Ticks{Used: 1000, Stolen: 9000}, 0.1},
+		"both":                             {0.5, capacity.Ticks{Used: 1000, Stolen: 1000}, 0.5},
+		"nothing was read":                 {1, capacity.Ticks{}, 1},
+		"no processor at all":              {1, capacity.Ticks{Stolen: 10}, 0.001},
+	} {
+		if got := shareOf(row.allowed, row.spent); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}
 }

@@ -33,6 +33,12 @@ type Spec struct {
 	IPv6 bool
 	// DualStack gives the host an IPv6 address in addition to the IPv4 one.
 	DualStack bool
+	// CPUs is how many processors the host has: of a container, the share that it may use of those of this machine, such as 0.2; by default
+	// all. A virtual machine has whole ones, by default DefaultCPUs.
+	CPUs float64
+	// Memory is the host's, in bytes: of a container, the most that it may use of this machine's; by default all. A virtual machine has
+	// DefaultMemory by default.
+	Memory int64
 	// Machine makes the host a virtual machine, with a kernel, a disk and a clock of its own. nil is a container.
 	Machine *MachineSpec
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
@@ -132,9 +138,10 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 		}
 	}
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
-	h.state = state{Name: s.Name, OS: s.OS, Address: address, Address6: address6, USB: usb, Disk: s.Disk, Exit: s.Exit, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
+	h.state = state{Name: s.Name, OS: s.OS, Address: address, Address6: address6, USB: usb, Disk: s.Disk, Exit: s.Exit, CPUs: s.CPUs, Memory: s.Memory,
+		Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if s.Machine != nil {
-		h.state.Machine = newMachineState(*s.Machine)
+		h.state.makeMachine(*s.Machine)
 	}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("host %s already exists; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -73,7 +74,52 @@ func (h *Host) makeGroups() ([]string, error) {
 		}
 		groups = append(groups, group)
 	}
+	if h.state.Machine == nil {
+		if err := limit(groups, h.state.CPUs, h.state.Memory); err != nil {
+			return nil, fmt.Errorf("limit host %s: %w", h.state.Name, err)
+		}
+	}
 	return groups, nil
+}
+
+// cpuPeriod is the period of a processor quota, which is the kernel's default.
+const cpuPeriod = 100 * time.Millisecond
+
+// limit limits what all processes of the groups may use together. 0 is no limit.
+func limit(groups []string, cpus float64, memory int64) error {
+	quota := strconv.FormatInt(int64(cpus*float64(cpuPeriod.Microseconds())), 10)
+	bytes := strconv.FormatInt(memory, 10)
+	var limits [][2]string // of version 2, then of version 1: each file is in one of the groups
+	if cpus > 0 {
+		limits = append(limits, [2]string{"cpu.max", quota}, [2]string{"cpu.cfs_quota_us", quota})
+	}
+	if memory > 0 {
+		limits = append(limits, [2]string{"memory.max", bytes}, [2]string{"memory.limit_in_bytes", bytes})
+	}
+	var done int
+	for _, l := range limits {
+		for _, group := range groups {
+			switch err := writeExisting(filepath.Join(group, l[0]), l[1]); {
+			case err == nil:
+				done++
+			case !errors.Is(err, fs.ErrNotExist):
+				return err
+			}
+		}
+	}
+	if done != len(limits)/2 {
+		return errors.New("this machine has no control groups for it")
+	}
+	return nil
+}
+
+func writeExisting(name, value string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }
 
 // passControllers enables all of root's version 2 controllers for the groups below root, because a kubelet needs most of

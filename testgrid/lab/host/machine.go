@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,36 +18,27 @@ import (
 
 // MachineSpec describes a virtual machine.
 type MachineSpec struct {
-	CPUs   int   // default 2, the fewest that a control plane may have
-	Memory int64 // in bytes; default 4 GiB
 	// Clock is what the machine's clock says when it is switched on. Zero is the time of this machine.
 	Clock time.Time
 }
 
-// The defaults of a MachineSpec.
+// The processors and the bytes of memory of a virtual machine for which a Spec has none: the fewest that a control plane may have.
 const (
-	defaultCPUs   = 2
-	defaultMemory = 4 << 30
+	DefaultCPUs   = 2
+	DefaultMemory = 4 << 30
 )
 
 // machineState is what a virtual machine is made of.
 type machineState struct {
-	CPUs        int           `json:"cpus"`
-	Memory      int64         `json:"memory"`
 	ClockOffset time.Duration `json:"clockOffset,omitempty"` // of the machine's clock, against that of this machine
 	Port        int           `json:"port,omitempty"`        // on loopback, that leads to the machine's secure shell
 }
 
-func newMachineState(s MachineSpec) *machineState {
-	m := &machineState{CPUs: s.CPUs, Memory: s.Memory}
-	if m.CPUs == 0 {
-		m.CPUs = defaultCPUs
-	}
-	if m.Memory == 0 {
-		m.Memory = defaultMemory
-	}
-	m.setClock(s.Clock)
-	return m
+// makeMachine makes the host a virtual machine.
+func (s *state) makeMachine(spec MachineSpec) {
+	s.CPUs, s.Memory = cmp.Or(s.CPUs, DefaultCPUs), cmp.Or(s.Memory, DefaultMemory)
+	s.Machine = new(machineState)
+	s.Machine.setClock(spec.Clock)
 }
 
 // setClock sets the clock that the machine finds when it is switched on the next time.

@@ -23,8 +23,9 @@ import (
 func machineIn(t *testing.T, s MachineSpec, usb ...string) virtualMachine {
 	t.Helper()
 	address := gateway(network4).Next()
-	return virtualMachine{&Host{rack: &Rack{dir: t.TempDir(), id: "abc123", progress: func(string) {}}, dir: t.TempDir(),
-		state: state{Name: "vm-1", Address: address, USB: usb, Machine: newMachineState(s)}}}
+	h := &Host{rack: &Rack{dir: t.TempDir(), id: "abc123", progress: func(string) {}}, dir: t.TempDir(), state: state{Name: "vm-1", Address: address, USB: usb}}
+	h.state.makeMachine(s)
+	return virtualMachine{h}
 }
 
 // seedFiles returns the files of a machine's seed, in their order.

@@ -54,7 +54,7 @@ func machineArgs(system, accelerator, kernel string) []string {
 func (h virtualMachine) qemuArgs(system, accelerator string, now time.Time) []string {
 	m := h.state.Machine
 	args := append(machineArgs(system, accelerator, kernelLine(accelerator)),
-		"-name", h.group(), "-smp", strconv.Itoa(m.CPUs), "-m", strconv.FormatInt(m.Memory>>20, 10)+"M",
+		"-name", h.group(), "-smp", strconv.Itoa(int(h.state.CPUs)), "-m", strconv.FormatInt(h.state.Memory>>20, 10)+"M",
 		"-rtc", "base="+now.Add(m.ClockOffset).UTC().Format("2006-01-02T15:04:05"),
 		"-chardev", "file,id=console,append=on,path="+escaped(h.consolePath()), "-serial", "chardev:console",
 		"-device", "virtio-rng-pci",

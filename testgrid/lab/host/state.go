@@ -22,6 +22,8 @@ type state struct {
 	USB      []string   `json:"usb,omitempty"`
 	Disk     string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
 	Exit     bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops its packets
+	CPUs     float64    `json:"cpus,omitempty"` // see Spec
+	Memory   int64      `json:"memory,omitempty"`
 	Created  time.Time  `json:"created"`
 	Owner    *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
 	Manager  *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, or QEMU, once there is one
