@@ -23,6 +23,7 @@ func (i *Install) verbs() map[string]hook.Verb {
 	return map[string]hook.Verb{
 		"apply":              i.apply,
 		"modules":            i.giveModules,
+		"certificate":        i.certificate,
 		"load-images":        i.loadImagesOf,
 		"host-packages":      i.installNamed,
 		"host-package-files": i.installFiles,

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster/authority"
+	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/operation/leader"
 )
 
@@ -92,6 +93,42 @@ func (r *Rotation) tokens(ctx context.Context) error {
 				return err
 			}
 			fmt.Fprintf(r.Log, "Secret %s/%s gets another token: copies of the old one end\n", s.Namespace, s.Name)
+		}
+		return nil
+	})
+}
+
+// serving gives the servers in the cluster whose certificates the old CA signed certificates of the new one.
+func (r *Rotation) serving(ctx context.Context) error {
+	p, ok := r.state.Part(authority.Cluster)
+	if !ok {
+		return nil
+	}
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
+		list, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: pki.ServingLabel})
+		if err != nil {
+			return err
+		}
+		for _, s := range list.Items {
+			data, changed, err := pki.Renewed(&s, p, r.state.Stage)
+			if err != nil {
+				fmt.Fprintf(r.Log, "its certificate stays as it is: %v\n", err) // another program replaced what is in it
+			}
+			if err != nil || !changed {
+				continue
+			}
+			patch, err := json.Marshal(map[string]any{"data": data})
+			if err != nil {
+				return err
+			}
+			if _, err := client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			fmt.Fprintf(r.Log, "Secret %s/%s gets a certificate of the new CA\n", s.Namespace, s.Name)
 		}
 		return nil
 	})

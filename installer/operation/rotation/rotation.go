@@ -254,6 +254,9 @@ func (r *Rotation) sign(ctx context.Context) error {
 
 // signed notes when every node had the new CAs.
 func (r *Rotation) signed(ctx context.Context) error {
+	if err := r.serving(ctx); err != nil { // pods that start from now on read them
+		return err
+	}
 	now := time.Now().UTC().Truncate(time.Second) // as pods have their time: one that is made in this second is not from before
 	r.state.Signed = &now
 	if err := r.save(ctx); err != nil {

@@ -3,6 +3,8 @@ package rotation
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/record"
@@ -144,6 +147,39 @@ func populate(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
+// serves makes a Secret with a certificate of a server in the cluster.
+func (c *realCluster) serves(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	secret, err := pki.Server{Namespace: "default", Secret: "store", Names: []string{"store.default.svc"}}.Certificate(c.planes[0].rootfs, nil, time.Now())
+	if err == nil {
+		_, err = client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// servesWithBoth checks that clients with the old CA and clients with the new one trust that server.
+func servesWithBoth(t *testing.T, client kubernetes.Interface, part authority.Part) {
+	t.Helper()
+	secret, err := client.CoreV1().Secrets("default").Get(t.Context(), "store", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for which, roots := range map[string]string{"old": part.Old, "new": part.New} {
+		o := x509.VerifyOptions{DNSName: "store.default.svc", Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+		o.Roots.AppendCertsFromPEM([]byte(roots))
+		o.Intermediates.AppendCertsFromPEM(secret.Data[corev1.TLSCertKey])
+		if _, err := pair.Leaf.Verify(o); err != nil {
+			t.Errorf("a client that trusts the %s CA: %v", which, err)
+		}
+	}
+}
+
 // eventually waits for the controller manager.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
@@ -196,6 +232,7 @@ func TestClusterIsRotatedDuringWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	populate(t, client)
+	c.serves(t, client)
 	before := &plane{rootfs: t.TempDir()} // a copy of super-admin.conf elsewhere
 	text, err := os.ReadFile(filepath.Join(c.planes[1].rootfs, "etc/kubernetes/super-admin.conf"))
 	if err == nil {
@@ -233,6 +270,7 @@ func TestClusterIsRotatedDuringWrites(t *testing.T) {
 	if err := asksAsBefore(); err != nil {
 		t.Errorf("a client from before: %v", err)
 	}
+	servesWithBoth(t, client, part)
 	newToken := c.planes[1].token(t)
 	for n, p := range c.planes {
 		if !p.valid(t, oldToken) || !p.valid(t, newToken) || !p.valid(t, oldSecret) {

@@ -45,3 +45,13 @@ sealift_apply() {
     sealift_absolute "$2"
     sealift_ask apply "$1" "$sealift_reply" "$sealift_wait"
 }
+
+# sealift_certificate NAMESPACE SECRET FILE NAME…: writes a Secret with a certificate of the cluster's CA for a server in the cluster, its key
+# and the CA to FILE, for an add-on to apply. NAMEs are DNS names and addresses. The certificate ends with its CA; one that the cluster has
+# stays as long as it fits.
+sealift_certificate() {
+    local sealift_reply sealift_namespace=$1 sealift_secret=$2
+    sealift_absolute "$3"
+    shift 3
+    sealift_ask certificate "$sealift_namespace" "$sealift_secret" "$sealift_reply" "$@"
+}
