@@ -346,14 +346,16 @@ func (u *upgrade) refused(a spec.AddOn, version string) (rule, bool) {
 	return rule{}, false
 }
 
-// shipped returns versions of an add-on that certainly exist, oldest first: those of the shipped catalogue that every test run installs, or
-// kURL's newest of August 2026, and KOTS's of October. They are used when no store is named.
+// shipped returns versions of an add-on that certainly exist, oldest first: those of the shipped catalogue that every test run installs, those
+// that ship if it installs none, or kURL's newest of August 2026, and KOTS's of October. They are used when no store is named.
 func shipped(name string) (versions []string) {
-	for _, r := range releases.Of(name, releases.Tested) {
-		versions = append(versions, r.Version)
-	}
-	if versions != nil {
-		return versions
+	for _, use := range []releases.Use{releases.Tested, releases.Shipped} {
+		for _, r := range releases.Of(name, use) {
+			versions = append(versions, r.Version)
+		}
+		if versions != nil {
+			return versions
+		}
 	}
 	return map[string][]string{
 		"antrea": {"1.4.0"}, "aws": {"0.1.0"}, "calico": {"3.9.1"}, "cert-manager": {"1.21.0"}, "collectd": {"v5"}, "contour": {"1.32.1"},

@@ -168,8 +168,8 @@ func TestCatalogueHasShippedReleases(t *testing.T) {
 		if !slices.Equal(found, listed) {
 			t.Errorf("%s: addons has %v, releases.txt %v", r.Name, found, listed)
 		}
-		if current := releases.Of(r.Name, releases.Default); len(current) != 1 {
-			t.Errorf("%s has %d current versions, want 1", r.Name, len(current))
+		if current := releases.Of(r.Name, releases.Default); len(current) != min(1, len(releases.Of(r.Name, releases.Tested))) {
+			t.Errorf("%s has %d current versions, want 1, or 0 if 'make test' installs none", r.Name, len(current))
 		}
 	}
 	all, err := os.ReadDir("../addons")

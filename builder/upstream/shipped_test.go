@@ -27,6 +27,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		"api.github.com/repos/opencontainers/runc/releases":                                              releasePage("v99.0.0", "v100.0.0-rc.1?"),
 		"api.github.com/repos/containernetworking/plugins/releases":                                      releasePage("v99.0.0"),
 		"api.github.com/repos/flannel-io/cni-plugin/releases":                                            releasePage("v99.0.0-flannel1", "v99.0.0-flannel2"),
+		"metallb.github.io/metallb/index.yaml":                                                           "entries: {metallb: [{version: 99.0.0, urls: [a]}, {version: 100.0.0, urls: [b], deprecated: true}]}\n",
 		"endoflife.date/api/kubernetes.json":                                                             `[{"cycle": "1.35", "eol": "2027-02-28"}]`,
 		"endoflife.date/api/containerd.json":                                                             `[{"cycle": "2.2", "eol": true}]`,
 		"raw.githubusercontent.com/kubernetes/kubernetes/v1.37.2/cmd/kubeadm/app/constants/constants.go": constants,
@@ -46,7 +47,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	}
 	for _, want := range []string{
 		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
-		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metrics-server VERSION 99.0.0", "operator VERSION 99.0.0",
+		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "operator VERSION 99.0.0",
 	} {
 		if !slices.Contains(outdated, want) {
 			t.Errorf("%s is not outdated: %q", want, outdated)

@@ -35,7 +35,8 @@ type world struct {
 	tokens    []string                                            // Authorization of all requests
 }
 
-var hosts = []string{"api.github.com", "proxy.golang.org", "endoflife.date", "charts.example.org", "packages.example.org", "page.example.org", "raw.githubusercontent.com"}
+var hosts = []string{"api.github.com", "proxy.golang.org", "endoflife.date", "charts.example.org", "packages.example.org", "page.example.org", "raw.githubusercontent.com",
+	"metallb.github.io"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

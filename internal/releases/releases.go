@@ -69,6 +69,15 @@ func Current(name string) Release {
 	return table()[at]
 }
 
+// Newest is the newest version that ships of an add-on. It panics if the table has none.
+func Newest(name string) Release {
+	list := Of(name, Shipped)
+	if len(list) == 0 {
+		panic("releases.txt ships no " + name)
+	}
+	return list[len(list)-1]
+}
+
 // Before is the version that stands before this one in the table: where an upgrade to it begins. It panics if there is none.
 func (r Release) Before() Release {
 	list := Of(r.Name, Lab)

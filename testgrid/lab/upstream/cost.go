@@ -17,6 +17,7 @@ var compileTimes = map[string]time.Duration{
 	"metrics-server":         120 * time.Second,
 	"runc":                   17 * time.Second,
 	"registry":               78 * time.Second,
+	"metallb":                150 * time.Second,
 }
 
 // cost is the expected time to make a component.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/internal/scratch"
@@ -24,6 +25,8 @@ type GoModule struct {
 	Siblings string `json:",omitempty"`
 	// Replace lists modules at versions that the module's authors do not require.
 	Replace []Replacement `json:",omitempty"`
+	// Patches are changed copies of modules.
+	Patches []Patch `json:",omitempty"`
 	// With is a module whose libraries this one is built with where they are newer than its own, so that the lab compiles them once
 	// for both.
 	With     *GoModule `json:",omitempty"`
@@ -242,6 +245,13 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 		}
 		args = append(args, requirements...)
 	}
+	for i, patch := range m.Patches {
+		folder := "./patched/" + strconv.Itoa(i) // relative, because the program has it in its build information
+		if err := patch.apply(ctx, filepath.Join(work, folder)); err != nil {
+			return err
+		}
+		args = append(args, "-replace="+patch.Module+"="+folder)
+	}
 	_, err = run(ctx, m.goCommand(ctx, work, args...))
 	return err
 }
@@ -254,6 +264,9 @@ func (m GoModule) requirements(ctx context.Context, src string) ([]string, error
 	}
 	args := []string{"-require=" + m.Path + "@" + m.Version}
 	for _, sibling := range file.local() {
+		if m.patches(sibling) {
+			continue
+		}
 		if m.Siblings == "" {
 			args = append(args, "-dropreplace="+sibling)
 		} else {
@@ -264,6 +277,10 @@ func (m GoModule) requirements(ctx context.Context, src string) ([]string, error
 		args = append(args, "-replace="+r.Module+"="+r.Module+"@"+r.Version)
 	}
 	return args, nil
+}
+
+func (m GoModule) patches(module string) bool {
+	return slices.ContainsFunc(m.Patches, func(p Patch) bool { return p.Module == module })
 }
 
 // copyFile copies a regular file and its execute permission. The copy is writable, unlike files in a module cache.

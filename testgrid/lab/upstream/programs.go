@@ -52,6 +52,8 @@ func programsOf(r releases.Release) []Component {
 			Commands: commandsIn("cmd", "metrics-server"),
 			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=" + version},
 		})}
+	case "metallb":
+		return metallb(version)
 	}
 	return nil // tools, and the operator, which this repository makes
 }

@@ -42,6 +42,11 @@ func offers(t *testing.T, addOns []string, served []Image, files []Download) (mi
 				missing = append(missing, addOn+": asset "+asset.Source)
 			}
 		}
+		for _, chart := range file.Charts() {
+			if index := strings.TrimPrefix(chart.Repository, "https://") + "/index.yaml"; !slices.Contains(downloads, index) {
+				missing = append(missing, addOn+": chart "+chart.Name+" of "+chart.Repository)
+			}
+		}
 	}
 	return missing
 }
@@ -133,6 +138,12 @@ func TestReplacementsHaveReasons(t *testing.T) {
 	ids := map[string]bool{}
 	for _, c := range Components() {
 		ids[c.ID()] = true
+		m, _ := c.Recipe.(GoModule)
+		for _, p := range m.Patches {
+			if p.Module == "" || p.Why == "" {
+				t.Errorf("%s has the patch %+v", c.ID(), p)
+			}
+		}
 	}
 	for id, list := range replacements() {
 		if !ids[id] {
