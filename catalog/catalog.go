@@ -41,6 +41,7 @@ type Meta struct {
 	Provides    []string          `json:"provides,omitempty"` // capabilities besides the name
 	Requires    []string          `json:"requires,omitempty"` // names or capabilities
 	After       []string          `json:"after,omitempty"`    // names or capabilities
+	License     string            `json:"license,omitempty"`  // of the software, as SPDX writes it
 	Options     map[string]Option `json:"options,omitempty"`
 	// Upstream says where newer values of the template's parameters come from, by their names.
 	Upstream map[string]origin.Rule `json:"-"`

@@ -81,6 +81,14 @@ addons/b/1/addon.yaml:1:8: error: after must be a list (write after: [name])`
 	}
 }
 
+func TestLicenseIsExpressionOfSPDX(t *testing.T) {
+	for license, valid := range map[string]bool{"Apache-2.0": true, "(MIT OR Apache-2.0) AND BSD-3-Clause": true, "GPL-2.0-only WITH Classpath-exception-2.0": true, "Apache 2": false, "see LICENSE": false} {
+		if m, err := read(t, "description: x\nlicense: "+license+"\n"); valid != (err == nil) || valid && m.License != license {
+			t.Errorf("%s: %q, %v", license, m.License, err)
+		}
+	}
+}
+
 func TestSilenceIsBounded(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 0, "silence: 2h\n": 2 * time.Hour, "silence: 1m\n": time.Minute, "silence: 6h\n": catalog.MaxHookTime} {
 		if m, err := read(t, "description: x\n"+text); err != nil || m.Silence != want {

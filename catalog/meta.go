@@ -110,6 +110,9 @@ func (o Option) allows(v any) bool {
 // relation matches the names of add-ons and capabilities.
 var relation = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
+// licenseExpression matches identifiers of SPDX, and expressions of them (SPDX 2.3, annex D).
+var licenseExpression = regexp.MustCompile(`^\(*[A-Za-z0-9.+-]+\)*( (AND|OR|WITH) \(*[A-Za-z0-9.+-]+\)*)*$`)
+
 // parse reads addon.yaml into m.
 func (m *Meta) parse(file string, data []byte) error {
 	r := metaReader{strictyaml.Reader{Name: file}}
@@ -122,9 +125,14 @@ func (m *Meta) parse(file string, data []byte) error {
 		return r.Err()
 	}
 	m.Declared = true
-	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "silence", "options", "upstream")
+	fields := r.Fields(root, "addon.yaml", "description", "license", "provides", "requires", "after", "silence", "options", "upstream")
 	if n := fields["description"]; n != nil {
 		m.Description = r.Text(n, "description")
+	}
+	if n := fields["license"]; n != nil {
+		if m.License = r.Text(n, "license"); !licenseExpression.MatchString(m.License) {
+			r.Errorf(r.Pos(n), "write what SPDX calls it, such as Apache-2.0", "license is %q", m.License)
+		}
 	}
 	m.Provides = r.relations(fields["provides"], "provides")
 	m.Requires = r.relations(fields["requires"], "requires")

@@ -73,11 +73,13 @@ func (s *Site) read(r *http.Request, sent url.Values) (composed, error) {
 	c := composed{Further: sent.Get(furtherField)}
 	for _, a := range byName(index) {
 		one := choice{Name: a.Name, Version: sent.Get(versionField + a.Name), Versions: patterns(a)}
-		meta, err := s.meta(r, selected(a, one.Version))
+		chosen := selected(a, one.Version)
+		one.Size = chosen.Size
+		meta, err := s.meta(r, chosen)
 		if err != nil {
 			one.Description = "not readable: " + err.Error()
 		} else {
-			one.Description, one.Provides, one.Requires = meta.Description, meta.Provides, meta.Requires
+			one.Description, one.Provides, one.Requires, one.License = meta.Description, meta.Provides, meta.Requires, meta.License
 			one.Options = fields(meta, sent)
 		}
 		c.Choices = append(c.Choices, one)

@@ -33,6 +33,8 @@ type choice struct {
 	Options     []field
 	Provides    []string
 	Requires    []string
+	License     string
+	Size        int64 // of the package of the chosen version, or of the newest
 }
 
 // field is an option in the form.

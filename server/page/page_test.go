@@ -84,7 +84,7 @@ func serve(t *testing.T) *httptest.Server {
 	t.Helper()
 	f := &folder{dir: t.TempDir()}
 	for _, version := range []string{"1.35.4", "1.36.3", "1.36.1"} {
-		f.add(t, "kubernetes", version, "description: Kubernetes, set up with <kubeadm>\nprovides: [kubernetes]\nrequires: [container-runtime]\n", bundle.Contents{})
+		f.add(t, "kubernetes", version, "description: Kubernetes, set up with <kubeadm>\nlicense: Apache-2.0\nprovides: [kubernetes]\nrequires: [container-runtime]\n", bundle.Contents{})
 	}
 	f.add(t, "engine", "2.2.1", "description: The container runtime\nprovides: [container-runtime]\noptions:\n"+
 		"  preserve: {type: boolean, default: false, description: Keep the configuration that is there}\n  workers: {type: integer, default: 3}\n"+
@@ -168,6 +168,7 @@ func TestFormMakesInstaller(t *testing.T) {
 		absent []string
 	}{
 		"nothing chosen":     {"", []string{"Nothing is chosen yet"}, []string{"problem"}},
+		"what can be chosen": {"", []string{"Requires container-runtime.", "Provides kubernetes.", "<small>52.4 MB, Apache-2.0</small>", "<small>52.4 MB</small>"}, nil},
 		"a version":          {"version.kubernetes=1.36.3", []string{"kubernetes:\n    version: 1.36.3", "1.2 GB"}, []string{"problem", "is 1.36.3 today"}},
 		"a line of versions": {"version.kubernetes=1.36.x", []string{"version: 1.36.x", "kubernetes 1.36.x is 1.36.3 today"}, nil},
 		"options by their types": {"version.engine=2.2.1&option.engine.preserve=true&option.engine.workers=7&option.engine.mirrors=[a,+b]",
