@@ -200,15 +200,22 @@ func (p probes) synchronised(_ context.Context, r *Reporter) {
 	}
 }
 
+// EnforcesSELinux reports whether the host with this root file system denies what SELinux's policy forbids. The error is fs.ErrNotExist if
+// SELinux is off.
+func EnforcesSELinux(root fs.FS) (bool, error) {
+	text, err := fs.ReadFile(root, "sys/fs/selinux/enforce")
+	return strings.TrimSpace(string(text)) == "1", err
+}
+
 func (p probes) selinux(_ context.Context, r *Reporter) {
-	text, err := fs.ReadFile(p.host.Root, "sys/fs/selinux/enforce")
+	enforces, err := EnforcesSELinux(p.host.Root)
 	const hint = "install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' lists what was denied"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Passf("off")
 	case err != nil:
 		r.unknown(err)
-	case strings.TrimSpace(string(text)) != "1":
+	case !enforces:
 		r.Passf("permissive")
 	case p.needs.SELinux == HandlingDone:
 		r.Passf("enforcing; the Installer handles it")

@@ -228,6 +228,9 @@ func Look(root, version string) (h intent.Host, err error) {
 	if h.Free, err = space(filepath.Join(root, "addons")); err != nil {
 		return h, err
 	}
+	if h.Enforcing, err = preflight.EnforcesSELinux(os.DirFS("/")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return h, err
+	}
 	h.Images, err = space(node.ContainerdDir)
 	return h, err
 }

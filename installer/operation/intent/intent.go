@@ -251,6 +251,8 @@ type Host struct {
 	// Free is the space for files of add-ons below the install root, Images that for containerd.
 	Free   Space `json:"free"`
 	Images Space `json:"images"`
+	// Enforcing means that SELinux denies what its policy forbids.
+	Enforcing bool `json:"enforcing,omitempty"`
 }
 
 // Space is the free space of a file system.

@@ -38,6 +38,7 @@ func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 		{Name: "disruption budgets", Probe: c.budgets},
 		{Name: "webhooks", Probe: c.webhooks},
 		{Name: "removed APIs", Probe: func(ctx context.Context, r *preflight.Reporter) { c.removed(ctx, in, r) }},
+		{Name: "SELinux", Probe: func(ctx context.Context, r *preflight.Reporter) { c.labels(ctx, in, r) }},
 		{Name: "flags and feature gates", Probe: func(ctx context.Context, r *preflight.Reporter) { c.flags(ctx, in, r) }},
 	}
 }
