@@ -14,9 +14,13 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
+// ByValue is the rule of images that only a value names.
+const ByValue object.Rule = "value"
+
 // Use is one place of a chart that names an image.
 type Use struct {
 	Ref   string // in full
+	Rule  object.Rule
 	Where string // an object and its container, or the path of a value
 }
 
@@ -43,7 +47,7 @@ func ImagesOf(r helm.Rendered) Uses {
 		// the renderer decoded each object before
 		_ = object.Documents(o.YAML, func(node *yaml.Node) {
 			for _, found := range (object.Scan{}).Images(node) {
-				use := Use{Ref: full(found.Ref), Where: found.Where}
+				use := Use{Ref: full(found.Ref), Rule: found.Rule, Where: found.Where}
 				if found.Certain {
 					u.Pulled = append(u.Pulled, use)
 				} else {
@@ -101,7 +105,7 @@ func (v *values) value(value any, key, at string) {
 		}
 	case string:
 		if isImageKey(key) && object.LooksLikeImage(value) {
-			v.found = append(v.found, Use{Ref: full(value), Where: at})
+			v.found = append(v.found, Use{Ref: full(value), Rule: ByValue, Where: at})
 		}
 	}
 }
@@ -125,7 +129,7 @@ func (v *values) add(repository, tag, digest, at string) {
 		ref += ":" + tag
 	}
 	if object.LooksLikeImage(ref) {
-		v.found = append(v.found, Use{Ref: full(ref), Where: at})
+		v.found = append(v.found, Use{Ref: full(ref), Rule: ByValue, Where: at})
 	}
 }
 

@@ -172,9 +172,10 @@ cluster.yaml:9:33: warning: CephCluster rook, container c: example.org/c:1 looks
 		"what an operator is told by variables and arguments": {
 			"-- Manifest --\nimage app example.org/app:1\n-- pod.yaml --\n" + pod + `example.org/app:1
     env: [{name: SIDECAR_IMAGE, value: "example.org/sidecar:1"}, {name: MODE, value: "a:b"}]
-    args: ["--reloader-image=example.org/reloader:1", "--listen=:8080"]`,
+    args: ["--reloader-image=example.org/reloader:1", "--listen=:8080", --helper-image, "example.org/helper:2", --image-pull-policy, Always, example.org/no:1]`,
 			`pod.yaml:10:40: warning: Pod web/app, container main, variable SIDECAR_IMAGE: example.org/sidecar:1 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/sidecar:1)
-pod.yaml:11:12: warning: Pod web/app, container main, argument --reloader-image: example.org/reloader:1 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/reloader:1)`,
+pod.yaml:11:12: warning: Pod web/app, container main, argument --reloader-image: example.org/reloader:1 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/reloader:1)
+pod.yaml:11:89: warning: Pod web/app, container main, argument --helper-image: example.org/helper:2 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/helper:2)`,
 		},
 		"a pod in a ConfigMap only warns": {
 			"-- Manifest --\n-- config.yaml --\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  pod.yaml: |\n    " +

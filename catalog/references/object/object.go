@@ -13,9 +13,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Rule is how a reference was found.
+type Rule string
+
+// The rules. A pod pulls the images of its containers and volumes; the others only look like images.
+const (
+	ByContainer Rule = "container"
+	ByVolume    Rule = "volume"
+	ByVariable  Rule = "variable" // of a container
+	ByArgument  Rule = "argument" // of a container
+	ByField     Rule = "field"    // of any object
+	ByText      Rule = "text"     // an object in a text, such as in a ConfigMap, by whichever rule
+)
+
 // Image is one reference to an image.
 type Image struct {
 	Ref          string
+	Rule         Rule
 	Where        string // such as: Deployment kube-system/metrics-server, container metrics-server
 	Line, Column int    // in the document; 0 inside of a text
 	// Certain means that a node will pull it. Otherwise it is a field that looks like it.
@@ -82,10 +96,11 @@ type scan struct {
 	pods   bool // its containers run
 }
 
-func (s *scan) add(image, where string, at *yaml.Node, certain bool) {
-	found := Image{Ref: image, Where: s.where + where, Line: at.Line, Column: at.Column, Certain: certain}
+func (s *scan) add(image, where string, at *yaml.Node, rule Rule) {
+	found := Image{Ref: image, Rule: rule, Where: s.where + where, Line: at.Line, Column: at.Column}
+	found.Certain = s.pods && (rule == ByContainer || rule == ByVolume)
 	if s.Nested {
-		found.Line, found.Column = 0, 0
+		found.Rule, found.Certain, found.Line, found.Column = ByText, false, 0, 0
 	}
 	s.images = append(s.images, found)
 }
@@ -117,25 +132,33 @@ func (s *scan) container(node *yaml.Node) bool {
 		return false
 	}
 	where := ", container " + Text(node, "name")
-	s.add(image.Value, where, image, s.pods && !s.Nested)
+	s.add(image.Value, where, image, ByContainer)
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		switch key, value := node.Content[i].Value, node.Content[i+1]; key {
 		case "env":
 			for _, variable := range value.Content {
 				if v := Field(variable, "value"); v != nil && strings.Contains(Text(variable, "name"), "IMAGE") && LooksLikeImage(v.Value) {
-					s.add(v.Value, where+", variable "+Text(variable, "name"), v, false)
+					s.add(v.Value, where+", variable "+Text(variable, "name"), v, ByVariable)
 				}
 			}
 		case "args", "command":
-			for _, argument := range value.Content {
-				flag, v, ok := strings.Cut(argument.Value, "=")
-				if ok && strings.Contains(flag, "image") && LooksLikeImage(v) {
-					s.add(v, where+", argument "+flag, argument, false)
-				}
-			}
+			s.arguments(value.Content, where)
 		}
 	}
 	return true
+}
+
+// arguments records the values of flags that are named like an image: --image=VALUE, or --image and VALUE.
+func (s *scan) arguments(list []*yaml.Node, where string) {
+	for i, argument := range list {
+		flag, value, joined := strings.Cut(argument.Value, "=")
+		if !joined && strings.HasPrefix(flag, "-") && i+1 < len(list) {
+			argument, value = list[i+1], list[i+1].Value
+		}
+		if strings.Contains(flag, "image") && LooksLikeImage(value) {
+			s.add(value, where+", argument "+flag, argument, ByArgument)
+		}
+	}
 }
 
 func (s *scan) mapping(node *yaml.Node, key string) {
@@ -143,11 +166,11 @@ func (s *scan) mapping(node *yaml.Node, key string) {
 		if registry := Text(node, "registry"); registry != "" {
 			repo = registry + "/" + repo
 		}
-		s.add(repo+":"+tag, ", field "+key, node, false)
+		s.add(repo+":"+tag, ", field "+key, node, ByField)
 		return
 	}
 	if ref := Field(node, "reference"); key == "image" && ref != nil && ref.Kind == yaml.ScalarNode { // a volume made of an image
-		s.add(ref.Value, ", volume", ref, s.pods && !s.Nested)
+		s.add(ref.Value, ", volume", ref, ByVolume)
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		s.walk(node.Content[i+1], node.Content[i].Value)
@@ -158,7 +181,7 @@ func (s *scan) mapping(node *yaml.Node, key string) {
 func (s *scan) scalar(node *yaml.Node, key string) {
 	switch {
 	case (key == "image" || strings.HasSuffix(key, "Image")) && LooksLikeImage(node.Value):
-		s.add(node.Value, ", field "+key, node, false)
+		s.add(node.Value, ", field "+key, node, ByField)
 	case strings.Contains(node.Value, "image") && strings.Contains(node.Value, "\n") && !s.Nested:
 		s.text(node.Value)
 	}
