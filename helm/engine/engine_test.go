@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/internal/sandbox"
@@ -73,6 +75,24 @@ spec:
 	}
 	if got, err = render(t, "", nil); err != nil || !strings.Contains(string(got.Document()), "replicas: 1e+06\n") && !strings.Contains(string(got.Document()), "replicas: 1000000\n") {
 		t.Errorf("the chart's own value: %v\n%s", err, got.Document())
+	}
+}
+
+// TestLastTextHasLineBreaksOfHelm expects what Helm puts into a release: one line break after each document.
+func TestLastTextHasLineBreaksOfHelm(t *testing.T) {
+	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  a: |\n    one\n  b: |+\n    two\n"
+	got, err := render(t, "", map[string]string{"templates/deployment.yaml": config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range got.Objects {
+		var read struct{ Data map[string]string }
+		if err := yaml.Unmarshal(o.YAML, &read); err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind == "ConfigMap" && (read.Data["a"] != "one\n" || read.Data["b"] != "two\n\n") {
+			t.Errorf("%q", read.Data)
+		}
 	}
 }
 

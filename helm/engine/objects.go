@@ -35,7 +35,8 @@ func sorted(loaded *chart.Chart, files map[string]string, namespace string) (obj
 		crds = append(crds, document{crd.Filename, string(crd.File.Data), nil})
 	}
 	for _, m := range manifests {
-		ordinary = append(ordinary, document{m.Name, m.Content, nil})
+		// Helm ends each document of a release with a line break, which a text that keeps its last ones gets.
+		ordinary = append(ordinary, document{m.Name, m.Content + "\n", nil})
 	}
 	slices.SortStableFunc(hooks, func(a, b *release.Hook) int { return a.Weight - b.Weight })
 	for _, h := range hooks {
