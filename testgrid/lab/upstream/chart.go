@@ -41,7 +41,7 @@ func (c ModuleChart) Tools() []debian.Tool { return nil }
 
 // Make implements Recipe.
 func (c ModuleChart) Make(ctx context.Context, _ *Workshop, dir string) error {
-	module, err := GoModule{Path: c.Path, Version: c.Version}.source(ctx)
+	module, err := GoModule{Path: c.Path, Version: c.Version}.Source(ctx)
 	if err != nil {
 		return err
 	}

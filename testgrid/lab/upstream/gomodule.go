@@ -102,7 +102,7 @@ func (m GoModule) download(ctx context.Context) error {
 // inMainModule calls do with the module's source and a main module that requires it. The main module is a copy of the
 // module's go.mod under another name, so that its replace directives apply.
 func (m GoModule) inMainModule(ctx context.Context, do func(src, work string) error) error {
-	src, err := m.source(ctx)
+	src, err := m.Source(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,8 +182,8 @@ func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *ex
 	return cmd
 }
 
-// source downloads the module and returns the folder with its source.
-func (m GoModule) source(ctx context.Context) (string, error) {
+// Source downloads the module and returns the folder with its source.
+func (m GoModule) Source(ctx context.Context) (string, error) {
 	cmd := m.goCommand(ctx, os.TempDir(), "mod", "download", "-json", m.Path+"@"+m.Version)
 	out, err := run(ctx, cmd)
 	if err != nil {
@@ -236,7 +236,7 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 	}
 	args := append([]string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-toolchain=none"}, requirements...)
 	if m.With != nil {
-		src, err := m.With.source(ctx)
+		src, err := m.With.Source(ctx)
 		if err != nil {
 			return err
 		}

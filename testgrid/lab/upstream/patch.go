@@ -26,7 +26,7 @@ type Edit struct{ File, Old, New string }
 // apply writes the changed module into dir.
 func (p Patch) apply(ctx context.Context, dir string) error {
 	if p.Version != "" {
-		from, err := GoModule{Path: p.Module, Version: p.Version}.source(ctx)
+		from, err := GoModule{Path: p.Module, Version: p.Version}.Source(ctx)
 		if err != nil {
 			return err
 		}
