@@ -250,6 +250,10 @@ func hostSections() []section {
 			{key: "key", is: text, variable: unexported},
 			{key: "volumes", is: boolean, variable: unexported},
 		}},
+		{key: "metrics", versionless: true, fields: []field{ // Sealift's own
+			{key: "folder", is: text, variable: unexported},
+			{key: "disabled", is: boolean, variable: unexported},
+		}},
 		{key: "selinuxConfig", versionless: true, fields: []field{
 			{key: "chconCmds", is: commands, variable: unexported},
 			{key: "disableSelinux", is: boolean, variable: "DISABLE_SELINUX"},

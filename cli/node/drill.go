@@ -36,7 +36,8 @@ func (a commands) drill(ctx context.Context, from *snapshot.Loaded, o restoreOpt
 	if err != nil {
 		return fmt.Errorf("drill: %w\nwhat it made was removed", err)
 	}
-	return errors.Join(a.Print(o.Format, drilled{from.Found(), d}, func() error { a.printDrill(d); return nil }), d.Err())
+	err = d.Remember(o.root, from.Content.Index)
+	return errors.Join(a.Print(o.Format, drilled{from.Found(), d}, func() error { a.printDrill(d); return nil }), d.Err(), err)
 }
 
 // openBundle opens the bundle for its programs alone.

@@ -14,6 +14,8 @@ import (
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/host/textfile"
+	"github.com/sealift/sealift/installer/inspect/metrics"
 	"github.com/sealift/sealift/installer/operation/readdress"
 	"github.com/sealift/sealift/installer/operation/renewal"
 	"github.com/sealift/sealift/installer/recovery/undo"
@@ -33,7 +35,7 @@ func (a commands) nodeCommand() *cobra.Command {
 	}{
 		{"balance", "Give this node an address of the API that works while any control plane does", service.Balance},
 		{"share", "Serve hosts that join the cluster", shareFiles},
-		{"agent", "Renew the certificates of this node, and take part in upgrades of the cluster", runAgent},
+		{"agent", "Renew the certificates of this node, take part in upgrades of the cluster, and write metrics", nil},
 	} {
 		var root string
 		// services of a node run it; people have no use for it
@@ -43,7 +45,11 @@ func (a commands) nodeCommand() *cobra.Command {
 		}}
 		addRoot(one, &root)
 		if service.use == "agent" {
-			a.addStart(one, &root)
+			metrics := one.Flags().String("metrics", textfile.DefaultFolder, "folder of node_exporter's textfile collector; none if empty")
+			service.run = func(ctx context.Context, root string, log *slog.Logger) error {
+				return runAgent(ctx, root, *metrics, log)
+			}
+			a.addStart(one, &root, metrics)
 		}
 		cmd.AddCommand(one)
 	}
@@ -55,14 +61,15 @@ func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
 	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
 }
 
-// runAgent runs the agent, the renewal of certificates, and the wait for a new address. An agent that has to make room for another sealift
+// runAgent runs the agent, the renewal of certificates, the wait for a new address, and the metrics. An agent that has to make room for another sealift
 // has done its work.
-func runAgent(ctx context.Context, root string, log *slog.Logger) error {
+func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	renewed := make(chan error, 1)
 	go func() { renewed <- renewal.Run(ctx, root, log) }()
 	var beside sync.WaitGroup
 	beside.Go(func() { readdress.Watch(ctx, root, log) })
+	beside.Go(func() { metrics.Watch(ctx, root, metricsFolder, app.CurrentVersion().Version, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
 	stop()
 	beside.Wait()
@@ -75,12 +82,12 @@ func runAgent(ctx context.Context, root string, log *slog.Logger) error {
 }
 
 // addStart adds the flag for nodes that an earlier sealift made: they have no unit of the agent yet.
-func (a commands) addStart(cmd *cobra.Command, root *string) {
+func (a commands) addStart(cmd *cobra.Command, root, metrics *string) {
 	start := cmd.Flags().Bool("start", false, "install the unit of systemd for the agent, start it, and end")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *start {
-			return service.Agent(*root).Start(cmd.Context(), a.Err)
+			return service.AgentWithMetrics(*root, *metrics).Start(cmd.Context(), a.Err)
 		}
 		return run(cmd, args)
 	}

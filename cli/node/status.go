@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/inspect/metrics"
 	"github.com/sealift/sealift/installer/inspect/status"
 	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -20,6 +21,8 @@ func (a commands) statusCommand() *cobra.Command {
 	var (
 		root, format string
 		asRecord     bool
+		asMetrics    bool
+		rules        string
 	)
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -34,20 +37,60 @@ The exit code is 0 if everything is healthy, and 1 otherwise.
 
 With --record, the command prints a record instead: JSON that says what the cluster runs, without secrets. Carry it to
 where bundles are made: 'sealift bundle --upgrade-from RECORD.json' leaves out what the cluster has. Run this on a control
-plane.`,
-		Example: "  sealift status\n  sealift status --record >RECORD.json\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
+plane.
+
+With --metrics, the command prints the state as metrics of Prometheus. The agent of each node writes the same into a folder for
+node_exporter. With --alert-rules, it prints the alerts on these metrics and looks at no node: 'file' is a rules file of
+Prometheus, 'prometheusrule' an object of the Prometheus operator.`,
+		Example: "  sealift status\n  sealift status --record >RECORD.json\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready\n  sealift status --alert-rules file >sealift-rules.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asRecord {
+			switch {
+			case cmd.Flags().Changed("alert-rules"):
+				return a.alertRules(rules)
+			case asRecord:
 				return a.record(cmd.Context(), root)
+			case asMetrics:
+				return a.metrics(cmd.Context(), root)
 			}
 			return a.status(cmd.Context(), root, format)
 		},
 	}
 	addRoot(cmd, &root)
 	cmd.Flags().BoolVar(&asRecord, "record", false, "print what the cluster runs, as JSON for 'sealift bundle --upgrade-from'")
+	cmd.Flags().BoolVar(&asMetrics, "metrics", false, "print the state as metrics of Prometheus")
+	cmd.Flags().StringVar(&rules, "alert-rules", "", "print the alerts on the metrics: file or prometheusrule")
+	cmd.MarkFlagsMutuallyExclusive("record", "metrics", "alert-rules")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+// metrics prints the state of this node as the agent writes it.
+func (a commands) metrics(ctx context.Context, root string) error {
+	s, err := status.Read(ctx, root)
+	if err != nil {
+		return err
+	}
+	text, err := metrics.Pass{Status: s, Time: time.Now(), Version: app.CurrentVersion().Version}.Text()
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
+}
+
+// alertRules prints the alerts in a form.
+func (a commands) alertRules(form string) error {
+	write, known := map[string]func() ([]byte, error){"file": metrics.RulesFile, "prometheusrule": metrics.PrometheusRule}[form]
+	if !known {
+		return app.UsageError("--alert-rules is %q; write file or prometheusrule", form)
+	}
+	text, err := write()
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
 }
 
 // record prints the record of the cluster.
@@ -134,6 +177,7 @@ func (a commands) printStatus(s status.Status) error {
 		}
 		fmt.Fprintf(a.Out, "change   %s; next: %s\n", u.About, u.Next)
 	}
+	a.printRecovery(s)
 	if at := s.NextRenewal; !at.IsZero() {
 		fmt.Fprintf(a.Out, "renewal  of certificates by this node itself: %s\n", at.UTC().Format(time.DateOnly))
 	}
@@ -162,6 +206,36 @@ func (a commands) printStatus(s status.Status) error {
 		t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
 	}
 	return t.Flush()
+}
+
+// printRecovery prints the snapshots of a control plane, the last drill, and disks that are too small for the next upgrade.
+func (a commands) printRecovery(s status.Status) {
+	if k := s.Snapshots; k != nil {
+		text := "none was saved on this node"
+		if k.Last != nil {
+			text = fmt.Sprintf("the last one is from %s, in %s", k.Last.Time.UTC().Format(time.RFC3339), k.Last.Store)
+		}
+		if k.Every > 0 {
+			text += fmt.Sprintf("; the Installer promises one every %s", time.Duration(k.Every*float64(time.Second)))
+		}
+		if k.Problem != "" {
+			text = k.Problem
+		}
+		fmt.Fprintf(a.Out, "snapshot %s\n", text)
+	}
+	if d := s.Drill; d != nil {
+		result := "failed"
+		if d.Passed {
+			result = "passed"
+		}
+		fmt.Fprintf(a.Out, "drill    %s, of the snapshot from %s: %s\n", d.Time.UTC().Format(time.RFC3339), d.Snapshot.UTC().Format(time.RFC3339), result)
+	}
+	for _, one := range s.Space {
+		if one.Short() {
+			fmt.Fprintf(a.Out, "space    %s has %s left, and an upgrade with a bundle as large as the installed one takes %s\n",
+				one.Path, app.FormatBytes(int64(one.Free)), app.FormatBytes(int64(one.Needed)))
+		}
+	}
 }
 
 // printSystem prints what of the host itself is not as the node needs it.

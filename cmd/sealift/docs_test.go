@@ -39,3 +39,5 @@ func smallSealift(t *testing.T) string {
 func TestKurlPageIsFollowed(t *testing.T) { follow(t, "../../docs/kurl.md") }
 
 func TestJoinPageIsFollowed(t *testing.T) { follow(t, "../../docs/join.md") }
+
+func TestMonitoringPageIsFollowed(t *testing.T) { follow(t, "../../docs/monitoring.md") }

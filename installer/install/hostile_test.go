@@ -238,7 +238,7 @@ func TestInstallerValuesAreNotExecuted(t *testing.T) {
 func checkedFields() []string {
 	return []string{"kurl.nodeLabels", "kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
 		"kubernetes.evictionThresholdResources", "kubernetes.systemReservedResources", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",
-		"weave.podCIDR", "antrea.podCIDR", "weave.podCidrRange", "antrea.podCidrRange", "prometheus.serviceType", "snapshots.every", "snapshots.keep", "snapshots.store", "snapshots.key"}
+		"weave.podCIDR", "antrea.podCIDR", "weave.podCidrRange", "antrea.podCidrRange", "prometheus.serviceType", "snapshots.every", "snapshots.keep", "snapshots.store", "snapshots.key", "metrics.folder"}
 }
 
 func setField(sections map[string]map[string]any, f field, text string) {

@@ -50,6 +50,11 @@ func (i *Install) writeRun() error {
 	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is not a path
 		run.Bundle = path
 	}
+	var err error
+	if run.Content, err = i.content(); err != nil { // only a forecast of the next upgrade needs it
+		fmt.Fprintln(i.Log, "what the bundle takes on this node is unknown:", err)
+		run.Content = node.Content{}
+	}
 	for _, a := range i.addOns {
 		run.AddOns = append(run.AddOns, node.AddOn{Name: a.name(), Version: a.info.Version})
 	}

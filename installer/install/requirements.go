@@ -40,6 +40,7 @@ func requirements() []requirement {
 		{name: "certificates", early: true, check: (*job).checkCertificates, hint: change},
 		{name: "node labels", early: true, check: (*job).checkLabels, hint: change},
 		{name: "snapshots", early: true, check: (*job).checkSnapshots, hint: change},
+		{name: "metrics", early: true, check: (*job).checkMetrics, hint: change},
 		{name: "SELinux", early: true, check: (*job).checkSELinux},
 	}
 }

@@ -39,6 +39,7 @@ func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 		"a wrong label":          {spec: "  kurl: {nodeLabels: ['a b=c']}\n", want: preflight.Result{Check: "node labels", Message: "kurl.nodeLabels", Hint: "change it in the Installer"}},
 		"a wrong mode":           {spec: "  selinuxConfig: {selinux: maybe}\n", want: preflight.Result{Check: "SELinux", Message: `selinuxConfig.selinux is "maybe"`, Hint: "it can be enforcing, permissive, disabled"}},
 		"no key for snapshots":   {spec: "  snapshots: {every: 1h}\n", want: preflight.Result{Check: "snapshots", Message: "snapshots.key", Hint: "change it in the Installer"}},
+		"a relative folder":      {spec: "  metrics: {folder: here}\n", want: preflight.Result{Check: "metrics", Message: "metrics.folder", Hint: "change it in the Installer"}},
 		"a node of a cluster":    {joined: true, want: preflight.Result{Check: "join", Message: "this host has joined a cluster", Hint: "sealift reset"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,6 +55,12 @@ func readSnapshots(o spec.Options) (s service.Snapshots, wanted bool, err error)
 	return s, true, nil
 }
 
+// SnapshotInterval is how often the Installer has control planes save snapshots; 0 if it does not.
+func SnapshotInterval(s *spec.Installer) (time.Duration, error) {
+	read, _, err := readSnapshots(s.Section("snapshots").Options)
+	return read.Every, err
+}
+
 func (c *contents) checkSnapshots() error {
 	_, _, err := readSnapshots(c.spec.Section("snapshots").Options)
 	return err

@@ -136,6 +136,24 @@ func (i *Install) needs() (preflight.Needs, error) {
 	return n, nil
 }
 
+// content is what the whole bundle takes on this node. The next upgrade is expected to bring as much.
+func (i *Install) content() (c node.Content, err error) {
+	var layouts []*runtime.Layout
+	for _, a := range i.addOns {
+		if len(a.layout.Images) > 0 {
+			layouts = append(layouts, a.layout)
+		}
+		for _, e := range i.archive.Below(a.info.Dir()) {
+			if i.onNode(a, e) {
+				c.Files += uint64(e.Size)
+			}
+		}
+	}
+	images, err := runtime.UnpackedSize(layouts...)
+	c.Images = uint64(images) + clusterSpace
+	return c, err
+}
+
 // imageSpace is what images still need: an interrupted install has already loaded some. The kubelet needs some of the same disk
 // to stay free.
 func imageSpace(all uint64) uint64 {

@@ -148,7 +148,11 @@ func (p *planner) kubelet(k addOn) {
 
 // agent adds the step for the service that renews certificates, and lets another node lead an upgrade of this one.
 func (p *planner) agent() {
-	unit := service.Agent(p.options.Root)
+	folder, err := metricsFolder(p.spec.Section("metrics").Options)
+	if err != nil { // checkMetrics reported it
+		return
+	}
+	unit := service.AgentWithMetrics(p.options.Root, folder)
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
 		Inputs: lifecycle.Digest(unit.Text)}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
 		if i.follows() { // this is the agent, which a restart would kill at this step each time; it ends on its own afterwards

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/textfile"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 )
@@ -32,9 +33,16 @@ func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", 512, root)}
 }
 
-// Agent renews the certificates of the node, and lets another node of the cluster lead its upgrade.
-func Agent(root string) Unit {
-	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", 2048, root)}
+// Agent renews the certificates of the node, lets another node of the cluster lead its upgrade, and writes metrics into the default folder.
+func Agent(root string) Unit { return AgentWithMetrics(root, textfile.DefaultFolder) }
+
+// AgentWithMetrics is the agent that writes metrics into another folder; "" for one that writes none.
+func AgentWithMetrics(root, folder string) Unit {
+	var flags []string
+	if folder != textfile.DefaultFolder {
+		flags = []string{"--metrics", unitWord(folder)}
+	}
+	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", 2048, root, flags...)}
 }
 
 // File is the path of the unit's file.
@@ -64,7 +72,7 @@ func (u Unit) Install(ctx context.Context, output io.Writer) error {
 // unit has a home and a PATH for the programs that the service starts: kubectl would keep its cache in /.kube, and the PATH of systemd
 // can be set in its system.conf. The service and its programs use at most some MiB of memory, so that a fault in one of them does not
 // exhaust the node's memory.
-func unit(description, command string, memory int, root string) string {
+func unit(description, command string, memory int, root string, flags ...string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Sealift: %s
 After=network-online.target containerd.service
@@ -82,7 +90,7 @@ NoNewPrivileges=yes
 
 [Install]
 WantedBy=multi-user.target
-`, description, hostpath.Folders, node.Binary, command, unitWord(root), memory, memory*3/4)
+`, description, hostpath.Folders, node.Binary, command, strings.Join(append([]string{unitWord(root)}, flags...), " "), memory, memory*3/4)
 }
 
 // unitWord quotes text as one word of a command in a unit of systemd, which fills in %h and $HOME otherwise.

@@ -18,6 +18,18 @@ func TestUnitsNameAnyRoot(t *testing.T) {
 	}
 }
 
+// TestAgentWritesMetricsByDefault: a unit that changes is installed again, so the default has no flag.
+func TestAgentWritesMetricsByDefault(t *testing.T) {
+	for folder, want := range map[string]string{
+		"/var/lib/node_exporter/textfile_collector": ` node agent --root "/r"` + "\n",
+		"/srv/100%/metrics":                         ` node agent --root "/r" --metrics "/srv/100%%/metrics"` + "\n", "": ` node agent --root "/r" --metrics ""` + "\n",
+	} {
+		if text := AgentWithMetrics("/r", folder).Text; !strings.Contains(text, want) {
+			t.Errorf("for %q:\n%s", folder, text)
+		}
+	}
+}
+
 // TestServicesFindHostPrograms: DefaultEnvironment of systemd-system.conf(5) can give units another PATH.
 func TestServicesFindHostPrograms(t *testing.T) {
 	for _, u := range []Unit{Balancer("/r"), Sharer("/r"), Agent("/r"), Snapshots{}.Units("/r")[0]} {

@@ -71,6 +71,7 @@ type Status struct {
 	Finished  int            `json:"finished"`
 	Open      []string       `json:"open,omitempty"` // the steps that were begun and did not end
 	Failure   *Failure       `json:"failure,omitempty"`
+	LastStep  time.Time      `json:"lastStep,omitzero"` // when the newest record of the journal was written
 	AddOns    []AddOn        `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
 	// Stopped are the services that the install made and that do not run, or whose last run failed. The cluster takes up to a minute to
@@ -80,6 +81,8 @@ type Status struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Certificates are those that end within three months or have ended, and those that are damaged.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
+	// AllCertificates are all of this node.
+	AllCertificates []pki.Entry `json:"-"`
 	// NextRenewal is when Sealift renews certificates of this node automatically.
 	NextRenewal time.Time `json:"nextRenewal,omitzero"`
 	// Rotation is the rotation of the cluster's CAs that is under way on this control plane.
@@ -89,6 +92,11 @@ type Status struct {
 	// UnderWay are the changes of all nodes that have begun and not ended.
 	UnderWay []UnderWay `json:"underWay,omitempty"`
 	Undo     *Undo      `json:"undo,omitempty"`
+	// Snapshots are those of this control plane, Drill the last one here.
+	Snapshots *Snapshots         `json:"snapshots,omitempty"`
+	Drill     *restore.LastDrill `json:"drill,omitempty"`
+	// Space is what the disks of the node have left for the next upgrade.
+	Space []Space `json:"space,omitempty"`
 	// Sees is the scope of the node's credentials: cluster, or node on a worker, which sees only itself.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -123,6 +131,10 @@ func Read(ctx context.Context, root string) (Status, error) {
 	if s.Settings, err = readSettings(os.DirFS("/")); err != nil {
 		return s, err
 	}
+	s.readRecovery(root)
+	if s.Space, err = spaceFor(run.Content, root); err != nil {
+		return s, err
+	}
 	now := time.Now()
 	certificates, err := pki.List(now)
 	if err != nil {
@@ -151,7 +163,7 @@ func Read(ctx context.Context, root string) (Status, error) {
 
 // noteCertificates keeps those that need attention. An end that is near leaves the node healthy.
 func (s *Status) noteCertificates(all []pki.Entry, now time.Time) {
-	s.NextRenewal = pki.ScheduleOf(all, now).Next
+	s.AllCertificates, s.NextRenewal = all, pki.ScheduleOf(all, now).Next
 	for _, e := range all {
 		if e.Problem != "" || e.Due(now) {
 			s.Certificates = append(s.Certificates, e)
@@ -178,6 +190,9 @@ type UnderWay struct {
 	Next   string `json:"next"`  // the command that resumes, and where it has to run
 	// Waits means that every node is done, and the end waits for a person.
 	Waits bool `json:"waits,omitempty"`
+	// Began is zero for a change that an earlier sealift began. Failed means that its last run ended with an error.
+	Began  time.Time `json:"began,omitzero"`
+	Failed bool      `json:"failed,omitempty"`
 }
 
 func underWay(ctx context.Context, c *kube.Cluster) (found []UnderWay, err error) {
@@ -188,7 +203,7 @@ func underWay(ctx context.Context, c *kube.Cluster) (found []UnderWay, err error
 	all, err := record.Store{Client: client}.Read(ctx)
 	for _, r := range all.Sorted() {
 		if r.Ended.IsZero() {
-			found = append(found, UnderWay{r.Kind, r.Leader, r.Stage, r.About, r.Next, r.Waits})
+			found = append(found, UnderWay{r.Kind, r.Leader, r.Stage, r.About, r.Next, r.Waits, r.Began, r.Error != ""})
 		}
 	}
 	return found, err
@@ -226,6 +241,9 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		if done(step) {
 			s.Finished++
 		}
+	}
+	if len(records) > 0 {
+		s.LastStep = records[len(records)-1].Time
 	}
 	for _, a := range run.AddOns {
 		s.AddOns = append(s.AddOns, AddOn{Name: a.Name, Version: a.Version, State: addOnState(a.Name, run.Plan, last, done)})

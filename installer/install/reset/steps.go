@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/host/speed"
+	"github.com/sealift/sealift/installer/host/textfile"
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
@@ -145,7 +146,7 @@ func (r *Reset) empty(folder string, keep bool) error {
 func (r *Reset) files(ctx context.Context) error {
 	left, err := r.record.UndoFiles(node.Binary)
 	r.left = append(r.left, left...)
-	return errors.Join(err, command.Run(ctx, r.Log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
+	return errors.Join(err, textfile.Place{Memory: node.TextfileFile(r.options.Root)}.Remove(), command.Run(ctx, r.Log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
 
 // resetFailed makes systemd forget removed units; it knows only the failed ones.

@@ -43,6 +43,9 @@ const (
 	volumesName      = "volumes"
 	loadBalancerName = "load-balancer.json"
 	acceptedName     = "accepted.json"
+	lastSnapshotName = "last-snapshot.json"
+	lastDrillName    = "last-drill.json"
+	textfileName     = "textfile.json"
 	temporaryName    = "sealift-" // what begins so
 )
 
@@ -66,6 +69,15 @@ func ShelfDir(root string) string { return filepath.Join(StateDir(root), shelfNa
 
 // SnapshotsFile names the cluster of the snapshots that this node saved.
 func SnapshotsFile(root string) string { return filepath.Join(StateDir(root), snapshotsName) }
+
+// LastSnapshotFile describes the last snapshot that this node saved into a store.
+func LastSnapshotFile(root string) string { return filepath.Join(StateDir(root), lastSnapshotName) }
+
+// LastDrillFile has the result of the last drill on this node with a snapshot of its own cluster.
+func LastDrillFile(root string) string { return filepath.Join(StateDir(root), lastDrillName) }
+
+// TextfileFile names the file with metrics that this node writes for node_exporter: see package textfile.
+func TextfileFile(root string) string { return filepath.Join(StateDir(root), textfileName) }
 
 // QuiescedFile names the pods that a snapshot has quiesced.
 func QuiescedFile(root string) string { return filepath.Join(StateDir(root), quiescedName) }

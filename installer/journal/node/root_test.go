@@ -26,7 +26,7 @@ func TestResetLeavesNoStateFile(t *testing.T) {
 		for _, file := range []string{
 			node.InstallerFile(root), node.APIServersFile(root), node.SnapshotsFile(root), node.QuiescedFile(root), node.LoadBalancerFile(root), node.AcceptedFile(root), node.TemporaryFile(root, "a"),
 			filepath.Join(node.MemoryDir(root), "a"), filepath.Join(node.UndoDir(root), "a"), filepath.Join(node.ReaddressDir(root), "a"), filepath.Join(node.ShelfDir(root), "a"),
-			filepath.Join(node.PreflightDir(root), "a"), filepath.Join(node.VolumesDir(root), "a"),
+			filepath.Join(node.PreflightDir(root), "a"), filepath.Join(node.VolumesDir(root), "a"), node.LastSnapshotFile(root), node.LastDrillFile(root), node.TextfileFile(root),
 			filepath.Join(root, ".index.json.12345"), filepath.Join(root, ".proxy.env.7"), filepath.Join(root, "installer.yaml.sealift-new"), filepath.Join(node.StateDir(root), ".run.json.7"),
 		} {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)); err != nil {

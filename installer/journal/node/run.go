@@ -24,6 +24,13 @@ type Run struct {
 	Plan      lifecycle.Plan `json:"plan"`
 	Address   string         `json:"address,omitempty"`  // of the host, by which other nodes reach it
 	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
+	Content   Content        `json:"content,omitzero"`
+}
+
+// Content is what all of a bundle takes on a node, in bytes.
+type Content struct {
+	Files  uint64 `json:"files"`  // below the install root
+	Images uint64 `json:"images"` // in containerd, compressed and unpacked, with what the kubelet needs to stay free
 }
 
 // AddOn is an add-on that a run brings.

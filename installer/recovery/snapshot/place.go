@@ -71,6 +71,9 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 	if err != nil {
 		return Index{}, Kept{}, fmt.Errorf("save snapshot %s in %s: %w", kept.File, p.location, err)
 	}
+	if err := open.source.remember(Last{p.location, kept}); err != nil {
+		return Index{}, Kept{}, fmt.Errorf("snapshot %s was saved in %s, but this node cannot remember that: %w", kept.File, p.location, err)
+	}
 	return open.index, kept, nil
 }
 

@@ -30,6 +30,9 @@ func TestStoreKeepsNewestOfEachControlPlane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if last, err := readLast(s.path(node.LastSnapshotFile(node.DefaultRoot))); err != nil || last == nil || last.Store != location || last.Kept != kept {
+			t.Errorf("%s: the node remembers %+v, %v, and saved %+v", location, last, err, kept)
+		}
 		if place.folder != "" {
 			if info, err := os.Stat(filepath.Join(place.folder, kept.File)); err != nil || info.Mode().Perm() != 0o600 || info.Size() != kept.Size {
 				t.Errorf("%+v: %v, %v", kept, info, err)
