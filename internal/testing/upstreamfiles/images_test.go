@@ -1,6 +1,7 @@
 package upstreamfiles
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -60,7 +61,9 @@ func (r row) checkImages(t *testing.T, objects []*unstructured.Unstructured, ima
 			t.Errorf("%s is not in the objects, or is taken for an image", text)
 		}
 	}
-	if got := count(images); got != r.images {
+	got := count(images)
+	t.Logf("images by rule: %s", cmp.Or(got, "none"))
+	if got != r.images {
 		t.Errorf("images: %s; want %s", got, r.images)
 	}
 }
