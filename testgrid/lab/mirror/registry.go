@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -118,11 +119,11 @@ func (m *Mirror) push(ctx context.Context, w *upstream.Workshop, image upstream.
 	if err != nil {
 		return err
 	}
-	index, err := w.Image(ctx, image)
+	content, write, err := m.content(ctx, w, image, ref)
 	if err != nil {
 		return err
 	}
-	want, err := index.Digest()
+	want, err := content.Digest()
 	if err != nil {
 		return err
 	}
@@ -135,5 +136,15 @@ func (m *Mirror) push(ctx context.Context, w *upstream.Workshop, image upstream.
 		return err
 	}
 	progress("pushing " + image.Ref)
-	return remote.WriteIndex(ref, index, remote.WithContext(ctx))
+	return write()
+}
+
+// content returns what a reference names, an image or a chart, and how to upload it.
+func (m *Mirror) content(ctx context.Context, w *upstream.Workshop, image upstream.Image, ref name.Reference) (interface{ Digest() (v1.Hash, error) }, func() error, error) {
+	if image.Chart.Component != "" {
+		chart, err := w.Chart(ctx, image)
+		return chart, func() error { return remote.Write(ref, chart, remote.WithContext(ctx)) }, err
+	}
+	index, err := w.Image(ctx, image)
+	return index, func() error { return remote.WriteIndex(ref, index, remote.WithContext(ctx)) }, err
 }

@@ -72,7 +72,9 @@ func Program(name string) FileOf {
 		return FileOf{name + "-v" + etcdVersion(releases.Current("kubernetes")), name}
 	case "containerd", "ctr":
 		return FileOf{current("containerd"), name}
-	case "registry", "versitygw", "crane":
+	case "registry":
+		return FileOf{name + "-v" + releases.Current("distribution").Version, name}
+	case "versitygw", "crane":
 		return FileOf{current(name), name}
 	}
 	return FileOf{current("kubernetes"), name}

@@ -23,6 +23,8 @@ type Image struct {
 	// StandIn is the reason why another program replaces the image's own. Empty if the image has its real program.
 	StandIn string
 	OCI     bool // OCI media types instead of Docker's, as upstream has them
+	// Chart is the archive of a Helm chart. Such a reference has a chart, and none of the above but its name.
+	Chart FileOf
 }
 
 // mediaTypes are the media types of Docker's or the OCI's format.
@@ -49,6 +51,9 @@ func (i Image) layers() []string {
 	list := append([]string(nil), i.Base...)
 	for _, own := range i.ownLayer() {
 		list = append(list, own.ID())
+	}
+	if i.Chart.Component != "" {
+		list = append(list, i.Chart.Component)
 	}
 	return list
 }

@@ -74,9 +74,25 @@ func imagesOf(r releases.Release) []Image {
 		}}
 	case "metallb":
 		return metallbImages(version)
+	case "object-store":
+		return []Image{
+			{
+				Ref: "ghcr.io/versity/versitygw:" + version, Base: []string{busyboxBase}, OCI: true,
+				Files: slices.Concat(filesOf("versitygw-"+version, "usr/local/bin", "versitygw"),
+					filesOf("versitygw-source-"+version, "usr/local/bin", "docker-entrypoint.sh")),
+				Entrypoint: []string{"/usr/local/bin/docker-entrypoint.sh"},
+			},
+			{
+				Ref:   versitygwChart + ":" + r.With["chart"],
+				Chart: FileOf{"chart-versitygw-" + r.With["chart"], "versitygw:" + r.With["chart"]},
+			},
+		}
 	}
 	return nil
 }
+
+// versitygwChart is the repository of the chart in a registry.
+const versitygwChart = "ghcr.io/versity/versitygw/charts/versitygw"
 
 // ComponentsOf lists the components of images and downloads without repetitions.
 func ComponentsOf(images []Image, downloads []Download) []string {

@@ -54,6 +54,8 @@ func programsOf(r releases.Release) []Component {
 		})}
 	case "metallb":
 		return metallb(version)
+	case "object-store":
+		return objectStore(version, r.With["chart"])
 	}
 	return nil // tools, and the operator, which this repository makes
 }
@@ -191,24 +193,38 @@ func flannelPlugin() Component {
 	})
 }
 
+// objectStore makes an S3 server, and the files of its module that its image and its chart have.
+func objectStore(version, chartVersion string) []Component {
+	const module = "github.com/versity/versitygw"
+	return []Component{
+		goModule("versitygw", version, GoModule{
+			Path:     module,
+			Commands: commandsIn("cmd", "versitygw"),
+			Set:      []string{"main.Version=" + version},
+		}),
+		goModule("versitygw-source", version, GoModule{Path: module, Files: []string{"docker-entrypoint.sh"}}),
+		chart("versitygw", chartVersion, ModuleChart{Path: module, Version: version, Folder: "chart", URL: versitygwChart + ":" + chartVersion}),
+	}
+}
+
+func registry(version string) Component {
+	return goModule("registry", version, GoModule{
+		Path:     "github.com/distribution/distribution/v3",
+		Commands: commandsIn("cmd", "registry"),
+		Set:      []string{"github.com/distribution/distribution/v3/version.version=" + version},
+	})
+}
+
 // toolComponents are the programs that tests use and no add-on carries.
 func toolComponents() []Component {
-	registry, versitygw, crane := "v"+releases.Current("registry").Version, "v"+releases.Current("versitygw").Version, "v"+releases.Current("crane").Version
+	crane := "v" + releases.Current("crane").Version
 	return []Component{
-		goModule("registry", registry, GoModule{
-			Path:     "github.com/distribution/distribution/v3",
-			Commands: commandsIn("cmd", "registry"),
-			Set:      []string{"github.com/distribution/distribution/v3/version.version=" + registry},
-		}),
+		registry("v" + releases.Current("distribution").Version),
 		goModule("crane", crane, GoModule{
 			Path:     "github.com/google/go-containerregistry",
 			Commands: commandsIn("cmd", "crane"),
 		}),
-		goModule("versitygw", versitygw, GoModule{
-			Path:     "github.com/versity/versitygw",
-			Commands: commandsIn("cmd", "versitygw"),
-			Set:      []string{"main.Version=" + versitygw},
-		}),
+		objectStore("v"+releases.Current("versitygw").Version, "")[0],
 	}
 }
 

@@ -43,7 +43,11 @@ func offers(t *testing.T, addOns []string, served []Image, files []Download) (mi
 			}
 		}
 		for _, chart := range file.Charts() {
-			if index := strings.TrimPrefix(chart.Repository, "https://") + "/index.yaml"; !slices.Contains(downloads, index) {
+			if repository, inRegistry := strings.CutPrefix(chart.Repository, manifest.OCIScheme); inRegistry {
+				if !slices.Contains(images, repository+":"+chart.Version) {
+					missing = append(missing, addOn+": chart "+chart.Repository)
+				}
+			} else if index := strings.TrimPrefix(chart.Repository, "https://") + "/index.yaml"; !slices.Contains(downloads, index) {
 				missing = append(missing, addOn+": chart "+chart.Name+" of "+chart.Repository)
 			}
 		}

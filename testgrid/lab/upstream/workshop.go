@@ -113,7 +113,7 @@ func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error
 	task := w.progress.begin(c.ID())
 	defer func() { task.end(err) }()
 	compiles, ok := c.Recipe.(compiler)
-	if !ok {
+	if m, isModule := c.Recipe.(GoModule); !ok || isModule && len(m.Commands) == 0 { // files alone need no compiler
 		task.stage("making")
 		return c.Recipe.Make(ctx, w, dir)
 	}
