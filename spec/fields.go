@@ -136,7 +136,12 @@ func serviceSections() []section {
 		versionOnly("collectd"), versionOnly("certManager"), versionOnly("metricsServer"), versionOnly("sonobuoy"), versionOnly("goldpinger"),
 		{key: "registry", override: true, fields: []field{
 			{key: "publishPort", is: integer},
-			{key: "serviceIP", is: text, variable: "KURL_REGISTRY_IP"}, // Sealift's own; in kURL it is only a flag
+			// Sealift's own; in kURL the first is only a flag
+			{key: "serviceIP", is: text, variable: "KURL_REGISTRY_IP"},
+			{key: "storage", is: text},
+			{key: "claimSize", is: text},
+			{key: "storageClassName", is: text},
+			{key: "pullNamespaces", is: list},
 		}},
 		{key: "prometheus", override: true, fields: []field{{key: "serviceType", is: text}}},
 		{key: "fluentd", override: true, fields: []field{

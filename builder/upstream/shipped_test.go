@@ -23,6 +23,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	w.push(t, "sealift/operator", "99.0.0")
 	w.push(t, "versity/versitygw", "v99.0.0")
 	w.push(t, "versity/versitygw/charts/versitygw", "99.0.0")
+	w.push(t, "library/registry", "99.0.0", "99.0", "latest")
 	constants := "const (\n\tDefaultEtcdVersion = \"3.7.0-0\"\n\tCoreDNSVersion = \"v1.14.6\"\n\t// PauseVersion indicates the default pause image version for kubeadm\n\tPauseVersion = \"3.10.2\"\n)\n"
 	w.put(map[string]string{
 		"api.github.com/repos/containerd/containerd/releases":                                            releasePage("v99.0.0", "api/v100.0.0"),
@@ -50,7 +51,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	for _, want := range []string{
 		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
 		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "object-store CHART 99.0.0", "object-store VERSION 99.0.0",
-		"operator VERSION 99.0.0",
+		"operator VERSION 99.0.0", "registry VERSION 99.0.0",
 	} {
 		if !slices.Contains(outdated, want) {
 			t.Errorf("%s is not outdated: %q", want, outdated)

@@ -241,7 +241,7 @@ func (n node) leavesObjectStore() {
 func (n node) followsAddOn(name string) {
 	n.t.Helper()
 	follow(n.t, "addons/"+name+".md", func(command string) (node, string) {
-		if strings.HasPrefix(command, "kubectl ") {
+		if strings.Contains(command, "kubectl ") {
 			command = "export KUBECONFIG=/etc/kubernetes/admin.conf; " + command
 		}
 		if strings.HasPrefix(command, "sealift upgrade ") {

@@ -31,8 +31,8 @@ import (
 // advertised is the annotation with which kubeadm notes, in the manifest of an API server, where it can be reached: host:port.
 const advertised = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 
-// registryNamespace is where kURL's add-on has the registry of the cluster.
-const registryNamespace = "kurl"
+// registryNamespaces are where add-ons have the Service "registry" of the cluster's registry: the catalogue's, and kURL's.
+func registryNamespaces() []string { return []string{"registry", "kurl"} }
 
 // Administrator is this host as a control plane: its address, and the cluster's API with all rights.
 type Administrator struct {
@@ -155,12 +155,14 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	if c.APIServers, err = balancer.Discover(ctx, a.Client); err != nil {
 		return c, err
 	}
-	registry, err := a.Client.CoreV1().Services(registryNamespace).Get(ctx, "registry", metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return c, fmt.Errorf("the registry in the cluster: %w", err)
-	}
-	if err == nil {
-		c.Registry = registry.Spec.ClusterIP
+	for _, namespace := range registryNamespaces() {
+		registry, err := a.Client.CoreV1().Services(namespace).Get(ctx, "registry", metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return c, fmt.Errorf("the registry in the cluster: %w", err)
+		}
+		if err == nil && c.Registry == "" {
+			c.Registry = registry.Spec.ClusterIP
+		}
 	}
 	nodes, err := a.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -78,7 +78,8 @@ func TestReleasesAreIndependent(t *testing.T) {
 		t.Errorf("%s is not made where nothing is named", HostDebian13)
 	}
 	for _, r := range releases.All() {
-		if id := r.Name + "-v" + r.Version; r.Use != releases.Tool && r.Name != "operator" && slices.Contains(everyday, id) != (r.Use >= releases.Tested) {
+		// the add-on registry has the program with which the lab serves images
+		if id := r.Name + "-v" + r.Version; r.Use != releases.Tool && id != Program("registry").Component && r.Name != "operator" && slices.Contains(everyday, id) != (r.Use >= releases.Tested) {
 			t.Errorf("%s is made where nothing is named: %t", id, slices.Contains(everyday, id))
 		}
 	}

@@ -87,6 +87,12 @@ func imagesOf(r releases.Release) []Image {
 				Chart: FileOf{"chart-versitygw-" + r.With["chart"], "versitygw:" + r.With["chart"]},
 			},
 		}
+	case "registry":
+		return []Image{{
+			Ref: "docker.io/library/registry:" + r.Version, Base: []string{busyboxBase}, OCI: true,
+			Files:      filesOf("registry-"+version, "bin", "registry"),
+			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
+		}}
 	}
 	return nil
 }

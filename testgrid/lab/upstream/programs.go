@@ -56,6 +56,8 @@ func programsOf(r releases.Release) []Component {
 		return metallb(version)
 	case "object-store":
 		return objectStore(version, r.With["chart"])
+	case "registry":
+		return []Component{registry(version)}
 	}
 	return nil // tools, and the operator, which this repository makes
 }
