@@ -24,12 +24,15 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	w.push(t, "versity/versitygw", "v99.0.0")
 	w.push(t, "versity/versitygw/charts/versitygw", "99.0.0")
 	w.push(t, "library/registry", "99.0.0", "99.0", "latest")
+	w.push(t, "library/traefik", "v99.0.0", "v99.1.0-rc.1", "latest", "v99.0")
 	constants := "const (\n\tDefaultEtcdVersion = \"3.7.0-0\"\n\tCoreDNSVersion = \"v1.14.6\"\n\t// PauseVersion indicates the default pause image version for kubeadm\n\tPauseVersion = \"3.10.2\"\n)\n"
 	w.put(map[string]string{
 		"api.github.com/repos/containerd/containerd/releases":                                            releasePage("v99.0.0", "api/v100.0.0"),
 		"api.github.com/repos/opencontainers/runc/releases":                                              releasePage("v99.0.0", "v100.0.0-rc.1?"),
 		"api.github.com/repos/containernetworking/plugins/releases":                                      releasePage("v99.0.0"),
 		"api.github.com/repos/flannel-io/cni-plugin/releases":                                            releasePage("v99.0.0-flannel1", "v99.0.0-flannel2"),
+		"api.github.com/repos/kubernetes-sigs/gateway-api/releases":                                      releasePage("v99.0.0", "monthly-2099.01"),
+		"traefik.github.io/charts/index.yaml":                                                            "entries: {traefik: [{version: 99.0.0, urls: [a]}]}\n",
 		"metallb.github.io/metallb/index.yaml":                                                           "entries: {metallb: [{version: 99.0.0, urls: [a]}, {version: 100.0.0, urls: [b], deprecated: true}]}\n",
 		"endoflife.date/api/kubernetes.json":                                                             `[{"cycle": "1.35", "eol": "2027-02-28"}]`,
 		"endoflife.date/api/containerd.json":                                                             `[{"cycle": "2.2", "eol": true}]`,
@@ -52,6 +55,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
 		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "object-store CHART 99.0.0", "object-store VERSION 99.0.0",
 		"operator VERSION 99.0.0", "registry VERSION 99.0.0",
+		"traefik CHART 99.0.0", "traefik GATEWAY_API 99.0.0", "traefik VERSION 99.0.0",
 	} {
 		if !slices.Contains(outdated, want) {
 			t.Errorf("%s is not outdated: %q", want, outdated)

@@ -61,6 +61,20 @@ func Follow(t *testing.T, page, program string, env ...string) {
 	}
 }
 
+// File returns a file that a page shows: a block of YAML whose first line is a comment with its name.
+func File(t *testing.T, page, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```yaml\n(# " + regexp.QuoteMeta(name) + "\n.*?)^```$").FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatalf("%s shows no %s", page, name)
+	}
+	return block[1]
+}
+
 // Prompt is where a command runs.
 type Prompt string
 

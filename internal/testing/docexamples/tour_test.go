@@ -1,6 +1,9 @@
 package docexamples
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestPageStepsIncludeBothPrompts(t *testing.T) {
 	t.Parallel()
@@ -17,6 +20,13 @@ func TestPageStepsIncludeBothPrompts(t *testing.T) {
 	}
 	if desk == 0 || node == 0 {
 		t.Errorf("%d where bundles are made, %d on a node", desk, node)
+	}
+}
+
+func TestFileOfPageIsFound(t *testing.T) {
+	t.Parallel()
+	if text := File(t, "../../../docs/installer.md", "wrong.yaml"); !strings.HasPrefix(text, "# wrong.yaml\napiVersion: ") || strings.Contains(text, "```") {
+		t.Errorf("the file is %q", text)
 	}
 }
 

@@ -18,6 +18,7 @@ var compileTimes = map[string]time.Duration{
 	"runc":                   17 * time.Second,
 	"registry":               78 * time.Second,
 	"metallb":                150 * time.Second,
+	"traefik":                300 * time.Second,
 }
 
 // cost is the expected time to make a component.

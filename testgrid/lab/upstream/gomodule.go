@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,9 +39,10 @@ type GoModule struct {
 	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
 }
 
-// Replacement is another version of a required module, and why it is needed.
+// Replacement is another version of a required module, or of a fork of it, and why it is needed.
 type Replacement struct {
 	Module, Version string
+	By              string `json:",omitempty"` // the module that replaces it; Module itself if empty
 	Why             string `json:"-"`
 }
 
@@ -274,7 +276,7 @@ func (m GoModule) requirements(ctx context.Context, src string) ([]string, error
 		}
 	}
 	for _, r := range m.Replace {
-		args = append(args, "-replace="+r.Module+"="+r.Module+"@"+r.Version)
+		args = append(args, "-replace="+r.Module+"="+cmp.Or(r.By, r.Module)+"@"+r.Version)
 	}
 	return args, nil
 }

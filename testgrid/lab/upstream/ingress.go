@@ -1,6 +1,10 @@
 package upstream
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sealift/sealift/internal/releases"
+)
 
 // What leads from outside to Services.
 
@@ -58,4 +62,87 @@ func metallbImages(version string) []Image {
 
 func metallbDownloads(version string) []Download {
 	return chartDownloads("metallb.github.io/metallb", metallbChart(version))
+}
+
+const traefikModule = "github.com/traefik/traefik/v3"
+
+// traefik makes the program, the chart and the definitions of the Gateway API of one release.
+func traefik(r releases.Release) []Component {
+	version := "v" + r.Version
+	return []Component{
+		goModule("traefik", version, GoModule{
+			Path:     traefikModule,
+			With:     commonLibraries(),
+			Commands: commandsIn("cmd", "traefik"),
+			Set:      []string{traefikModule + "/pkg/version.Version=" + r.Version, traefikModule + "/pkg/version.Codename=lab"},
+			Patches:  traefikPatches(),
+		}),
+		traefikChart(r),
+		gatewayAPI(r),
+	}
+}
+
+// traefikPatches supply what the module lacks, and leave out what a cluster without a route out does not ask.
+func traefikPatches() []Patch {
+	return []Patch{
+		{
+			Module: "github.com/traefik/traefik/dynamic/ext",
+			Files: map[string]string{
+				"go.mod": "module github.com/traefik/traefik/dynamic/ext\n\ngo 1.26\n",
+				"ext.go": "// Package ext adds no fields.\npackage ext\n\ntype (\n\tHTTP   struct{}\n\tRouter struct{}\n)\n",
+			},
+			Why: "it is a folder of the repository that the module does not contain",
+		},
+		{
+			Module: "github.com/go-acme/lego/v5", Version: "v5.4.1", Without: []string{"cmd", "e2e", "providers"},
+			Files: map[string]string{"providers/dns/none.go": `// Package dns has no providers.
+package dns
+
+import (
+	"fmt"
+
+	"github.com/go-acme/lego/v5/challenge"
+)
+
+func NewDNSChallengeProviderByName(name string) (challenge.Provider, error) {
+	return nil, fmt.Errorf("the lab's build has no DNS provider %q", name)
+}
+`},
+			Why: "the clients of two hundred DNS services, some of which the Go proxy refuses; a cluster without a route out asks none of them",
+		},
+	}
+}
+
+func traefikChart(r releases.Release) Component {
+	number := r.With["chart"]
+	return chart("traefik", "v"+number, ModuleChart{
+		Path: "github.com/traefik/traefik-helm-chart", Version: "v" + number + "+incompatible", Folder: "traefik",
+		URL:     "https://traefik.github.io/charts/traefik/traefik-" + number + ".tgz",
+		Without: []string{"tests", "crds/kustomization.yaml"},
+	})
+}
+
+// gatewayDefinitions is the file of a release of the Gateway API with the kinds that are stable.
+const gatewayDefinitions = "standard-install.yaml"
+
+func gatewayAPI(r releases.Release) Component {
+	version := "v" + r.With["gateway-api"]
+	return Component{Name: "gateway-api", Version: version, Recipe: ModuleManifest{
+		Path: "sigs.k8s.io/gateway-api", Version: version, Folder: "config/crd/standard", File: gatewayDefinitions,
+	}}
+}
+
+func traefikImages(version string) []Image {
+	return []Image{{
+		Ref: "docker.io/library/traefik:" + version, OCI: true,
+		Files: filesOf("traefik-"+version, "", "traefik"), Entrypoint: []string{"/traefik"},
+	}}
+}
+
+func traefikDownloads(r releases.Release) []Download {
+	definitions := gatewayAPI(r)
+	return append(chartDownloads("traefik.github.io/charts", traefikChart(r)), Download{
+		URL:    "github.com/kubernetes-sigs/gateway-api/releases/download/" + definitions.Version + "/" + gatewayDefinitions,
+		Source: FileOf{definitions.ID(), gatewayDefinitions},
+	})
 }

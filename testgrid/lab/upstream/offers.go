@@ -93,6 +93,8 @@ func imagesOf(r releases.Release) []Image {
 			Files:      filesOf("registry-"+version, "bin", "registry"),
 			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
 		}}
+	case "traefik":
+		return traefikImages(version)
 	}
 	return nil
 }
@@ -198,6 +200,8 @@ func downloadsOf(r releases.Release) []Download {
 		}
 	case "metallb":
 		return metallbDownloads(version)
+	case "traefik":
+		return traefikDownloads(r)
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ func replacements() map[string][]Replacement {
 			Module: "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc", Version: "v1.0.1136",
 			Why: "the Go proxy refuses the required v1.3.188; only the backend tencent-vpc calls it",
 		}},
+		"traefik-v3.7.13": {{
+			Module: "github.com/abbot/go-http-auth", By: "github.com/containous/go-http-auth", Version: "v0.4.1-0.20200324110947-a37a7636d23e",
+			Why: "the Go proxy refuses the fork of 2026 that is required; only the middlewares basicAuth and digestAuth call it",
+		}},
 	}
 }
 
@@ -58,6 +62,8 @@ func programsOf(r releases.Release) []Component {
 		return objectStore(version, r.With["chart"])
 	case "registry":
 		return []Component{registry(version)}
+	case "traefik":
+		return traefik(r)
 	}
 	return nil // tools, and the operator, which this repository makes
 }
