@@ -171,7 +171,7 @@ func (n node) followsAddOn(page, address string) {
 	n.t.Helper()
 	follow(n.t, page, func(command string) (node, string) {
 		switch {
-		case strings.HasPrefix(command, "kubectl "):
+		case strings.Contains(command, "kubectl "):
 			command = "export KUBECONFIG=/etc/kubernetes/admin.conf; " + command
 		case strings.HasPrefix(command, "sealift upgrade "):
 			command += " --yes"

@@ -101,7 +101,7 @@ func servesEveryNode(t *testing.T, more []string) {
 		n.pulls(worker.Name())
 	}
 	first.must(kubectl + "get pods -A --no-headers")
-	first.followsAddOn("registry")
+	first.followsAddOn("addons/registry.md", "")
 	first.lacks("registry\\.registry", "secret/registry", "deployment.apps/registry", "configmap/registry", "service/registry")
 }
 
