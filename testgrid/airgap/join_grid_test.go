@@ -129,11 +129,17 @@ func TestJoinSurvivesLostNetwork(t *testing.T) {
 // hasMembers checks that etcd has so many members, all of them started voters.
 func (n node) hasMembers(want int) {
 	n.t.Helper()
-	out := n.must(kubectl + "--namespace kube-system exec etcd-" + n.Name() + " -- etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt" +
-		" --cert=/etc/kubernetes/pki/etcd/server.crt --key=/etc/kubernetes/pki/etcd/server.key member list")
+	out := n.etcdctl("member list")
 	if strings.Count(out, ", started, ") != want || strings.Count(out, ", false\n") != want || strings.Count(out, "\n") != want {
 		n.t.Errorf("members of etcd:\n%s", out)
 	}
+}
+
+// etcdctl asks this node's member of etcd.
+func (n node) etcdctl(command string) string {
+	n.t.Helper()
+	return n.must(kubectl + "--namespace kube-system exec etcd-" + n.Name() + " -- etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt" +
+		" --cert=/etc/kubernetes/pki/etcd/server.crt --key=/etc/kubernetes/pki/etcd/server.key " + command)
 }
 
 // hasNodes checks that the cluster has so many nodes, all Ready.

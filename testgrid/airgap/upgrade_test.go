@@ -13,8 +13,8 @@ import (
 // upgrade is the command that upgrades the cluster to the bundle of the second disk.
 const upgrade = "cd /media/usb2 && cat upgrade.sh | bash -s airgap"
 
-// outdated makes a cluster of a control plane and a worker with Kubernetes 1.35. The second disk of the control plane has the bundle
-// with 1.36.
+// outdated makes a cluster of a control plane and a worker with the Kubernetes before the current one. The second disk of the
+// control plane has the bundle with the current one.
 func outdated(t *testing.T, firstSpec, workerSpec host.Spec) (first, worker node) {
 	t.Helper()
 	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
@@ -75,7 +75,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if after := first.must(versions); after != before {
 		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
-	first.refusesUnknownGate()
+	first.refusesGate("SecondSight")
 	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
@@ -109,18 +109,18 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	}
 }
 
-// refusesUnknownGate gives the cluster's kubelets a feature gate that the new version does not know, asks for the upgrade, and removes
+// refusesGate gives the cluster's kubelets a feature gate that the new version does not know, asks for the upgrade, and removes
 // the gate again. The refused upgrade must change nothing.
-func (n node) refusesUnknownGate() {
+func (n node) refusesGate(gate string) {
 	n.t.Helper()
 	const edit = kubectl + "--namespace kube-system get configmap kubelet-config -o yaml | sed '%s' | " + kubectl + "replace -f -"
-	n.must(fmt.Sprintf(edit, `s/^  kubelet: |$/&\n    featureGates: {SecondSight: true}/`))
+	n.must(fmt.Sprintf(edit, `s/^  kubelet: |$/&\n    featureGates: {`+gate+`: true}/`))
 	before := n.must(versions)
-	n.refuses(upgrade+" yes 2>&1", 3, "unrecognized feature gate: SecondSight")
+	n.refuses(upgrade+" yes 2>&1", 3, "unrecognized feature gate: "+gate)
 	if after := n.must(versions); after != before {
 		n.t.Errorf("a refused upgrade changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
-	n.must(fmt.Sprintf(edit, "/featureGates: {SecondSight: true}/d"))
+	n.must(fmt.Sprintf(edit, "/featureGates: {"+gate+": true}/d"))
 }
 
 // versions are the files that a plan must not change.
