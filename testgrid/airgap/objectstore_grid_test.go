@@ -118,7 +118,7 @@ func uploadsInParts(t *testing.T, c *s3.Client, bucket, key string) []byte {
 	for number := int32(1); number <= 3; number++ {
 		from := int(number-1) * part
 		out, err := c.UploadPart(t.Context(), &s3.UploadPartInput{Bucket: aws.String(bucket), Key: aws.String(key), UploadId: upload.UploadId,
-			PartNumber: aws.Int32(number), Body: bytes.NewReader(whole[from:min(from+part, len(whole))])})
+			PartNumber: aws.Int32(number), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32, Body: bytes.NewReader(whole[from:min(from+part, len(whole))])})
 		if err != nil {
 			t.Fatalf("part %d: %v", number, err)
 		}
