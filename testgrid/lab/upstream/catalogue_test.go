@@ -149,6 +149,8 @@ func reports(r releases.Release) []reported {
 		}
 	case "flannel":
 		return []reported{{FileOf{"flannel-" + version, "flanneld"}, []string{"--version"}, version}}
+	case "distribution":
+		return []reported{{FileOf{"registry-" + version, "registry"}, []string{"--version"}, version}}
 	case "operator", "crane": // made by this repository; has no version in it
 		return nil
 	}
