@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/bridge"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 )
@@ -113,7 +114,10 @@ func (p *planner) remove() {
 		}
 		p.add(lifecycle.Step{ID: change.AddOn + "/" + removeStep, Phase: lifecycle.Install, AddOn: change.AddOn, Title: "remove its objects; volumes stay",
 			Timeout: 2 * shortTime, Inputs: lifecycle.Digest(change.From), Again: true}, inCluster(func(i *Install, ctx context.Context) (lifecycle.State, error) {
-			return nil, cluster.Remove(ctx, change.AddOn, i.Log)
+			if err := cluster.Remove(ctx, change.AddOn, i.Log); err != nil {
+				return nil, err
+			}
+			return nil, files.RemoveAll(filepath.Join(i.options.Root, "kustomize", change.AddOn)) // what its hook has applied, secrets too
 		}))
 	}
 }

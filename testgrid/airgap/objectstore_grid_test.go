@@ -241,7 +241,7 @@ func (n node) leavesObjectStore() {
 func (n node) lacks(names ...string) {
 	n.t.Helper()
 	any := "'" + strings.Join(names, "\\|") + "'"
-	left := n.must(kubectl + "get $(" + kubectl + "api-resources --verbs=list --output name | grep -v '^events' | paste -sd,) -A --ignore-not-found --no-headers | grep -i " + any + " | grep -v '^sealift ' || true") // Sealift's record of the set
+	left := n.must(kubectl + "get $(" + kubectl + "api-resources --verbs=list --output name | grep -v '^events' | paste -sd,) -A --ignore-not-found --no-headers 2>/dev/null | grep -i " + any + " | grep -v '^sealift ' || true") // Sealift's record of the set
 	if left != "" {
 		n.t.Errorf("objects are left:\n%s", left)
 	}
