@@ -183,7 +183,8 @@ func TestObjectStoreKeepsObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.must("mkdir -p /media; for i in $(seq 120); do " + kubectl + "get --raw /readyz --request-timeout=3s && exit 0; sleep 2; done; exit 1")
-	n.must(ready)
+	n.must(ready) // what the Deployment says may still be from before the restart
+	n.must("for i in $(seq 120); do timeout 3 bash -c ': </dev/tcp/" + n.Address().String() + "/30070' 2>/dev/null && exit 0; sleep 2; done; exit 1")
 	hasAll("after a restart of the node")
 
 	secret := kubectl + "--namespace object-store get secret bucket-backups object-store-tls -o jsonpath='{.items[*].data}'"
