@@ -28,7 +28,7 @@ func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
 		"another release":                  {strings.Replace(text, "v1.36.3", "v1.35.4", 1), false},
 		"a document less":                  {text[:strings.LastIndex(text, "---\n")], false},
 		"a file without its end":           {text[:len(text)-20], false},
-		"a file that is not YAML":           {text + "\t:", false},
+		"a file that is not YAML":          {text + "\t:", false},
 		"an empty file":                    {"", false},
 	} {
 		if same, err := sameConfig([]byte(row.earlier), objects); err != nil || same != row.same {
