@@ -98,10 +98,6 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 // sign makes a certificate like an old one, for the same key, that is valid for a year from now, or as long as the old one if the clock was
 // set back since, but no longer than its CA.
 func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
 	end := now.Add(validity)
 	if end.Before(old.NotAfter) {
 		end = old.NotAfter
@@ -109,11 +105,19 @@ func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
 	if a.cert.NotAfter.Before(end) {
 		end = a.cert.NotAfter
 	}
-	return x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, RawSubject: old.RawSubject, NotBefore: a.cert.NotBefore, NotAfter: end, // clocks of others may be behind
-		KeyUsage: old.KeyUsage, ExtKeyUsage: old.ExtKeyUsage, BasicConstraintsValid: true,
+	return a.create(x509.Certificate{
+		RawSubject: old.RawSubject, NotAfter: end, KeyUsage: old.KeyUsage, ExtKeyUsage: old.ExtKeyUsage,
 		DNSNames: old.DNSNames, IPAddresses: old.IPAddresses, URIs: old.URIs, EmailAddresses: old.EmailAddresses,
-	}, a.cert, old.PublicKey, a.key)
+	}, old.PublicKey)
+}
+
+// create makes a certificate with a serial number of its own. It begins with its CA, because clocks of others may be behind.
+func (a issuer) create(template x509.Certificate, public crypto.PublicKey) (der []byte, err error) {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, err
+	}
+	template.NotBefore, template.BasicConstraintsValid = a.cert.NotBefore, true
+	return x509.CreateCertificate(rand.Reader, &template, a.cert, public, a.key)
 }
 
 // issue renews certificates. It may be interrupted and run again.

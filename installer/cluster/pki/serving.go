@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -141,18 +140,13 @@ func (h host) clusterCA() (ca issuer, trusted, chain []byte, err error) {
 	return ca, trusted, chain, nil
 }
 
-// serve signs a certificate for a server, in PEM, followed by the chain. It begins and ends with the CA, because clocks of others may be
-// behind and nobody else renews it.
+// serve signs a certificate for a server, in PEM, followed by the chain. It ends with the CA, because nobody else renews it.
 func (a issuer) serve(template *x509.Certificate, public crypto.PublicKey, chain []byte) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: template.Subject, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	der, err := a.create(x509.Certificate{
+		Subject: template.Subject, NotAfter: a.cert.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames: template.DNSNames, IPAddresses: template.IPAddresses,
-	}, a.cert, public, a.key)
+	}, public)
 	if err != nil {
 		return nil, err
 	}
