@@ -76,11 +76,11 @@ demo-clean: ## remove all that the demo made
 test: build deps ## all tests, with real registries, hosts and clusters; needs root
 	go vet $(PACKAGES)
 	bin/sealift-testgrid lab build
-	set -o pipefail; go test -json -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES) | go run ./internal/testing/skips
+	go run ./internal/testing/verdict -vet=off -p $(SIDE_BY_SIDE) -timeout 60m $(PACKAGES)
 
 .PHONY: unit
 unit: ## the tests that need neither root nor the lab: on any machine with Go
-	set -o pipefail; go test -json -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES) | go run ./internal/testing/skips
+	go run ./internal/testing/verdict -short -p $(SIDE_BY_SIDE) -parallel 6 $(PACKAGES)
 
 # Race detection needs a C compiler, and takes memory: fewer packages run side by side.
 .PHONY: race

@@ -206,7 +206,14 @@ func (g *grid) apply(text string) {
 	objects, err := render.Decode(strings.NewReader(text))
 	g.must(err)
 	for _, o := range objects {
-		g.must(g.client.Patch(g.Context(), o, client.Apply, client.ForceOwnership, client.FieldOwner("test"))) //nolint:staticcheck // an object without a type
+		g.eventually("the API server has the kind "+o.GetKind(), func() string {
+			err := g.client.Patch(g.Context(), o, client.Apply, client.ForceOwnership, client.FieldOwner("test")) //nolint:staticcheck // an object without a type
+			if meta.IsNoMatchError(err) {
+				return err.Error()
+			}
+			g.must(err)
+			return ""
+		})
 	}
 }
 

@@ -124,16 +124,9 @@ func killHub(t *testing.T, kills int) {
 	}
 }
 
-// rolledOut waits until a hub serves its kinds, and gives it a fleet that has the first version of the add-on.
+// rolledOut gives a hub a fleet that has the first version of the add-on.
 func (g *grid) rolledOut() (names []string) {
 	g.client = g.newClient()
-	g.eventually("the hub serves its kinds", func() string {
-		var list ocm.List[ocm.ManagedClusterAddOn]
-		if err := g.client.List(g.Context(), &list); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
 	names = g.fleet()
 	g.start("agents", func(ctx context.Context) error { return g.simulate(ctx, names) })
 	g.apply(fmt.Sprintf(config, "0"))

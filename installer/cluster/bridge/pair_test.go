@@ -359,7 +359,7 @@ func TestServersAreReadyIfBothAnswer(t *testing.T) {
 	if !strings.Contains(output.String(), "new connections go to both API servers") {
 		t.Errorf("said %q", output.String())
 	}
-	if err := p.wait(t.Context(), true, 3*time.Second); err == nil || !strings.Contains(err.Error(), "not ready") {
+	if err := p.wait(t.Context(), true, 2*inARowInDoubt*pause); err == nil || !strings.Contains(err.Error(), "not ready") {
 		t.Errorf("a server that is not ready: %v", err)
 	}
 	second.becomeReady()
