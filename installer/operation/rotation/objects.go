@@ -75,26 +75,12 @@ func (r *Rotation) tokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := r.client()
-	if err != nil {
-		return err
-	}
-	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
-		list, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)})
-		if err != nil {
-			return err
+	made := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+	return r.patchSecrets(ctx, made, "another token: copies of the old one end", func(s *corev1.Secret) (data map[string][]byte) {
+		if signedBy(s.Data[corev1.ServiceAccountTokenKey]) != old {
+			return nil
 		}
-		for _, s := range list.Items {
-			if signedBy(s.Data[corev1.ServiceAccountTokenKey]) != old {
-				continue
-			}
-			patch := []byte(`{"data":{"` + corev1.ServiceAccountTokenKey + `":null}}`)
-			if _, err := client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			fmt.Fprintf(r.Log, "Secret %s/%s gets another token: copies of the old one end\n", s.Namespace, s.Name)
-		}
-		return nil
+		return map[string][]byte{corev1.ServiceAccountTokenKey: nil}
 	})
 }
 
@@ -104,21 +90,33 @@ func (r *Rotation) serving(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	return r.patchSecrets(ctx, metav1.ListOptions{LabelSelector: pki.ServingLabel}, "a certificate of the new CA", func(s *corev1.Secret) (data map[string][]byte) {
+		data, changed, err := pki.Renewed(s, p, r.state.Stage)
+		if err != nil {
+			fmt.Fprintf(r.Log, "its certificate stays as it is: %v\n", err) // another program replaced what is in it
+		}
+		if err != nil || !changed {
+			return nil
+		}
+		return data
+	})
+}
+
+// patchSecrets gives listed Secrets the data that change returns: a nil map leaves a Secret as it is, a nil value removes its key. gets says
+// what a Secret gets.
+func (r *Rotation) patchSecrets(ctx context.Context, which metav1.ListOptions, gets string, change func(*corev1.Secret) map[string][]byte) error {
 	client, err := r.client()
 	if err != nil {
 		return err
 	}
 	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
-		list, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: pki.ServingLabel})
+		list, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, which)
 		if err != nil {
 			return err
 		}
 		for _, s := range list.Items {
-			data, changed, err := pki.Renewed(&s, p, r.state.Stage)
-			if err != nil {
-				fmt.Fprintf(r.Log, "its certificate stays as it is: %v\n", err) // another program replaced what is in it
-			}
-			if err != nil || !changed {
+			data := change(&s)
+			if data == nil {
 				continue
 			}
 			patch, err := json.Marshal(map[string]any{"data": data})
@@ -128,7 +126,7 @@ func (r *Rotation) serving(ctx context.Context) error {
 			if _, err := client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
-			fmt.Fprintf(r.Log, "Secret %s/%s gets a certificate of the new CA\n", s.Namespace, s.Name)
+			fmt.Fprintf(r.Log, "Secret %s/%s gets %s\n", s.Namespace, s.Name, gets)
 		}
 		return nil
 	})
