@@ -153,3 +153,17 @@ func assembledWithText(t *testing.T, r assemble.Request, refusal string) (archiv
 	}
 	return archive, string(content)
 }
+
+// TestWordsGetTypesOfAddOn assembles with an option that came as a word of a command line.
+func TestWordsGetTypesOfAddOn(t *testing.T) {
+	for word, refusal := range map[string]string{"user.size=5": "", "user.size=five": "option size must be of type integer"} {
+		r := request(t, both)
+		var err error
+		if r.Installer, _, err = r.Installer.Override(word); err != nil {
+			t.Fatal(err)
+		}
+		if _, text := assembledWithText(t, r, refusal); refusal == "" && !strings.Contains(text, "    size: 5\n") {
+			t.Errorf("the bundle's Installer with %s:\n%s", word, text)
+		}
+	}
+}

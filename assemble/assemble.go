@@ -68,6 +68,7 @@ type part struct {
 	object  store.Object
 	archive *bundle.Archive
 	meta    catalog.Meta
+	addOn   spec.AddOn // of the Installer, with options of the declared types
 }
 
 // opensAtOnce is the number of packages that are opened in parallel. Each costs a few requests to the store.
@@ -86,6 +87,12 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
+	typed := *r.Installer
+	typed.AddOns = slices.Clone(typed.AddOns)
+	for n := range typed.AddOns {
+		typed.AddOns[n] = parts[n].addOn
+	}
+	p.Installer, r.Installer = &typed, &typed
 	more, err := r.utility(ctx, archives(parts))
 	if err != nil {
 		return nil, err
@@ -207,7 +214,7 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 	if one.meta, err = catalog.Read(archive.FS(), wanted.Name, wanted.Version); err != nil {
 		return one, fmt.Errorf("package %s: %w", key, err)
 	}
-	if err := one.meta.CheckOptions(wanted.Options); err != nil {
+	if one.addOn, err = one.meta.Typed(wanted); err != nil {
 		return one, &packages.UnknownError{Message: fmt.Sprintf("%s: %v", wanted.Pos, err)}
 	}
 	return one, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/spec"
 )
 
 func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
@@ -188,6 +190,42 @@ func TestCheckOptions(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWordsGetDeclaredTypes converts options that came as words of a command line. Options of the Installer's YAML stay as they are.
+func TestWordsGetDeclaredTypes(t *testing.T) {
+	m, err := read(t, `options:
+  backend: {type: string, enum: [vxlan, host-gw]}
+  mtu: {type: integer}
+  ratio: {type: number}
+  tls: {type: boolean}
+  peers: {type: array}
+  labels: {type: object}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]any{
+		"backend=host-gw": "host-gw", "mtu=1450": int64(1450), "mtu=-1": int64(-1), "ratio=0.5": 0.5, "ratio=2": int64(2), "tls=true": true, "tls=0": false,
+		"peers=10.0.0.1": []any{"10.0.0.1"}, "peers=a,b": []any{"a", "b"},
+		"backend=1": nil, "mtu=1e3": nil, "mtu=1.5": nil, "mtu=0x10": nil, "mtu=99999999999999999999": nil, "ratio=NaN": nil, "tls=yes": nil, "labels={}": nil, "mut=1": nil,
+	} {
+		key, text, _ := strings.Cut(word, "=")
+		given := spec.AddOn{Name: "x", Options: spec.Options{key: text}, Words: []string{key}}
+		got, err := m.Typed(given)
+		if refused := err != nil; refused != (want == nil) {
+			t.Errorf("%s: %v", word, err)
+		} else if !refused && !reflect.DeepEqual(got.Options[key], want) {
+			t.Errorf("%s: got %#v, want %#v", word, got.Options[key], want)
+		}
+		if given.Options[key] != text {
+			t.Errorf("%s changed the Installer itself", word)
+		}
+		given.Words = nil
+		if _, err := m.Typed(given); (err == nil) != (word == "backend=host-gw") {
+			t.Errorf("%s as YAML: %v", word, err)
+		}
+	}
 }
 
 func TestDefaultsFillUnsetOptions(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sealift/sealift/catalog/origin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
+	"github.com/sealift/sealift/spec"
 )
 
 const maxMetaSize = 64 << 10 // bytes
@@ -69,6 +71,21 @@ func (m Meta) CheckOptions(options map[string]any) error {
 	return fmt.Errorf("add-on %s %s: %s", m.Name, m.Version, strings.Join(mistakes, "; "))
 }
 
+// Typed returns an add-on of an Installer whose options have the declared types, also those that came as words of a command line. It checks
+// all of them as CheckOptions does.
+func (m Meta) Typed(a spec.AddOn) (spec.AddOn, error) {
+	if len(a.Words) > 0 {
+		a.Options = maps.Clone(a.Options)
+	}
+	for _, key := range a.Words {
+		if text, isText := a.Options[key].(string); isText {
+			a.Options[key] = m.Options[key].Type.fromWord(text)
+		}
+	}
+	a.Words = nil
+	return a, m.CheckOptions(a.Options)
+}
+
 // WithDefaults returns an Installer's options, with the declared defaults for those that it does not set.
 func (m Meta) WithDefaults(options map[string]any) map[string]any {
 	all := maps.Clone(options)
@@ -101,6 +118,37 @@ func (t OptionType) holds(v any) bool {
 		return t == Object
 	}
 	return false
+}
+
+// plainNumber matches what fromWord takes for a number.
+var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
+// fromWord converts a word of a command line to the type. The items of a list stand between commas, and are text. A word that cannot be
+// converted stays text.
+func (t OptionType) fromWord(word string) any {
+	switch t {
+	case Boolean:
+		if b, err := strconv.ParseBool(word); err == nil {
+			return b
+		}
+	case Integer, Number:
+		if !plainNumber.MatchString(word) {
+			return word
+		}
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil {
+			return n
+		}
+		if f, err := strconv.ParseFloat(word, 64); err == nil {
+			return f
+		}
+	case Array:
+		var items []any
+		for item := range strings.SplitSeq(word, ",") {
+			items = append(items, item)
+		}
+		return items
+	}
+	return word
 }
 
 func (o Option) allows(v any) bool {

@@ -155,6 +155,9 @@ func (i *Installer) override(flag Flag, value string, hasValue bool) error {
 		return fmt.Errorf("%w %s", errAbsent, flag.Key)
 	case flag.Option != "version":
 		i.AddOns[at].Options = over(i.AddOns[at].Options, Options{f.key: flag.added(i.AddOns[at].Options[f.key], v)})
+		if !listed {
+			i.AddOns[at].Words = append(slices.Clone(i.AddOns[at].Words), f.key)
+		}
 	case !isText || !addOnVersion.MatchString(version):
 		return fmt.Errorf("bad version %q of %s", value, flag.Key)
 	default:

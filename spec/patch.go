@@ -91,6 +91,7 @@ func (i *Installer) mergeAddOn(a AddOn) {
 		i.AddOns[at].Version = a.Version
 	}
 	i.AddOns[at].Options = over(i.AddOns[at].Options, a.Options)
+	i.AddOns[at].Words = slices.DeleteFunc(slices.Clone(i.AddOns[at].Words), func(option string) bool { return a.Options[option] != nil })
 }
 
 // set adds options to a key without a version. It creates the key if it is absent.

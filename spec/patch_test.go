@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,6 +211,35 @@ func TestFlagsSetExistingOptions(t *testing.T) {
 		if _, unused, err := all.Override(word); err != nil || len(unused.Unknown)+len(unused.Absent) > 0 {
 			t.Errorf("%s: %v, left %v", word, err, unused)
 		}
+	}
+}
+
+// TestWordsOfForeignAddOnsAreMarked sets options of add-ons whose types kURL lists, and of others.
+func TestWordsOfForeignAddOnsAreMarked(t *testing.T) {
+	original := parse(t, document("  kubernetes: {version: 1.36.3}\n  my-thing: {version: 1, size: 5}\n"))
+	changed, _, err := original.Override("kubernetes.maxPodsPerNode=50", "my-thing.size=6", "my-thing.version=2", "my-thing.names=a,b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := changed.AddOn("kubernetes").Words; len(got) > 0 {
+		t.Errorf("kubernetes: %q", got)
+	}
+	if got := changed.AddOn("my-thing").Words; !slices.Equal(got, []string{"size", "names"}) {
+		t.Errorf("my-thing: %q", got)
+	}
+	p, err := spec.ParsePatch("patch.yaml", strings.NewReader(document("  my-thing: {size: 7}\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := changed.Merge(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := merged.AddOn("my-thing").Words; !slices.Equal(got, []string{"names"}) {
+		t.Errorf("after a patch: %q", got)
+	}
+	if len(changed.AddOn("my-thing").Words) != 2 || len(original.AddOn("my-thing").Words) > 0 {
+		t.Error("an Installer was changed")
 	}
 }
 

@@ -34,10 +34,13 @@ type Installer struct {
 type AddOn struct {
 	Name string `json:"name"` // folder of the add-on: cert-manager
 	// Key is the key in the spec: certManager. Keys that kURL lists have kURL's spelling, others the document's.
-	Key     string   `json:"key"`
-	Version string   `json:"version"` // as written; a pattern such as latest or 1.36.x is for the store to resolve
-	Options Options  `json:"options,omitempty"`
-	Pos     diag.Pos `json:"-"` // of the key
+	Key     string  `json:"key"`
+	Version string  `json:"version"` // as written; a pattern such as latest or 1.36.x is for the store to resolve
+	Options Options `json:"options,omitempty"`
+	// Words lists the options that came as words of a command line, and that kURL does not list. Their values are text: only the add-on knows
+	// their types.
+	Words []string `json:"-"`
+	Pos   diag.Pos `json:"-"` // of the key
 }
 
 // Section is a key of the spec that configures the host or the installer and has no version: kurl, helm,

@@ -75,12 +75,14 @@ func kubernetes(addOns []addOn) (addOn, bool) {
 	return addOn{}, false
 }
 
-// readAddOns reads the declarations of the bundle's packages, in installation order.
+// readAddOns reads the declarations of the bundle's packages, in installation order. It gives the options of the Installer that came as
+// words the types of the declarations.
 func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
 	var errs []error
 	byName := make(map[string]addOn)
 	var metas []catalog.Meta
-	for _, wanted := range s.AddOns {
+	for n := range s.AddOns {
+		wanted := &s.AddOns[n]
 		one, err := readAddOn(a, wanted)
 		if err != nil {
 			errs = append(errs, err)
@@ -109,21 +111,22 @@ func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
 	return ordered, nil
 }
 
-func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
+func readAddOn(a *bundle.Archive, wanted *spec.AddOn) (addOn, error) {
 	info, ok := a.Package(wanted.Name, wanted.Version)
 	if !ok {
 		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
 	}
-	one := addOn{info: info, options: optionsDigest(wanted.Options)}
+	one := addOn{info: info}
 	_, declared := a.Entry(path.Join(info.Dir(), "addon.yaml"))
 	one.fromKURL = !declared
 	var err error
 	if one.meta, err = catalog.Read(a.FS(), info.Name, info.Version); err != nil {
 		return addOn{}, err
 	}
-	if err := one.meta.CheckOptions(wanted.Options); err != nil {
+	if *wanted, err = one.meta.Typed(*wanted); err != nil {
 		return addOn{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
+	one.options = optionsDigest(wanted.Options)
 	text, err := a.ReadFile(path.Join(info.Dir(), "Manifest"), maxScriptSize)
 	if err != nil {
 		return addOn{}, err

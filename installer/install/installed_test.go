@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -124,5 +125,42 @@ func TestNodeHasContentOmittedFromUpgrade(t *testing.T) {
 	}
 	if err := has.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWordsGetTypesOfBundledAddOn sets options of an add-on by words of a command line, which only the add-on's declaration gives a type.
+func TestWordsGetTypesOfBundledAddOn(t *testing.T) {
+	dir := bundle.AddOnDir("web", "1.0") + "/"
+	p := bundle.Package{Name: "web", Version: "1.0", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
+		bundle.BytesFile(dir+"Manifest", 0o644, nil), bundle.BytesFile(dir+"install.sh", 0o644, []byte("web() { :; }\n")),
+		bundle.BytesFile(dir+"addon.yaml", 0o644, []byte("options:\n  replicas: {type: integer}\n  names: {type: array}\n")),
+	}}
+	var packed, out bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &packed, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{Packages: []*bundle.Archive{openBundle(t, packed.Bytes())}}); err != nil {
+		t.Fatal(err)
+	}
+	archive := openBundle(t, out.Bytes())
+	read := func(options string, words ...string) (*spec.Installer, error) {
+		s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec: {web: {version: '1.0'"+options+"}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, _, err = s.Override(words...); err != nil {
+			t.Fatal(err)
+		}
+		_, err = readAddOns(archive, s)
+		return s, err
+	}
+	s, err := read("", "web.replicas=3", "web.names=a,b")
+	if diff := cmp.Diff(spec.Options{"replicas": int64(3), "names": []any{"a", "b"}}, s.AddOn("web").Options); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	for _, row := range []struct{ options, word string }{{"", "web.replicas=many"}, {", replicas: '3'", "web.names=a"}} {
+		if _, err := read(row.options, row.word); err == nil || !strings.Contains(err.Error(), "option replicas must be of type integer") {
+			t.Errorf("%q and %q: %v", row.options, row.word, err)
+		}
 	}
 }
