@@ -16,6 +16,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.push(t, "kube-apiserver", "v1.35.4", "v1.36.3", "v1.37.2", "v1.999.0")
+	w.push(t, "descheduler/descheduler", "v99.0.0", "v99.0.0-rc.0")
 	w.push(t, "flannel-io/flannel", "v99.0.0", "v99.1.0-amd64")
 	w.push(t, "rancher/local-path-provisioner", "v99.0.0", "v99.1.0-arm64", "master-head")
 	w.push(t, "library/busybox", "99.0.0", "99.1.0-musl", "stable", "100.0")
@@ -33,6 +34,8 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		"api.github.com/repos/flannel-io/cni-plugin/releases":                                            releasePage("v99.0.0-flannel1", "v99.0.0-flannel2"),
 		"api.github.com/repos/kubernetes-sigs/gateway-api/releases":                                      releasePage("v99.0.0", "monthly-2099.01"),
 		"traefik.github.io/charts/index.yaml":                                                            "entries: {traefik: [{version: 99.0.0, urls: [a]}]}\n",
+		"kubernetes-sigs.github.io/descheduler/index.yaml":                                               "entries: {descheduler: [{version: 99.0.0, urls: [a]}]}\n",
+		"open-policy-agent.github.io/gatekeeper/charts/index.yaml":                                       "entries: {gatekeeper: [{version: 99.0.0, urls: [a]}, {version: 99.1.0-beta.0, urls: [b]}]}\n",
 		"metallb.github.io/metallb/index.yaml":                                                           "entries: {metallb: [{version: 99.0.0, urls: [a]}, {version: 100.0.0, urls: [b], deprecated: true}]}\n",
 		"endoflife.date/api/kubernetes.json":                                                             `[{"cycle": "1.35", "eol": "2027-02-28"}]`,
 		"endoflife.date/api/containerd.json":                                                             `[{"cycle": "2.2", "eol": true}]`,
@@ -52,7 +55,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
+		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "descheduler CHART 99.0.0", "descheduler VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "gatekeeper VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
 		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "object-store CHART 99.0.0", "object-store VERSION 99.0.0",
 		"operator VERSION 99.0.0", "registry VERSION 99.0.0",
 		"traefik CHART 99.0.0", "traefik GATEWAY_API 99.0.0", "traefik VERSION 99.0.0",

@@ -171,6 +171,8 @@ func (n node) followsAddOn(page, address string) {
 	n.t.Helper()
 	follow(n.t, page, func(command string) (node, string) {
 		switch {
+		case strings.HasPrefix(command, "kubectl run refused "):
+			command = "export KUBECONFIG=/etc/kubernetes/admin.conf; " + command + " 2>&1 || [ $? = 1 ]"
 		case strings.Contains(command, "kubectl "):
 			command = "export KUBECONFIG=/etc/kubernetes/admin.conf; " + command
 		case strings.HasPrefix(command, "sealift upgrade "):
@@ -180,12 +182,17 @@ func (n node) followsAddOn(page, address string) {
 	})
 }
 
-// leaves checks that the cluster has no object whose name matches a pattern of grep, but for Sealift's own record of the add-on's set.
+// leaves waits until the cluster has no object whose name matches a pattern of grep, but for Sealift's own record of the add-on's set: pods
+// end after what made them.
 func (n node) leaves(pattern string) {
 	n.t.Helper()
 	const kinds = "namespaces,all,configmaps,secrets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,poddisruptionbudgets,ingressclasses," +
-		"validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,customresourcedefinitions"
-	if left := n.must(kubectl + "get " + kinds + " -A --no-headers 2>/dev/null | grep -i '" + pattern + "' | grep -v '^sealift ' || true"); left != "" {
-		n.t.Errorf("there is left:\n%s", left)
+		"validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,customresourcedefinitions"
+	left := ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Second) {
+		if left = n.must(kubectl + "get " + kinds + " -A --no-headers 2>/dev/null | grep -i '" + pattern + "' | grep -v '^sealift ' || true"); left == "" {
+			return
+		}
 	}
+	n.t.Errorf("there is left:\n%s", left)
 }

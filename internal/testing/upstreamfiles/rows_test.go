@@ -54,16 +54,16 @@ func labRows() []row {
 // gridRows are of modules that nothing else needs: 'make grid' downloads them.
 func gridRows() []row {
 	const (
-		argo        = "github.com/argoproj/argo-cd/v3@v3.5.7"
-		flux        = "github.com/fluxcd/flux2/v2@v2.9.5"
-		gatekeeper  = "github.com/open-policy-agent/gatekeeper/v3@v3.23.1"
-		gateway     = "sigs.k8s.io/gateway-api@v1.6.3"
-		descheduler = "sigs.k8s.io/descheduler@v0.36.0"
-		keda        = "github.com/kedacore/keda/v2@v2.21.0"
-		kyverno     = "github.com/kyverno/kyverno@v1.19.1"
-		velero      = "github.com/vmware-tanzu/velero@v1.18.3"
+		argo    = "github.com/argoproj/argo-cd/v3@v3.5.7"
+		flux    = "github.com/fluxcd/flux2/v2@v2.9.5"
+		gateway = "sigs.k8s.io/gateway-api@v1.6.3"
+		keda    = "github.com/kedacore/keda/v2@v2.21.0"
+		kyverno = "github.com/kyverno/kyverno@v1.19.1"
+		velero  = "github.com/vmware-tanzu/velero@v1.18.3"
 	)
 	kubernetes := "k8s.io/kubernetes@" + upstream.Releases()[len(upstream.Releases())-1]
+	gatekeeper := "github.com/open-policy-agent/gatekeeper/v3@v" + releases.Newest("gatekeeper").Version
+	descheduler := "sigs.k8s.io/descheduler@v" + releases.Newest("descheduler").Version
 	metallb := "go.universe.tf/metallb@v" + releases.Newest("metallb").Version
 	addOns := "cluster/addons/"
 	return []row{

@@ -72,6 +72,10 @@ func imagesOf(r releases.Release) []Image {
 			Files:      filesOf("metrics-server-"+version, "", "metrics-server"),
 			Entrypoint: []string{"/metrics-server"}, User: "65534",
 		}}
+	case "descheduler":
+		return deschedulerImages(version)
+	case "gatekeeper":
+		return gatekeeperImages(version)
 	case "metallb":
 		return metallbImages(version)
 	case "object-store":
@@ -198,6 +202,10 @@ func downloadsOf(r releases.Release) []Download {
 				FileOf{"containerd-release-" + version, containerdArchive(version)}, ".sha256sum"},
 			{"github.com/opencontainers/runc/releases/download/" + runc + "/runc.amd64", FileOf{"runc-" + runc, "runc"}, ""},
 		}
+	case "descheduler":
+		return deschedulerDownloads(r)
+	case "gatekeeper":
+		return gatekeeperDownloads(version)
 	case "metallb":
 		return metallbDownloads(version)
 	case "traefik":

@@ -56,6 +56,10 @@ func programsOf(r releases.Release) []Component {
 			Commands: commandsIn("cmd", "metrics-server"),
 			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=" + version},
 		})}
+	case "descheduler":
+		return descheduler(r)
+	case "gatekeeper":
+		return gatekeeper(version)
 	case "metallb":
 		return metallb(version)
 	case "object-store":
