@@ -153,6 +153,8 @@ func reports(r releases.Release) []reported {
 		return []reported{{FileOf{"registry-" + version, "registry"}, []string{"--version"}, version}}
 	case "operator", "crane": // made by this repository; has no version in it
 		return nil
+	case "prometheus", "node_exporter": // made on request
+		return nil
 	}
 	return []reported{{FileOf{r.Name + "-" + version, r.Name}, []string{"--version"}, version}}
 }
