@@ -58,13 +58,13 @@ func OfDeb(ctx context.Context, r io.ReaderAt) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		return copyright(string(text)), nil
+		return Copyright(string(text)), nil
 	}
 }
 
-// copyright returns the license names in a machine-readable copyright file: the first lines of the License fields in the
+// Copyright returns the license names in a machine-readable copyright file: the first lines of the License fields in the
 // header and in Files paragraphs. Stand-alone License paragraphs only explain a name.
-func copyright(text string) []string {
+func Copyright(text string) []string {
 	var names []string
 	for i, paragraph := range paragraphs(text) {
 		switch {

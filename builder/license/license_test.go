@@ -23,7 +23,7 @@ func TestCopyright(t *testing.T) {
 		"a paragraph of a file without its license": {machine + "Files: *\nCopyright: me\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(copyright(row.text), "|"); got != row.want {
+			if got := strings.Join(Copyright(row.text), "|"); got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
@@ -134,7 +134,7 @@ func FuzzOfDeb(f *testing.F) {
 func FuzzCopyright(f *testing.F) {
 	f.Add("Format: x/copyright-format/1.0/\n\nFiles: *\nLicense: MIT\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, name := range copyright(text) {
+		for _, name := range Copyright(text) {
 			if name == "" || strings.ContainsAny(name, "\n\t") {
 				t.Errorf("%q gives the name %q", text, name)
 			}

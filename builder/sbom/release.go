@@ -1,11 +1,12 @@
 package sbom
 
 import (
-	"net/url"
 	"slices"
 
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
+
+	"github.com/sealift/sealift/builder/component"
 )
 
 // Program is a program of a release, with the modules that its linker has put into it.
@@ -41,6 +42,6 @@ func Release(version string, programs []Program) ([]byte, error) {
 func (w *writer) module(m Module) common.ElementID {
 	return w.add(&v2_3.Package{
 		PackageName: m.Path, PackageVersion: m.Version, PackageSPDXIdentifier: id("Module", m.Path+"@"+m.Version),
-		PackageExternalReferences: purl("pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version)), PrimaryPackagePurpose: "LIBRARY",
+		PackageExternalReferences: purl(component.Module(m.Path, m.Version).URL()), PrimaryPackagePurpose: "LIBRARY",
 	})
 }

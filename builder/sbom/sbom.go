@@ -1,12 +1,13 @@
 // Package sbom writes the bill of materials of a package: an SPDX 2.3 document in JSON. It lists the images with their
 // layer digests, the operating system packages with their licenses, and the assets.
 //
+// For a bundle, Collect adds what package inventory lists inside of images, archives and host packages, in SPDX or CycloneDX.
+//
 // The same package yields the same document, because it has no creation time and no random name. The package records known
 // digests and names; it does not inspect content.
 package sbom
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,10 +18,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 
+	"github.com/sealift/sealift/builder/component"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
@@ -119,7 +120,7 @@ func (w *writer) relate(from common.ElementID, how string, to common.ElementID) 
 func (w *writer) image(root common.ElementID, r image.Resolved) {
 	top := w.add(&v2_3.Package{
 		PackageName: r.Ref, PackageVersion: r.Root.Digest, PackageSPDXIdentifier: id("Image", r.Ref+"@"+r.Root.Digest),
-		PackageChecksums: checksum(r.Root.Digest), PackageExternalReferences: purl(imageURL(r.Ref, r.Root.Digest)), PrimaryPackagePurpose: "CONTAINER",
+		PackageChecksums: checksum(r.Root.Digest), PackageExternalReferences: purl(component.ImageURL(r.Ref, r.Root.Digest)), PrimaryPackagePurpose: "CONTAINER",
 	})
 	w.relate(root, contains, top)
 	for _, m := range r.Manifests {
@@ -127,7 +128,7 @@ func (w *writer) image(root common.ElementID, r image.Resolved) {
 		if m.Digest != r.Root.Digest {
 			owner = w.add(&v2_3.Package{
 				PackageName: r.Ref + " " + m.Platform, PackageVersion: m.Digest, PackageSPDXIdentifier: id("Manifest", r.Ref+"@"+m.Digest),
-				PackageChecksums: checksum(m.Digest), PackageExternalReferences: purl(imageURL(r.Ref, m.Digest)), PrimaryPackagePurpose: "CONTAINER",
+				PackageChecksums: checksum(m.Digest), PackageExternalReferences: purl(component.ImageURL(r.Ref, m.Digest)), PrimaryPackagePurpose: "CONTAINER",
 			})
 			w.relate(top, contains, owner)
 		}
@@ -187,32 +188,25 @@ func purl(locator string) []*v2_3.PackageExternalReference {
 	return []*v2_3.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: "purl", Locator: locator}}
 }
 
-func imageURL(ref, digest string) string {
-	named, err := reference.ParseNormalizedNamed(ref)
-	if err != nil {
-		return "pkg:oci/" + url.PathEscape(ref) + "@" + url.QueryEscape(digest)
-	}
-	name := named.Name()
-	query := url.Values{"repository_url": {name}}
-	if tagged, ok := named.(reference.Tagged); ok {
-		query.Set("tag", tagged.Tag())
-	}
-	return "pkg:oci/" + name[strings.LastIndexByte(name, '/')+1:] + "@" + url.QueryEscape(digest) + "?" + query.Encode()
-}
-
 func hostPackageURL(p bundle.HostPackage) string {
-	kind := "deb"
+	c := component.Component{Kind: component.Deb, Name: p.Name, Version: p.Version, Arch: p.Arch, System: p.Target}
 	if strings.HasSuffix(p.Path, ".rpm") {
-		kind = "rpm"
+		c.Kind = component.RPM
 	}
-	vendor, _, _ := strings.Cut(p.Target, "-")
-	query := url.Values{"arch": {p.Arch}, "distro": {p.Target}}
-	return "pkg:" + kind + "/" + vendor + "/" + url.QueryEscape(p.Name) + "@" + url.QueryEscape(p.Version) + "?" + query.Encode()
+	return c.URL()
 }
 
 // document sorts everything and returns the document.
 func (w *writer) document(name string) ([]byte, error) {
-	d := v2_3.Document{
+	d, err := w.build(name)
+	if err != nil {
+		return nil, err
+	}
+	return (&Materials{d}).SPDX()
+}
+
+func (w *writer) build(name string) (*v2_3.Document, error) {
+	d := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
 		CreationInfo: &v2_3.CreationInfo{Created: created, Creators: []common.Creator{{CreatorType: "Tool", Creator: "sealift"}}},
 	}
@@ -233,14 +227,7 @@ func (w *writer) document(name string) ([]byte, error) {
 	}
 	sum := sha256.Sum256(unnamed)
 	d.DocumentNamespace = namespace + url.PathEscape(name) + "-" + hex.EncodeToString(sum[:])
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
-	if err := encoder.Encode(d); err != nil {
-		return nil, fmt.Errorf("encode the bill of materials: %w", err)
-	}
-	return out.Bytes(), nil
+	return d, nil
 }
 
 // Merge joins the documents of several packages to one document with the given name. Shared elements, such as layers, are
@@ -248,19 +235,27 @@ func (w *writer) document(name string) ([]byte, error) {
 func Merge(name string, documents ...[]byte) ([]byte, error) {
 	w := newWriter()
 	for i, data := range documents {
-		var d v2_3.Document
-		if err := json.Unmarshal(data, &d); err != nil {
+		if err := w.merge(data); err != nil {
 			return nil, fmt.Errorf("bill of materials %d: %w", i+1, err)
-		}
-		for _, l := range d.OtherLicenses {
-			w.licenses[l.LicenseIdentifier] = l.LicenseName
-		}
-		for _, p := range d.Packages {
-			w.packages[p.PackageSPDXIdentifier] = p
-		}
-		for _, r := range d.Relationships {
-			w.relate(r.RefA.ElementRefID, r.Relationship, r.RefB.ElementRefID)
 		}
 	}
 	return w.document(name)
+}
+
+// merge adds the content of a document.
+func (w *writer) merge(data []byte) error {
+	var d v2_3.Document
+	if err := json.Unmarshal(data, &d); err != nil {
+		return err
+	}
+	for _, l := range d.OtherLicenses {
+		w.licenses[l.LicenseIdentifier] = l.LicenseName
+	}
+	for _, p := range d.Packages {
+		w.packages[p.PackageSPDXIdentifier] = p
+	}
+	for _, r := range d.Relationships {
+		w.relate(r.RefA.ElementRefID, r.Relationship, r.RefB.ElementRefID)
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/evidence"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/spec"
@@ -34,6 +35,7 @@ type bundleOptions struct {
 	format   string
 	verify   bool
 	cache    string
+	evidence bool
 }
 
 func (a commands) bundleCommand() *cobra.Command {
@@ -59,7 +61,9 @@ cluster, and needs no other bundle there.
 
 With --since, files of an earlier bundle are left out. Installing such a bundle needs both:
 sealift install --bundle NEW --base OLD. An upgrade of a cluster that has these files needs the new one alone. With both
-flags, --since says which files are left out.`,
+flags, --since says which files are left out.
+
+With --evidence, write a bill of materials down to the packages in image layers beside the bundle, signed with the same key.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
@@ -78,6 +82,7 @@ flags, --since says which files are left out.`,
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
 	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
+	flags.BoolVar(&o.evidence, "evidence", false, "also write evidence of what is in the bundle, as 'sealift evidence' does")
 	addCacheFlag(flags, &o.cache)
 	app.AddOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "store", "out", "key", "since", "upgrade-from"} {
@@ -225,10 +230,30 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 		return err
 	}
 	defer made.Close()
+	if o.evidence {
+		if err := a.writeEvidence(ctx, made, o); err != nil {
+			return err
+		}
+	}
 	summary := archive.Summarize(made, o.out, size)
 	if o.format == "json" {
 		return a.PrintJSON(summary)
 	}
 	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, app.FormatBytes(summary.Size), app.Counted(len(summary.Packages), "package"), summary.Digest)
 	return nil
+}
+
+// writeEvidence writes evidence beside a bundle. Evidence needs all files, so those that were left out come from the earlier bundle.
+func (a commands) writeEvidence(ctx context.Context, made *bundle.Archive, o bundleOptions) error {
+	if o.since != "" {
+		old, err := bundle.Open(o.since)
+		if err != nil {
+			return fmt.Errorf("--since: %w", err)
+		}
+		if err := made.WithBase(old); err != nil {
+			return errors.Join(err, old.Close())
+		}
+	}
+	_, err := evidence.Write(ctx, a.App, made, evidence.Request{Prefix: evidence.Prefix(o.out), Key: o.key, Notes: a.Notes(o.format)})
+	return err
 }

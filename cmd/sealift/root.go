@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/cli/bundle"
 	"github.com/sealift/sealift/cli/channel"
 	"github.com/sealift/sealift/cli/delegate"
+	"github.com/sealift/sealift/cli/evidence"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/cli/manual"
 	"github.com/sealift/sealift/cli/node"
@@ -38,7 +39,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
-			build.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
+			build.Inspect(a), archive.Verify(a), evidence.Evidence(a), build.Import(a), build.Publish(a),
 		}},
 		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes)}},
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, bundle.InPlace(a, nodes))},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // The parts of an rpm file, as the RPM project documents its format 4: a lead, a header of signatures padded to eight
@@ -98,19 +99,30 @@ func readHeader(r io.Reader) (header, error) {
 	if int64(len(body)) != int64(count)*16+int64(size) {
 		return header{}, io.ErrUnexpectedEOF
 	}
-	index, store := body[:count*16], body[count*16:]
 	h := header{numbers: make(map[uint32][]uint64), texts: make(map[uint32][]string), size: 16 + int64(len(body))}
+	return h, h.decode(body[:count*16], body[count*16:], nil)
+}
+
+// decode sets the tags of an index whose values lie in store. With a list of tags it sets only those, and only their first value:
+// the memory of what it keeps is then bounded by that of store.
+func (h header) decode(index, store []byte, only []uint32) error {
 	for ; len(index) > 0; index = index[16:] {
 		tag, kind := binary.BigEndian.Uint32(index), binary.BigEndian.Uint32(index[4:])
 		offset, count := binary.BigEndian.Uint32(index[8:]), binary.BigEndian.Uint32(index[12:])
+		if only != nil {
+			if !slices.Contains(only, tag) {
+				continue
+			}
+			count = min(count, 1)
+		}
 		if int64(offset) > int64(len(store)) {
-			return header{}, fmt.Errorf("tag %d lies outside the header", tag)
+			return fmt.Errorf("tag %d lies outside the header", tag)
 		}
 		if err := h.set(tag, kind, store[offset:], count); err != nil {
-			return header{}, fmt.Errorf("tag %d: %w", tag, err)
+			return fmt.Errorf("tag %d: %w", tag, err)
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // set decodes count values at the start of data. Types that nothing here reads are skipped.

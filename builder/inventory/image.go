@@ -1,0 +1,201 @@
+package inventory
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/builder/component"
+	"github.com/sealift/sealift/bundle"
+)
+
+const (
+	maxManifest = 8 << 20 // bytes; registries accept 4 MiB
+	maxLayers   = 512     // overlayfs takes fewer
+)
+
+// opened is an image and where its layers are.
+type opened struct {
+	Image
+	blobs string // folder in the bundle
+}
+
+// imagesOf lists the images of a bundle, each platform once, with their layers.
+func imagesOf(from *bundle.Archive) ([]*opened, error) {
+	var all []*opened
+	seen := make(map[[3]string]bool)
+	for _, p := range from.Index.Packages {
+		for _, i := range p.Images {
+			for _, platform := range slices.Sorted(maps.Keys(i.Platforms)) {
+				key := [3]string{i.Ref, platform, i.Platforms[platform]}
+				if seen[key] {
+					continue
+				}
+				seen[key] = true
+				one := &opened{
+					Image: Image{Ref: i.Ref, Digest: i.Digest, Platform: platform, Manifest: i.Platforms[platform]},
+					blobs: path.Join(p.Dir(), "images", ocispec.ImageBlobsDir),
+				}
+				if err := one.readManifest(from); err != nil {
+					return nil, fmt.Errorf("image %s: %w", i.Ref, err)
+				}
+				all = append(all, one)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (i *opened) blob(d string) string {
+	algorithm, hex, _ := strings.Cut(d, ":")
+	return path.Join(i.blobs, algorithm, hex)
+}
+
+func (i *opened) unknown(format string, args ...any) {
+	i.Unknown = append(i.Unknown, fmt.Sprintf(format, args...))
+}
+
+// readManifest sets the layers. Only damage of the bundle is an error.
+func (i *opened) readManifest(from *bundle.Archive) error {
+	if _, ok := from.Entry(i.blob(i.Manifest)); digest.Digest(i.Manifest).Validate() != nil || !ok {
+		i.unknown("it is not in an OCI layout: docker-archives are not read")
+		return nil
+	}
+	data, err := from.ReadFile(i.blob(i.Manifest), maxManifest)
+	if err != nil {
+		return err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		i.unknown("its manifest is not JSON")
+		return nil
+	}
+	if len(m.Layers) > maxLayers {
+		i.unknown("it has %d layers", len(m.Layers))
+		return nil
+	}
+	for _, l := range m.Layers {
+		if l.Digest.Validate() != nil {
+			i.unknown("a layer has the digest %q", l.Digest)
+			return nil
+		}
+		i.Layers = append(i.Layers, l.Digest.String())
+	}
+	return nil
+}
+
+// byFirstLayer groups images that may share layers. The groups are in the order of the images.
+func byFirstLayer(images []*opened) [][]*opened {
+	var groups [][]*opened
+	at := make(map[string]int)
+	for _, i := range images {
+		if len(i.Layers) == 0 {
+			continue
+		}
+		if _, ok := at[i.Layers[0]]; !ok {
+			at[i.Layers[0]] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[i.Layers[0]]] = append(groups[at[i.Layers[0]]], i)
+	}
+	return groups
+}
+
+// chain names the first n layers of an image.
+func chain(i *opened, n int) string { return strings.Join(i.Layers[:n], " ") }
+
+// images lists the content of images that share their first layer. What several of them have at their bottom is read once.
+func (s *scanner) images(group []*opened) error {
+	uses := make(map[string]int)
+	for _, i := range group {
+		for n := range i.Layers {
+			uses[chain(i, n+1)]++
+		}
+	}
+	trees := make(map[string]*tree)
+	for _, i := range group {
+		if err := s.image(i, trees, uses); err != nil {
+			return fmt.Errorf("image %s %s: %w", i.Ref, i.Platform, err)
+		}
+	}
+	return nil
+}
+
+func (s *scanner) image(i *opened, trees map[string]*tree, uses map[string]int) error {
+	t := newTree()
+	for n, layer := range i.Layers {
+		key := chain(i, n+1)
+		known := trees[key]
+		if known == nil {
+			known = t.clone()
+			var hostile *unreadable
+			if err := s.layer(known, i.blob(layer), layer, n+1); errors.As(err, &hostile) {
+				i.unknown("layer %s: %v", layer, hostile)
+			} else if err != nil {
+				return err
+			}
+			// The next image with these layers shall also say what is unknown, so it reads a layer that is not readable again.
+			if uses[key] > 1 && hostile == nil {
+				trees[key] = known
+			}
+		}
+		if uses[key]--; uses[key] == 0 {
+			delete(trees, key)
+		}
+		t = known
+	}
+	i.list(t)
+	return nil
+}
+
+// list fills in the content of an image.
+func (i *opened) list(t *tree) {
+	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
+		if f := t.lookup(name); f != nil && f.system != "" {
+			i.System = f.system
+			break
+		}
+	}
+	foreign := 0
+	t.walk(func(name string, f *found) {
+		if f.unread != "" {
+			i.unknown("%s: %s", name, f.unread)
+		}
+		for _, c := range f.packages {
+			c.System = i.System
+			if c.Kind == component.Deb {
+				if doc := t.lookup("usr/share/doc/" + c.Name + "/copyright"); doc != nil {
+					c.Licenses = doc.licenses
+				}
+			}
+			i.Packages = append(i.Packages, Package{Component: c, Path: name, Layer: f.layer})
+		}
+		if f.program != nil {
+			p := *f.program
+			p.Path, p.Layer = name, f.layer
+			i.Programs = append(i.Programs, p)
+		}
+		if f.foreign {
+			foreign++
+		}
+	})
+	if foreign > 0 && len(i.Packages) == 0 && len(i.Programs) > 0 {
+		i.unknown("it has programs or libraries that are not of Go (%d), and no package database", foreign)
+	}
+	if len(i.Packages) == 0 && len(i.Programs) == 0 {
+		i.unknown("it has neither a package database nor a Go program")
+	}
+	slices.Sort(i.Unknown)
+	slices.SortFunc(i.Packages, func(a, b Package) int {
+		return cmp.Or(component.Compare(a.Component, b.Component), cmp.Compare(a.Path, b.Path))
+	})
+	slices.SortFunc(i.Programs, func(a, b Program) int { return cmp.Compare(a.Path, b.Path) })
+}

@@ -1,0 +1,303 @@
+package inventory
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sealift/sealift/builder/component"
+	"github.com/sealift/sealift/builder/inventory/osdb"
+	"github.com/sealift/sealift/builder/license"
+	"github.com/sealift/sealift/bundle"
+)
+
+// The bounds of one layer or archive.
+const (
+	maxUnpacked = 32 << 30 // bytes
+	maxEntries  = 2_000_000
+	maxText     = 1 << 20   // bytes of a copyright file or an os-release
+	maxDatabase = 512 << 20 // bytes of a package database
+	maxWindow   = 32 << 20  // bytes of memory for zstd; 8 MiB are customary
+)
+
+// The names of whiteouts (image-spec, layer.md).
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+)
+
+// found is the content of a file of interest.
+type found struct {
+	layer    string                // digest
+	system   string                // an os-release names it
+	packages []component.Component // a package database lists them
+	licenses []string              // a copyright file names them
+	program  *Program              // a Go program
+	foreign  bool                  // a program or library that is not of Go
+	unread   string                // why it is not known what the file contains
+}
+
+// unreadable reports content that is not in the form that it should have, or exceeds a bound. It says nothing against the bundle.
+type unreadable struct{ err error }
+
+func (u *unreadable) Error() string { return u.err.Error() }
+func (u *unreadable) Unwrap() error { return u.err }
+
+// scanner reads content of one bundle. Only one goroutine may use it.
+type scanner struct {
+	ctx   context.Context
+	from  *bundle.Archive
+	spool spool
+}
+
+// source remembers the error of reading the bundle, so that it is not mistaken for a damaged layer.
+type source struct {
+	ctx context.Context
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if err := context.Cause(s.ctx); err != nil {
+		s.err = err
+		return 0, err
+	}
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// open calls read with the content of a file of the bundle. It reads all of it, so that it is verified. An error of read is unreadable,
+// unless the bundle is damaged.
+func (s *scanner) open(name string, read func(io.Reader) error) error {
+	content, err := s.from.OpenEntry(name)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	src := &source{ctx: s.ctx, r: content}
+	err = read(src)
+	if src.err == nil {
+		_, _ = io.Copy(io.Discard, src)
+	}
+	if src.err != nil {
+		return src.err
+	}
+	if _, ok := errors.AsType[*spoolError](err); ok {
+		return err
+	}
+	if err != nil {
+		return &unreadable{err}
+	}
+	return nil
+}
+
+// layer applies a layer to a tree. number is its place in the image.
+func (s *scanner) layer(t *tree, name, digest string, number int) error {
+	if _, ok := s.from.Entry(name); !ok {
+		return &unreadable{errors.New("it is not in the bundle")}
+	}
+	return s.open(name, func(r io.Reader) error { return s.unpack(t, r, digest, number) })
+}
+
+// unpack reads a tar, compressed or not.
+func (s *scanner) unpack(t *tree, r io.Reader, digest string, number int) error {
+	plain, closer, err := decompress(r)
+	if err != nil {
+		return err
+	}
+	defer closer()
+	limited := &io.LimitedReader{R: plain, N: maxUnpacked}
+	err = s.apply(t, tar.NewReader(limited), digest, number)
+	if limited.N <= 0 {
+		return fmt.Errorf("it unpacks to more than %d GiB", maxUnpacked>>30)
+	}
+	return err
+}
+
+// decompress opens gzip and zstd by their first bytes. It returns everything else unchanged.
+func decompress(r io.Reader) (plain io.Reader, closer func(), err error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	start, _ := in.Peek(4)
+	switch {
+	case len(start) >= 2 && string(start[:2]) == "\x1f\x8b":
+		z, err := gzip.NewReader(in)
+		return z, func() {}, err
+	case string(start) == "\x28\xb5\x2f\xfd":
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}
+	return in, func() {}, nil
+}
+
+// apply applies the entries of a tar to a tree.
+func (s *scanner) apply(t *tree, in *tar.Reader, digest string, number int) error {
+	for count := 0; ; count++ {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read its tar: %w", err)
+		}
+		if count > maxEntries {
+			return errTooLarge
+		}
+		name, err := t.resolve(h.Name)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			continue
+		}
+		if err := s.entry(t, in, h, name, digest, number); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) entry(t *tree, in io.Reader, h *tar.Header, name, digest string, number int) error {
+	dir, base := path.Split(name)
+	if base == opaque {
+		t.emptyBefore(t.get(strings.TrimSuffix(dir, "/")), number)
+		return nil
+	}
+	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
+		if hidden != "" && hidden != "." && hidden != ".." && !strings.HasPrefix(hidden, whiteout) {
+			t.removeBefore(dir+hidden, number)
+		}
+		return nil
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if n := t.get(name); n != nil && (n.link != "" || n.found != nil) {
+			t.remove(name)
+		}
+		return nil
+	case tar.TypeSymlink:
+		return t.put(name, &node{layer: number, link: h.Linkname})
+	case tar.TypeLink:
+		return t.hardLink(name, h.Linkname, digest, number)
+	case tar.TypeReg:
+		f, err := s.regular(in, h, name)
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			t.remove(name)
+			return nil
+		}
+		f.layer = digest
+		return t.put(name, &node{layer: number, found: f})
+	}
+	t.remove(name) // a device or a pipe
+	return nil
+}
+
+// hardLink gives a file a second name.
+func (t *tree) hardLink(name, target, digest string, number int) error {
+	real, err := t.resolve(target)
+	if err != nil {
+		return err
+	}
+	n := t.get(real)
+	if n == nil || (n.found == nil && n.link == "") {
+		t.remove(name)
+		return nil
+	}
+	if real == name {
+		return nil
+	}
+	linked := node{layer: number, link: n.link}
+	if n.found != nil {
+		f := *n.found
+		f.layer = digest
+		linked.found = &f
+	}
+	return t.put(name, &linked)
+}
+
+// lookup returns the file of interest at a path, following symbolic links, or nil.
+func (t *tree) lookup(name string) *found {
+	for range maxLinks {
+		real, err := t.resolve(name)
+		if err != nil {
+			return nil
+		}
+		n := t.get(real)
+		if n == nil || n.link == "" {
+			if n == nil {
+				return nil
+			}
+			return n.found
+		}
+		if name = n.link; !strings.HasPrefix(name, "/") {
+			name = path.Join(path.Dir(real), name)
+		}
+	}
+	return nil
+}
+
+// regular reads a regular file, if it is of interest.
+func (s *scanner) regular(in io.Reader, h *tar.Header, name string) (*found, error) {
+	dir, base := path.Split(name)
+	switch {
+	case name == "etc/os-release" || name == "usr/lib/os-release":
+		text, err := io.ReadAll(io.LimitReader(in, maxText))
+		return &found{system: osdb.System(string(text))}, err
+	case name == "var/lib/dpkg/status", dir == "var/lib/dpkg/status.d/" && !strings.HasSuffix(base, ".md5sums"):
+		return database(osdb.Dpkg(in))
+	case name == "lib/apk/db/installed", name == "usr/lib/apk/db/installed":
+		return database(osdb.Apk(in))
+	case dir == "var/lib/rpm/" || dir == "usr/lib/sysimage/rpm/":
+		return s.rpm(in, h, base)
+	case base == "copyright" && strings.HasPrefix(name, "usr/share/doc/"):
+		text, err := io.ReadAll(io.LimitReader(in, maxText))
+		return &found{licenses: license.Copyright(string(text))}, err
+	}
+	return s.program(in, h.Size)
+}
+
+// database turns packages into a file of interest. What cannot be read is a fact about the image, not an error.
+func database(packages []component.Component, err error) (*found, error) {
+	if err != nil {
+		return &found{unread: err.Error()}, nil
+	}
+	if len(packages) == 0 {
+		return nil, nil
+	}
+	return &found{packages: packages}, nil
+}
+
+// rpm reads a file of the folder with rpm's database.
+func (s *scanner) rpm(in io.Reader, h *tar.Header, base string) (*found, error) {
+	switch base {
+	case "rpmdb.sqlite", "Packages.db", "Packages":
+		if h.Size > maxDatabase {
+			return &found{unread: fmt.Sprintf("it has %d bytes", h.Size)}, nil
+		}
+		r, err := s.spool.fill(in, h.Size)
+		if err != nil {
+			return nil, err
+		}
+		return database(osdb.RPM(r, h.Size))
+	case "rpmdb.sqlite-wal":
+		if h.Size > 0 {
+			return &found{unread: "rpm's database has changes in a write-ahead log, which is not read"}, nil
+		}
+	}
+	return nil, nil
+}
