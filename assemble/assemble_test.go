@@ -199,6 +199,13 @@ func TestInstallScriptStartsCarriedBinary(t *testing.T) {
 	if out, err := script(t, unpacked, "airgap", "--plan", "ha", "flannel.podCIDR=$(id)"); err != nil || !strings.Contains(out, "sealift got: install --bundle . --plan ha flannel.podCIDR=$(id)") {
 		t.Errorf("unpacked: %v: %s", err, out)
 	}
+	parts := unpack(t, data, "install.sh", "bin/sealift")
+	if err := os.Rename(filepath.Join(parts, "cluster.tar.gz"), filepath.Join(parts, "cluster.part-002")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := script(t, parts, "airgap"); err != nil || !strings.Contains(out, "sealift got: install --bundle .\n") {
+		t.Errorf("parts: %v: %s", err, out)
+	}
 	if left, _ := filepath.Glob("/var/lib/sealift/.install-*"); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}

@@ -35,11 +35,11 @@ host_platform() {
     esac
 }
 
-# find_bundle: the bundle to install is $SEALIFT_BUNDLE, or unpacked here, or the only archive here.
+# find_bundle: the bundle to install is $SEALIFT_BUNDLE, or unpacked or in parts here, or the only archive here.
 find_bundle() {
     if [ -n "${SEALIFT_BUNDLE:-}" ]; then
         printf '%s' "$SEALIFT_BUNDLE"
-    elif [ -f index.json ] && [ -f bin/sealift ]; then
+    elif [ -f bin/sealift ] && { [ -f index.json ] || compgen -G '*.part-*' >/dev/null; }; then
         printf .
     else
         local archives=(*.tar.gz)
@@ -79,8 +79,8 @@ take_binary() {
         cat "$node_binary"
     elif [ -z "$1" ]; then
         download "$archive" | tar xzf - -O bin/sealift
-    elif [ -d "$1" ]; then
-        cat "$1/bin/sealift"
+    elif [ -d "${1%%:*}" ]; then # of a list of folders, the first one has it
+        cat "${1%%:*}/bin/sealift"
     else
         # by its standard input: GNU tar takes what is before a colon in a name for a host
         local once=()

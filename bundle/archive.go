@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -32,27 +33,41 @@ type Archive struct {
 	body    int64       // start of the entries' members
 	entries map[string]Entry
 	closer  io.Closer
-	local   bool     // its files are unpacked on this machine
-	partial bool     // files that the index leaves out are not here
-	base    *Archive // nil, or the archive with these files
+	size    int64         // bytes of all members; 0 if unpacked
+	parts   *parts.Reader // nil if in one piece
+	local   bool          // its files are unpacked on this machine
+	partial bool          // files that the index leaves out are not here
+	base    *Archive      // nil, or the archive with these files
 	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
 	unpacked func(Entry) (io.ReadCloser, error)
 }
 
-// Open opens an archive file, or a folder into which tar unpacked a bundle. It reads only the index. A truncated file fails
+// Open opens an archive file, a folder into which tar unpacked a bundle, or a bundle in parts: name is the folder with the parts, one
+// of them, or a list of folders and parts as in PATH. It reads only the index. A truncated file fails
 // here, a changed file when the changed entry is read. If trusted keys are given and the index has a signature of another
 // key, Open refuses it before parsing, and the error wraps ErrUntrusted. Open accepts archives without a signature;
 // VerifySignature decides about them.
 func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
+	if names := folders(name); names != nil {
+		return openParts(names, trusted)
+	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
+		if !hasIndex(name) {
+			if a, err := openParts([]string{name}, trusted); !errors.Is(err, parts.ErrNone) {
+				return a, err
+			}
+		}
 		return openDir(name, trusted)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe could block forever
 		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle to a file, and name the file", name)
+	}
+	if parts.IsPart(name) {
+		return openParts([]string{name}, trusted)
 	}
 	f, err := regularfile.Open(name)
 	if err != nil {
@@ -184,7 +199,7 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 	}
 	a := newArchive(x, data)
 	a.partial = x.Base != ""
-	a.src, a.first, a.body, a.signature = src, first, body, sig
+	a.src, a.size, a.first, a.body, a.signature = src, size, first, body, sig
 	a.remote = newRemote(src, body, x.Entries)
 	return a, nil
 }

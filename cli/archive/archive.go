@@ -5,48 +5,40 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/store"
 )
 
-// Open opens a package or a bundle and returns its size in bytes, or zero if it is unpacked. location is a path or the URL of
-// a file in a store. From a URL, only the parts that are used are read. If there are trusted keys, an archive that none of
-// them signed is refused before its index is parsed.
-func Open(ctx context.Context, opener store.Opener, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
+// Open opens a package or a bundle. location is a path as bundle.Open takes it, or the URL of a file in a store. From a URL, only
+// the parts that are used are read. If there are trusted keys, an archive that none of them signed is refused before its index is
+// parsed.
+func Open(ctx context.Context, opener store.Opener, location string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
 	if !strings.Contains(location, "://") {
-		info, err := os.Stat(location)
-		if err != nil {
-			return nil, 0, err
-		}
-		if info.Mode().IsRegular() {
-			size = info.Size()
-		}
-		archive, err := bundle.Open(location, trusted...)
-		return archive, size, err
+		return bundle.Open(location, trusted...)
 	}
 	parent, key, err := splitURL(location)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	s, err := opener.Open(parent)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	object, err := s.Get(ctx, key)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	archive, err := bundle.OpenSource(object, trusted...)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", location, err)
+		return nil, fmt.Errorf("%s: %w", location, err)
 	}
-	return archive, object.Size(), nil
+	return archive, nil
 }
 
 // splitURL splits the URL of a file into the URL of its store and the file's key.
@@ -69,10 +61,17 @@ type Summary struct {
 	Digest string `json:"digest"` // of the index
 	Size   int64  `json:"size"`   // bytes of the archive; zero for an unpacked one
 	Signed bool   `json:"signed"` // by any key
+	// Parts describes the parts of an archive that is not in one piece.
+	Parts *parts.Set `json:"parts,omitempty"`
 	bundle.Index
 }
 
-// Summarize describes an archive at a path, and its size in bytes.
-func Summarize(a *bundle.Archive, path string, size int64) Summary {
-	return Summary{Path: path, Digest: a.Digest, Size: size, Signed: a.Signed(), Index: a.Index}
+// Summarize describes an archive at a path.
+func Summarize(a *bundle.Archive, path string) Summary {
+	s := Summary{Path: path, Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
+	if p := a.Parts(); p != nil {
+		set := p.Set()
+		s.Parts = &set
+	}
+	return s
 }

@@ -17,6 +17,7 @@ import (
 type verifyOptions struct {
 	keys     []string
 	packages bool
+	media    bool
 	format   string
 }
 
@@ -34,16 +35,22 @@ several. The signature of a bundle covers everything in it. A bundle that is not
 could have changed its Installer, its install.sh and its sealift. With --packages, it is enough that all of its
 packages are signed.
 
-Without --key, compare the printed digest with the one that the publisher announces.`,
+Without --key, compare the printed digest with the one that the publisher announces.
+
+A bundle in parts ('sealift bundle --split') is named by its folder, by one of its parts, or by several folders as
+DIR:DIR. With --media, read every block of every part and say which are damaged or missing, and whether the others
+replace them. The exit code is 0 as long as they do.`,
 		Example: `  sealift verify cluster.tar.gz --key release.pub
   sealift verify cluster.tar.gz --key vendor.pub --key site.pub -o json
-  sealift verify downloaded.tar.gz --key vendor.pub --packages`,
+  sealift verify downloaded.tar.gz --key vendor.pub --packages
+  sealift verify /media/dvd1:/media/dvd2 --media`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.verify(cmd.Context(), args[0], o) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	flags.BoolVar(&o.packages, "packages", false, "accept an unsigned bundle if all of its packages are signed")
+	flags.BoolVar(&o.media, "media", false, "report damaged and missing parts, and whether they can be repaired")
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	return cmd
@@ -57,9 +64,14 @@ type verdict struct {
 	Signed bool   `json:"signed"` // has a signature, checked or not
 	// Trust is set if keys were given.
 	Trust *bundle.Trust `json:"trust,omitempty"`
+	// Repaired says what of a bundle in parts was damaged or missing, and was computed from the other parts.
+	Repaired []string `json:"repaired,omitempty"`
 }
 
 func (a commands) verify(ctx context.Context, path string, o verifyOptions) error {
+	if o.media {
+		return a.verifyMedia(ctx, path, o)
+	}
 	if o.packages && len(o.keys) == 0 {
 		return app.UsageError("--packages needs --key; see 'sealift verify --help'")
 	}
@@ -67,7 +79,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 	if err != nil {
 		return err
 	}
-	archive, _, err := Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, path, keys...)
+	archive, err := Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, path, keys...)
 	if errors.Is(err, bundle.ErrUntrusted) {
 		return fmt.Errorf("not to be trusted: %w", err)
 	}
@@ -90,6 +102,9 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 	if err := archive.Verify(ctx); err != nil {
 		return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
 	}
+	if p := archive.Parts(); p != nil {
+		v.Repaired = p.Repaired()
+	}
 	if o.format == "json" {
 		return a.PrintJSON(v)
 	}
@@ -99,6 +114,9 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 
 func (v verdict) print(out io.Writer) {
 	fmt.Fprintf(out, "%s: %d files are as the index says, index sha256:%s\n", v.Path, v.Files, v.Digest)
+	for _, note := range v.Repaired {
+		fmt.Fprintln(out, note)
+	}
 	switch {
 	case v.Trust == nil && v.Signed:
 		fmt.Fprintln(out, "signed, which was not checked: give the public key with --key")

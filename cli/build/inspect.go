@@ -35,7 +35,7 @@ merged.`,
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opened, size, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
+			opened, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ merged.`,
 			if materials {
 				return a.printMaterials(opened, args[0])
 			}
-			summary := archive.Summarize(opened, args[0], size)
+			summary := archive.Summarize(opened, args[0])
 			if format == "json" {
 				return a.PrintJSON(summary)
 			}

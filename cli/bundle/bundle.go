@@ -36,6 +36,7 @@ type bundleOptions struct {
 	verify   bool
 	cache    string
 	evidence bool
+	split    splitFlags
 }
 
 func (a commands) bundleCommand() *cobra.Command {
@@ -63,19 +64,25 @@ With --since, files of an earlier bundle are left out. Installing such a bundle 
 sealift install --bundle NEW --base OLD. An upgrade of a cluster that has these files needs the new one alone. With both
 flags, --since says which files are left out.
 
-With --evidence, write a bill of materials down to the packages in image layers beside the bundle, signed with the same key.`,
+With --evidence, write a bill of materials down to the packages in image layers beside the bundle, signed with the same key.
+
+With --split, FILE is a folder with parts that fit on media: FAT32, DVDs. Parts may be copied to several disks. With
+--parity, parts are added that replace others: of 20 parts with 15%, any 20 of the 23 are enough, and damage within
+parts is repaired while they are read. The scripts and the sealift of the nodes lie beside the parts; copy them to
+the first disk. 'sealift verify --media' checks parts.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
-  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json`,
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json
+  sealift bundle -f installer.yaml --store dist --out cluster --split 4.7GB --parity 10%`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
 	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
-	flags.StringVar(&o.out, "out", "", "the archive to write")
+	flags.StringVar(&o.out, "out", "", "the archive to write; with --split a folder that is empty or does not exist")
 	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	app.AddSignersFlag(cmd, &o.signers)
@@ -83,6 +90,7 @@ With --evidence, write a bill of materials down to the packages in image layers 
 	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	flags.BoolVar(&o.evidence, "evidence", false, "also write evidence of what is in the bundle, as 'sealift evidence' does")
+	o.split.add(cmd)
 	addCacheFlag(flags, &o.cache)
 	app.AddOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "store", "out", "key", "since", "upgrade-from"} {
@@ -96,6 +104,9 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 		if flag[1] == "" {
 			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
 		}
+	}
+	if err := o.split.check(); err != nil {
+		return err
 	}
 	installer, err := installers.Load(o.file)
 	if err != nil {
@@ -211,21 +222,14 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 }
 
 func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {
-	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
-		return err
+	write := writeFile
+	if o.split.limit > 0 {
+		write = writeParts
 	}
-	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
-		if err := plan.Write(ctx, w); err != nil {
-			return err
-		}
-		if !o.verify {
-			return nil
-		}
-		return verifyBundle(ctx, w)
-	}); err != nil {
+	if err := write(ctx, plan, o); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
-	made, size, err := archive.Open(ctx, store.Opener{}, o.out)
+	made, err := archive.Open(ctx, store.Opener{}, o.out)
 	if err != nil {
 		return err
 	}
@@ -235,12 +239,32 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 			return err
 		}
 	}
-	summary := archive.Summarize(made, o.out, size)
+	summary := archive.Summarize(made, o.out)
 	if o.format == "json" {
 		return a.PrintJSON(summary)
 	}
-	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, app.FormatBytes(summary.Size), app.Counted(len(summary.Packages), "package"), summary.Digest)
+	size := app.FormatBytes(summary.Size)
+	if summary.Parts != nil {
+		size += " in " + describeParts(*summary.Parts)
+	}
+	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, size, app.Counted(len(summary.Packages), "package"), summary.Digest)
 	return nil
+}
+
+// writeFile writes the bundle in one piece.
+func writeFile(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
+		if err := plan.Write(ctx, w); err != nil {
+			return err
+		}
+		if !o.verify {
+			return nil
+		}
+		return verifyBundle(ctx, w)
+	})
 }
 
 // writeEvidence writes evidence beside a bundle. Evidence needs all files, so those that were left out come from the earlier bundle.

@@ -80,7 +80,7 @@ signed, and is unchanged; nothing is written.`,
 
 // open opens a bundle, and the earlier one whose files it leaves out, if one is named. Closing the archive closes both.
 func (a commands) open(ctx context.Context, name, base string) (*bundle.Archive, error) {
-	opened, _, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, name)
+	opened, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, name)
 	if err != nil || base == "" {
 		return opened, err
 	}

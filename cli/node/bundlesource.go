@@ -28,7 +28,7 @@ type bundleSource struct {
 
 func (s *bundleSource) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&s.bundle, "bundle", "", "the bundle: an archive, or the folder with the unpacked bundle")
+	flags.StringVar(&s.bundle, "bundle", "", "the bundle: an archive, the folder with its parts or several as DIR:DIR, or the folder with the unpacked bundle")
 	flags.StringVar(&s.base, "base", "", "the earlier bundle with the files that --bundle leaves out")
 	flags.StringVar(&s.from, "from", "", "URL of an Installer on a server, such as https://host/abc1234, or of a bundle")
 	for _, name := range []string{"bundle", "base"} {

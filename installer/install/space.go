@@ -44,6 +44,12 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 		r.Refusef("copy the bundle again", "damaged: %v", err)
 		return
 	}
+	if p := i.archive.Parts(); p != nil {
+		if repaired := p.Repaired(); len(repaired) > 0 {
+			r.Warnf("replace these parts before others are damaged, too", "%d files are as its index says; %s", len(i.archive.Index.Entries), strings.Join(repaired, "; "))
+			return
+		}
+	}
 	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
 }
 

@@ -21,11 +21,7 @@ func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 		return err
 	}
 	place := filepath.Join(shelf, a.Digest)
-	info, err := os.Stat(archive)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
+	if a.Size() == 0 {
 		folder, err := filepath.EvalSymlinks(archive)
 		if err == nil {
 			folder, err = filepath.Abs(folder)
