@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/registry"
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/textfile"
 	"github.com/sealift/sealift/installer/inspect/metrics"
@@ -61,7 +62,8 @@ func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
 	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
 }
 
-// runAgent runs the agent, the renewal of certificates, the wait for a new address, and the metrics. An agent that has to make room for another sealift
+// runAgent runs the agent, the renewal of certificates, the wait for a new address, the trust in the cluster's registry, and the metrics. An
+// agent that has to make room for another sealift
 // has done its work.
 func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -69,6 +71,7 @@ func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger)
 	go func() { renewed <- renewal.Run(ctx, root, log) }()
 	var beside sync.WaitGroup
 	beside.Go(func() { readdress.Watch(ctx, root, log) })
+	beside.Go(func() { registry.Watch(ctx, log) })
 	beside.Go(func() { metrics.Watch(ctx, root, metricsFolder, app.CurrentVersion().Version, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
 	stop()

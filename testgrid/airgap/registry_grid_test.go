@@ -79,8 +79,17 @@ func servesEveryNode(t *testing.T, more []string) {
 	without := build(t, current, "debian-12")
 	first := node{lab.Host(t, host.Spec{USB: []string{older.usb, without.usb, newer.usb}}), t}
 	worker := node{lab.Host(t, host.Spec{}), t}
-	worker.must(workerCommand(t, first.must(install)))
+	begin := install
+	if len(more) == 0 { // the registry comes later: the agent of each node tells containerd of it
+		begin = strings.Replace(install, "/media/usb", "/media/usb2", 1)
+	}
+	worker.must(workerCommand(t, first.must(begin)))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if len(more) == 0 {
+		first.must("sealift upgrade --bundle /media/usb/cluster.tar.gz --yes 2>&1")
+		first.must(kubectl + "--namespace registry rollout status deployment/registry --timeout 180s")
+		worker.within(180, "grep https /etc/containerd/certs.d/registry.registry.svc/hosts.toml")
+	}
 	admin := first.must("cat /etc/kubernetes/admin.conf")
 	for _, n := range []node{first, worker} {
 		n.must("umask 077; cat >/var/tmp/admin.conf <<'END'\n" + admin + "END")
@@ -102,6 +111,10 @@ func servesEveryNode(t *testing.T, more []string) {
 	}
 	first.must(kubectl + "get pods -A --no-headers")
 	first.followsAddOn("addons/registry.md", "")
+	for _, n := range []node{first, worker} {
+		n.within(180, "! grep -rl /etc/kubernetes/pki/ca.crt /etc/containerd/certs.d")
+		n.must("test ! -e /etc/containerd/certs.d/registry.registry.svc")
+	}
 	first.lacks("registry\\.registry", "secret/registry", "deployment.apps/registry", "configmap/registry", "service/registry")
 }
 
