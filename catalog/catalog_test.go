@@ -151,15 +151,18 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckOptions(t *testing.T) {
-	m, err := read(t, `options:
+// everyType declares an option of each type.
+const everyType = `options:
   backend: {type: string, enum: [vxlan, host-gw], default: vxlan}
   mtu: {type: integer}
   ratio: {type: number}
   tls: {type: boolean}
   peers: {type: array}
   labels: {type: object}
-`)
+`
+
+func TestCheckOptions(t *testing.T) {
+	m, err := read(t, everyType)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,14 +197,7 @@ func TestCheckOptions(t *testing.T) {
 
 // TestWordsGetDeclaredTypes converts options that came as words of a command line. Options of the Installer's YAML stay as they are.
 func TestWordsGetDeclaredTypes(t *testing.T) {
-	m, err := read(t, `options:
-  backend: {type: string, enum: [vxlan, host-gw]}
-  mtu: {type: integer}
-  ratio: {type: number}
-  tls: {type: boolean}
-  peers: {type: array}
-  labels: {type: object}
-`)
+	m, err := read(t, everyType)
 	if err != nil {
 		t.Fatal(err)
 	}
