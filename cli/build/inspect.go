@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/evidence"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
 )
@@ -19,6 +20,7 @@ import (
 func (a commands) inspectCommand() *cobra.Command {
 	var format string
 	var entries, materials bool
+	var vulnerabilities evidence.Vulnerabilities
 	cmd := &cobra.Command{
 		Use:   "inspect ARCHIVE|URL",
 		Short: "Show the content of a package or bundle",
@@ -27,14 +29,27 @@ sha256, and with --entries every file. The command reads only the index, also fr
 'sealift verify' reads everything.
 
 With --sbom, print the bill of materials instead, SPDX 2.3 in JSON. For a bundle, the documents of its packages are
-merged.`,
+merged.
+
+With --vulnerabilities, look for known vulnerabilities in the packages inside of image layers and in the Go modules of programs, and print them by
+severity, with the version that fixes them and all places. That reads the whole archive, and no network: the database is a file
+that 'sealift vulndb pull' has made. Its age comes first. What cannot be judged is listed as unknown. OpenVEX documents
+except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.`,
 		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
   sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
   sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
   sealift inspect cluster.tar.gz --entries
-  sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
+  sealift inspect cluster.tar.gz --sbom >cluster.spdx.json
+  sealift inspect cluster.tar.gz --vulnerabilities vulnerabilities.tar.gz --vex ours.vex.json --fail-on high
+  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := vulnerabilities.Check(); err != nil {
+				return err
+			}
+			if vulnerabilities.Database != "" {
+				return vulnerabilities.Run(cmd.Context(), a.App, args[0], format)
+			}
 			opened, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
 			if err != nil {
 				return err
@@ -52,7 +67,9 @@ merged.`,
 	}
 	cmd.Flags().BoolVar(&entries, "entries", false, "also list every file")
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
+	vulnerabilities.Flags(cmd)
 	app.AddOutputFlag(cmd, &format)
+	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities")
 	return cmd
 }
 

@@ -1,0 +1,276 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder/inventory"
+	"github.com/sealift/sealift/builder/vulnerability"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/store"
+)
+
+// Vulnerabilities are the flags by which a command looks for vulnerabilities in a bundle.
+type Vulnerabilities struct {
+	Database string // path or URL; the command looks for nothing without it
+	keys     []string
+	vex      []string
+	failOn   string
+	since    string
+	base     string
+}
+
+// failLevels are the values of --fail-on, and the least severity that they mean.
+func failLevels() map[string]vulnerability.Severity {
+	return map[string]vulnerability.Severity{"any": vulnerability.Unknown, "low": vulnerability.Low, "medium": vulnerability.Medium, "high": vulnerability.High, "critical": vulnerability.Critical}
+}
+
+// Flags adds the flags to a command.
+func (v *Vulnerabilities) Flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&v.Database, "vulnerabilities", "", "look for known vulnerabilities in this database, made by 'sealift vulndb pull'")
+	flags.StringArrayVar(&v.keys, "vulnerabilities-key", nil, "public key that the database must be signed with; may be repeated")
+	flags.StringArrayVar(&v.vex, "vex", nil, "OpenVEX document with vulnerabilities that do not matter here; may be repeated")
+	flags.Var(app.NewChoice(&v.failOn, []string{"any", "low", "medium", "high", "critical"}), "fail-on", "exit with code 3 at a vulnerability of at least this severity, or of unknown severity")
+	flags.StringVar(&v.since, "since", "", "only vulnerabilities that this earlier bundle does not have")
+	flags.StringVar(&v.base, "base", "", "the earlier bundle whose files this one leaves out")
+	for _, name := range []string{"vulnerabilities", "vex", "since", "base"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	_ = cmd.MarkFlagFilename("vulnerabilities-key", "pub")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"any", "low", "medium", "high", "critical"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Check returns an error of usage if flags are set that need a database, without one.
+func (v *Vulnerabilities) Check() error {
+	if v.Database != "" {
+		return nil
+	}
+	for flag, set := range map[string]bool{"vulnerabilities-key": len(v.keys) > 0, "vex": len(v.vex) > 0, "fail-on": v.failOn != "", "since": v.since != "", "base": v.base != ""} {
+		if set {
+			return app.UsageError("--%s needs --vulnerabilities; see 'sealift inspect --help'", flag)
+		}
+	}
+	return nil
+}
+
+// vulnerabilityReport is the document of inspect --vulnerabilities.
+type vulnerabilityReport struct {
+	Index    string         `json:"index"` // digest of the bundle's
+	Database databaseReport `json:"database"`
+	// Since is the digest of the index of the earlier bundle, if one was named. Findings are then only those that it does not have.
+	Since string `json:"since,omitempty"`
+	// Gone counts vulnerabilities of the earlier bundle that this one does not have.
+	Gone *int `json:"gone,omitempty"`
+	vulnerability.Report
+}
+
+type databaseReport struct {
+	Index string    `json:"index"` // digest
+	Date  time.Time `json:"date"`  // of the oldest source
+	vulnerability.Info
+}
+
+// Run looks for vulnerabilities in a bundle and prints them. It returns an error with the code of a refusal if the policy is not met.
+func (v *Vulnerabilities) Run(ctx context.Context, a *app.App, name, format string) error {
+	c := commands{a}
+	exceptions, err := v.exceptions()
+	if err != nil {
+		return err
+	}
+	database, from, err := v.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	report := vulnerabilityReport{Database: databaseReport{"sha256:" + from.Digest, database.Date(), database.Info}}
+	current, index, err := c.match(ctx, database, exceptions, name, v.base)
+	if err != nil {
+		return err
+	}
+	report.Index, report.Report = index, *current
+	if v.since != "" {
+		old, index, err := c.match(ctx, database, exceptions, v.since, "")
+		if err != nil {
+			return fmt.Errorf("--since: %w", err)
+		}
+		added, gone := current.Since(old)
+		report.Since, report.Findings, report.Gone = index, added, &gone
+	}
+	if err := a.Print(format, report, func() error { return report.print(a.Out, time.Now()) }); err != nil {
+		return err
+	}
+	return v.judge(report.Findings)
+}
+
+// open opens the database.
+func (v *Vulnerabilities) open(ctx context.Context, a *app.App) (*vulnerability.Database, *bundle.Archive, error) {
+	keys, err := app.PublicKeys(v.keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	from, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, v.Database, keys...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--vulnerabilities: %w", err)
+	}
+	if len(keys) > 0 {
+		_, err = from.VerifySignature(keys...)
+	}
+	var database *vulnerability.Database
+	if err == nil {
+		database, err = vulnerability.Open(from)
+	}
+	if err != nil {
+		_ = from.Close()
+		return nil, nil, fmt.Errorf("--vulnerabilities %s: %w", v.Database, err)
+	}
+	return database, from, nil
+}
+
+// maxVEX is the largest OpenVEX document, in bytes.
+const maxVEX = 64 << 20
+
+func (v *Vulnerabilities) exceptions() (*vulnerability.Exceptions, error) {
+	all := new(vulnerability.Exceptions)
+	for _, name := range v.vex {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxVEX))
+		_ = f.Close()
+		if err == nil {
+			err = all.Add(data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--vex %s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// match looks for vulnerabilities in a bundle, and returns the digest of its index, too.
+func (a commands) match(ctx context.Context, database *vulnerability.Database, exceptions *vulnerability.Exceptions, name, base string) (*vulnerability.Report, string, error) {
+	opened, err := a.open(ctx, name, base)
+	if err != nil {
+		return nil, "", err
+	}
+	defer opened.Close()
+	listed, err := inventory.Read(ctx, opened)
+	if err != nil {
+		return nil, "", err
+	}
+	report, err := database.Match(ctx, listed, exceptions)
+	return report, "sha256:" + opened.Digest, err
+}
+
+// judge returns an error if a finding is at least as severe as the policy allows.
+func (v *Vulnerabilities) judge(findings []vulnerability.Finding) error {
+	if v.failOn == "" {
+		return nil
+	}
+	least := failLevels()[v.failOn]
+	count := 0
+	for _, f := range findings {
+		if f.Open() && (f.Severity >= least || f.Severity == vulnerability.Unknown) {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	severity := "of any severity"
+	if least > vulnerability.Unknown {
+		severity = "of at least " + least.String() + " or of unknown severity"
+	}
+	noun := "vulnerabilities"
+	if count == 1 {
+		noun = "vulnerability"
+	}
+	return app.WithCode(app.ExitRefused, fmt.Errorf("%d %s %s; update what has them, or except them with --vex", count, noun, severity))
+}
+
+func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {
+	total := 0
+	for _, s := range r.Database.Sources {
+		total += s.Records
+	}
+	fmt.Fprintf(out, "database of %s, %s old: %d records, %s\n", r.Database.Date.Format(time.DateOnly),
+		app.Counted(int(now.Sub(r.Database.Date).Hours()/24), "day"), total, ecosystems(r.Database.Ecosystems))
+	counts := make(map[vulnerability.Severity]int)
+	excepted := 0
+	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
+	for _, f := range r.Findings {
+		if f.Open() {
+			counts[f.Severity]++
+		} else {
+			excepted++
+		}
+		printFinding(t, f)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(r.Unknown) > 0 {
+		fmt.Fprintln(out, "\nunknown:")
+		for _, reason := range r.Unknown {
+			fmt.Fprintf(out, "  %s\n", reason)
+		}
+	}
+	what := "vulnerabilities"
+	if r.Since != "" {
+		what = "vulnerabilities that the earlier bundle does not have"
+	}
+	fmt.Fprintf(out, "\n%s: %d critical, %d high, %d medium, %d low, %d of unknown severity; %d excepted\n", what, counts[vulnerability.Critical],
+		counts[vulnerability.High], counts[vulnerability.Medium], counts[vulnerability.Low], counts[vulnerability.Unknown], excepted)
+	if r.Gone != nil {
+		fmt.Fprintf(out, "of the earlier bundle's, %d are gone\n", *r.Gone)
+	}
+	return nil
+}
+
+// ecosystems lists the names without releases.
+func ecosystems(counts map[string]int) string {
+	names := make(map[string]bool)
+	for name := range counts {
+		family, _, _ := strings.Cut(name, ":")
+		names[family] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+}
+
+func printFinding(t plaintext.Table, f vulnerability.Finding) {
+	fix := "no fix is known"
+	if f.Fixed != "" {
+		fix = "fixed in " + f.Fixed
+	}
+	t.Printf("\n%s\t%s\t%s %s\t%s\n", f.Severity, strings.Join(append([]string{f.ID}, f.Aliases...), " "), f.Name, f.Version, fix)
+	if f.Summary != "" {
+		t.Printf("  %s\n", f.Summary)
+	}
+	for _, p := range f.Places {
+		where := strings.TrimSpace(p.Image + " " + p.File)
+		if p.Inside != "" {
+			where += " " + p.Inside
+		}
+		if p.Layer != "" {
+			where += " of layer " + p.Layer
+		}
+		if p.Exception != nil {
+			where += " (" + p.Exception.Status + ": " + p.Exception.Reason + ")"
+		}
+		t.Printf("  %s\n", where)
+	}
+}
