@@ -27,15 +27,17 @@ func (a commands) certsCommand() *cobra.Command {
 		Use:   "certs",
 		Short: "List the certificates of this node and when they end",
 		Long: `List every certificate, pair of keys and kubeconfig of this node: its subject and issuer, its end, the days that are left,
-who renews it and when, and who uses it. 'sealift status' warns three months before the end. A rotation of CAs that is under
+who renews it and when, and who uses it. A control plane also lists the kubeconfigs that 'sealift kubeconfig' has given to people, while
+the API answers. 'sealift status' warns three months before the end. A rotation of CAs that is under
 way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for programs.`,
 		Example: "  sealift certs\n  sealift certs -o json | jq -r '.[] | select(.daysLeft != null and .daysLeft < 90).file'",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := pki.List(time.Now())
 			if err != nil {
 				return err
 			}
+			all = append(all, a.issuedKubeconfigs(cmd.Context(), time.Now())...)
 			return a.Print(format, all, func() error {
 				return errors.Join(a.printCertificates(all), a.printRotating())
 			})

@@ -49,7 +49,7 @@ func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	c := commands{a, assemble}
 	return onHost(a,
 		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.adoptCommand(), c.upgradeCommand(), c.journalCommand(),
-		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
+		c.certsCommand(), c.kubeconfigCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
 	)
 }
 
