@@ -1,7 +1,11 @@
 package inventory
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,4 +34,30 @@ func FuzzLayer(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestHostileLayersAreBounded builds trees as a hostile layer would: with endless names, and with work for nothing.
+func TestHostileLayersAreBounded(t *testing.T) {
+	names := newTree()
+	err := error(nil)
+	for i := 0; err == nil && i < maxNodes; i++ {
+		err = names.put(strings.Repeat("x", 3000)+string(rune('0'+i%10))+"/"+fmt.Sprint(i)+strings.Repeat("y", 1000), &node{layer: 1, link: "z"})
+	}
+	if !errors.Is(err, errTooLarge) || names.bytes > maxBytes+2*maxPath {
+		t.Errorf("%d bytes of names are kept: %v", names.bytes, err)
+	}
+	work := newTree()
+	if err := work.put("a/b", &node{layer: 1, found: &found{foreign: true}}); err != nil {
+		t.Fatal(err)
+	}
+	work.visits = maxVisits - 10
+	layer, closer, err := decompress(bytes.NewReader(fixture.Layer(t, slices.Repeat([][2]string{{"a/.wh..wh..opq"}}, 20)...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closer()
+	s := &scanner{ctx: t.Context()}
+	if err := s.apply(work, tar.NewReader(layer), "", 1); !errors.Is(err, errTooLarge) {
+		t.Errorf("work without end: %v", err)
+	}
 }

@@ -45,6 +45,34 @@ type found struct {
 	unread   string                // why it is not known what the file contains
 }
 
+// size returns about how much memory the content takes, in bytes.
+func (f *found) size() int {
+	if f == nil {
+		return 0
+	}
+	size := 100 + len(f.system) + len(f.unread)
+	for _, c := range f.packages {
+		size += componentSize(c)
+	}
+	for _, name := range f.licenses {
+		size += len(name)
+	}
+	if f.program != nil {
+		for _, m := range f.program.Modules {
+			size += componentSize(m)
+		}
+	}
+	return size
+}
+
+func componentSize(c component.Component) int {
+	size := 150 + len(c.Name) + len(c.Version) + len(c.Arch) + len(c.Source) + len(c.SourceVersion)
+	for _, license := range c.Licenses {
+		size += len(license)
+	}
+	return size
+}
+
 // unreadable reports content that is not in the form that it should have, or exceeds a bound. It says nothing against the bundle.
 type unreadable struct{ err error }
 
@@ -153,7 +181,7 @@ func (s *scanner) apply(t *tree, in *tar.Reader, digest string, number int) erro
 		if err != nil {
 			return fmt.Errorf("read its tar: %w", err)
 		}
-		if count > maxEntries {
+		if count > maxEntries || t.visits > maxVisits {
 			return errTooLarge
 		}
 		name, err := t.resolve(h.Name)
@@ -188,6 +216,9 @@ func (s *scanner) entry(t *tree, in io.Reader, h *tar.Header, name, digest strin
 		}
 		return nil
 	case tar.TypeSymlink:
+		if len(h.Linkname) > maxPath {
+			return errBadPath
+		}
 		return t.put(name, &node{layer: number, link: h.Linkname})
 	case tar.TypeLink:
 		return t.hardLink(name, h.Linkname, digest, number)

@@ -17,6 +17,7 @@ const (
 	elfMagic   = "\x7fELF"
 	maxProgram = 512 << 20 // bytes
 	maxModules = 10_000
+	maxModule  = 1024 // bytes of a path or a version
 	// inMemory is the largest program that is read in memory, in bytes. Larger ones are copied to a temporary file.
 	inMemory = 1 << 20
 )
@@ -112,7 +113,11 @@ func (s *scanner) program(in io.Reader, size int64) (*found, error) {
 	if len(info.Deps) > maxModules {
 		return &found{unread: fmt.Sprintf("it has %d modules", len(info.Deps))}, nil
 	}
-	return &found{program: programOf(info)}, nil
+	p := programOf(info)
+	if len(p.Main) > maxModule || slices.ContainsFunc(p.Modules, func(m component.Component) bool { return len(m.Name) > maxModule || len(m.Version) > maxModule }) {
+		return &found{unread: "it has a module with an endless name"}, nil
+	}
+	return &found{program: p}, nil
 }
 
 // programOf lists the modules of a program.

@@ -11,6 +11,10 @@ const (
 	maxNodes = 200_000 // files of interest, symbolic links, and the folders on the way to them
 	maxPath  = 4096    // bytes of a path, Linux's PATH_MAX
 	maxLinks = 40      // symbolic links on one path, as in Linux
+	// maxBytes bounds the memory of an image: names, links and what was found, in all of its layers.
+	maxBytes = 128 << 20
+	// maxVisits bounds the time: how often a node is looked at, in all layers. A layer of 100,000 files takes a million.
+	maxVisits = 500_000_000
 )
 
 var (
@@ -21,8 +25,9 @@ var (
 // tree is the file system of an image as far as it matters here: files of interest and symbolic links. Layers are applied to it in their
 // order, so that a file that a higher layer deletes or replaces is not in it. Nothing is written to a disk, so no path can escape.
 type tree struct {
-	root  *node
-	count int
+	root          *node
+	count         int
+	bytes, visits int // only grow
 }
 
 // node is a file, a link or a folder.
@@ -36,7 +41,7 @@ type node struct {
 func newTree() *tree { return &tree{root: &node{}} }
 
 // clone returns a copy to which another layer can be applied.
-func (t *tree) clone() *tree { return &tree{root: t.root.clone(), count: t.count} }
+func (t *tree) clone() *tree { c := *t; c.root = t.root.clone(); return &c }
 
 func (n *node) clone() *node {
 	c := *n
@@ -60,6 +65,9 @@ func (t *tree) resolve(name string) (string, error) {
 	var done []string
 	at := []*node{t.root} // the nodes of done, nil where nothing is known
 	for hops := 0; len(todo) > 1; {
+		if t.visits++; t.visits > maxVisits {
+			return "", errTooLarge
+		}
 		part := todo[0]
 		todo = todo[1:]
 		switch part {
@@ -132,7 +140,8 @@ func (t *tree) put(name string, n *node) error {
 }
 
 func (t *tree) add(to *node, name string, n *node) error {
-	if t.count++; t.count > maxNodes {
+	t.count++
+	if t.bytes += len(name) + len(n.link) + n.found.size(); t.count > maxNodes || t.bytes > maxBytes {
 		return errTooLarge
 	}
 	if to.children == nil {
@@ -174,6 +183,7 @@ func (t *tree) emptyBefore(n *node, layer int) {
 	if n == nil {
 		return
 	}
+	t.visits += len(n.children)
 	for name, child := range n.children {
 		if t.emptyBefore(child, layer); len(child.children) == 0 && child.layer < layer {
 			t.count--

@@ -17,9 +17,13 @@ import (
 const (
 	// maxLine is the longest line that is read. Longer ones are cut: only fields with long lists have them.
 	maxLine = 64 << 10
+	// maxField is the longest name, version or license statement.
+	maxField = 4096
 	// MaxPackages is the most packages that a database may have. A full desktop has a few thousand.
 	MaxPackages = 50_000
 )
+
+var errTooLong = fmt.Errorf("a package has a name, version or license of more than %d bytes", maxField)
 
 var errTooMany = fmt.Errorf("it has more than %d packages", MaxPackages)
 
@@ -86,6 +90,9 @@ func Dpkg(r io.Reader) ([]component.Component, error) {
 		}
 		switch name = strings.ToLower(name); name {
 		case "package", "version", "architecture", "status", "source":
+			if len(value) > maxField {
+				return errTooLong
+			}
 			fields[name] = strings.TrimSpace(value)
 		}
 		return nil
@@ -124,6 +131,9 @@ func Apk(r io.Reader) ([]component.Component, error) {
 		letter, value, found := strings.Cut(line, ":")
 		if !found {
 			return nil
+		}
+		if len(value) > maxField && strings.Contains("PVAoL", letter) {
+			return errTooLong
 		}
 		switch letter {
 		case "P":

@@ -66,6 +66,16 @@ func TestApkDatabaseIsRead(t *testing.T) {
 	}
 }
 
+func TestEndlessFieldsAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	if _, err := osdb.Dpkg(strings.NewReader("Package: a\nVersion: " + long + "\n")); err == nil {
+		t.Error("dpkg: a version of 5000 bytes is kept")
+	}
+	if _, err := osdb.Apk(strings.NewReader("P:" + long + "\nV:1\n")); err == nil {
+		t.Error("apk: a name of 5000 bytes is kept")
+	}
+}
+
 func TestSystemIsNamedByOsRelease(t *testing.T) {
 	for text, want := range map[string]string{
 		"ID=debian\nVERSION_ID=\"12\"\n":        "debian-12",

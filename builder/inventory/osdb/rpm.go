@@ -37,6 +37,9 @@ func rpm(r io.ReaderAt, size int64) ([]component.Component, error) {
 		if err != nil {
 			return err
 		}
+		if len(c.Name)+len(c.Version)+len(c.Arch)+len(c.Source)+len(c.SourceVersion)+len(strings.Join(c.Licenses, "")) > maxField {
+			return errTooLong
+		}
 		if c.Name == "gpg-pubkey" { // a key that rpm trusts, not software
 			return nil
 		}
