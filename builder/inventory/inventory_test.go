@@ -90,6 +90,7 @@ func TestVisibleContentOfImagesIsListed(t *testing.T) {
 		"a damaged database is not an empty one":         {[]files{{{"var/lib/rpm/rpmdb.sqlite", "damaged, but long enough"}}}, "unknown: /var/lib/rpm/rpmdb.sqlite: read rpm's database: it is in no format that is known\n" + neither},
 		"links that lead to themselves":                  {[]files{{{"bin/tool", program}}, {{"a", "-> b"}, {"b", "-> a"}, {"a/x", "y"}}}, "/bin/tool of layer 0:" + listed + "unknown: layer LAYER: it has a path that no file system takes\n"},
 		"distroless images have a file for each package": {[]files{{{"etc/os-release", release}, {"var/lib/dpkg/status.d/tzdata", "Package: tzdata\nVersion: 2024a\nArchitecture: all\n"}, {"var/lib/dpkg/status.d/tzdata.md5sums", "0 Package: x\n"}}}, "debian-12 tzdata 2024a [] in /var/lib/dpkg/status.d/tzdata of layer 0\n"},
+		"the RHEL family has rpm's":                      {[]files{{{"etc/os-release", "ID=rocky\nVERSION_ID=9.4\n"}, {"var/lib/rpm", "-> ../../usr/lib/sysimage/rpm"}, {"var/lib/rpm/Packages.db", string(fixture.RPMDatabase("bash", "5.1.8", "9.el9", "x86_64", "GPLv3+"))}}}, "rocky-9.4 bash 5.1.8-9.el9 [GPLv3+] in /usr/lib/sysimage/rpm/Packages.db of layer 0\n"},
 		"and Alpine its own database":                    {[]files{{{"etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n"}, {"lib/apk/db/installed", "P:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\n"}}}, "alpine-3.20.1 musl 1.2.5-r0 [MIT] in /lib/apk/db/installed of layer 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
