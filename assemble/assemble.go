@@ -42,6 +42,9 @@ type Request struct {
 	KeepPreflight bool
 	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
+	// Lean is a folder that keeps lean forms of layers, see package lean. The bundle then has these forms of the layers of its
+	// packages. Empty leaves layers as the packages have them.
+	Lean string
 	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
 }
@@ -53,7 +56,8 @@ type Plan struct {
 	Installer *spec.Installer
 
 	objects []store.Object
-	places  []place // of the objects
+	places  []place           // of the objects
+	lean    []*bundle.Archive // lean layers of the packages, in their order; some are nil
 }
 
 // place is the location of a package.
@@ -129,6 +133,9 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		return nil, &packages.UnknownError{Message: err.Error()}
 	}
 	if err := checkSandbox(b.Packages); err != nil {
+		return nil, err
+	}
+	if b.Lean, err = p.companions(ctx, b.Packages, r.Lean); err != nil {
 		return nil, err
 	}
 	if b.Members, err = r.members(ctx, b.Packages); err != nil {
@@ -276,7 +283,15 @@ func (p *Plan) Write(ctx context.Context, w io.Writer) error {
 }
 
 // Close releases the packages.
-func (p *Plan) Close() error { return closeAll(p.objects) }
+func (p *Plan) Close() error {
+	errs := []error{closeAll(p.objects)}
+	for _, a := range p.lean {
+		if a != nil {
+			errs = append(errs, a.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
 
 func closeAll(objects []store.Object) error {
 	var errs []error

@@ -63,7 +63,11 @@ type ImageFormat string
 const (
 	OCILayout     ImageFormat = "oci"            // one layout, each layer once, as the registry has them
 	DockerArchive ImageFormat = "docker-archive" // one file for each image, as kURL's packages have them
+	Lean          ImageFormat = "lean"           // a layout with each layer compressed again
 )
+
+// ImageFormats returns all formats of images.
+func ImageFormats() []ImageFormat { return []ImageFormat{OCILayout, Lean, DockerArchive} }
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
 type Builder struct {
@@ -99,8 +103,8 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	switch {
 	case b.format == "":
 		b.format = OCILayout
-	case b.format != OCILayout && b.format != DockerArchive:
-		errs = append(errs, fmt.Errorf("image format %q is neither %s nor %s", b.format, OCILayout, DockerArchive))
+	case !slices.Contains(ImageFormats(), b.format):
+		errs = append(errs, fmt.Errorf("image format %q is not one of %v", b.format, ImageFormats()))
 	case b.format == DockerArchive && len(b.platforms) > 1:
 		errs = append(errs, fmt.Errorf("image format %s holds one platform, not %d; build a package for each", b.format, len(b.platforms)))
 	}

@@ -66,7 +66,7 @@ func (b *Builder) settingChanges(now bundle.Package, was *bundle.Archive) []stri
 	if !slices.Equal(info.Targets, now.Targets) {
 		changes = append(changes, fmt.Sprintf("targets: %s → %s", strings.Join(info.Targets, ", "), strings.Join(now.Targets, ", ")))
 	}
-	if _, layout := was.Entry(path.Join(info.Dir(), kind.ImagesDir, "oci-layout")); len(now.Contents.Images) > 0 && layout != (b.format == OCILayout) {
+	if len(now.Contents.Images) > 0 && b.otherFormat(was) {
 		changes = append(changes, "image format: is "+string(b.format)+" now")
 	}
 	if b.key != nil {
@@ -79,6 +79,12 @@ func (b *Builder) settingChanges(now bundle.Package, was *bundle.Archive) []stri
 		}
 	}
 	return changes
+}
+
+// otherFormat reports whether a package has its images in another format. A lean package may have no layer that is worth it.
+func (b *Builder) otherFormat(was *bundle.Archive) bool {
+	_, layout := was.Entry(path.Join(was.Index.Packages[0].Dir(), kind.ImagesDir, "oci-layout"))
+	return layout == (b.format == DockerArchive) || was.Index.Format == bundle.FormatLean && b.format != Lean
 }
 
 // ownNow and ownBefore return the add-on's own files, which no directive adds.

@@ -1,6 +1,9 @@
 package builder_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"math/rand"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sealift/sealift/builder"
@@ -92,7 +96,7 @@ func TestUnsupportedImageFormatsAreRefused(t *testing.T) {
 		options builder.Options
 		want    string
 	}{
-		"a format that is not known":        {builder.Options{ImageFormat: "squashfs"}, `image format "squashfs" is neither oci nor docker-archive`},
+		"a format that is not known":        {builder.Options{ImageFormat: "squashfs"}, `image format "squashfs" is not one of [oci lean docker-archive]`},
 		"two platforms where one has place": {builder.Options{ImageFormat: builder.DockerArchive, Platforms: []string{"linux/amd64", "linux/arm64"}}, "holds one platform, not 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,4 +116,56 @@ func gzipLayer(t *testing.T, seed int64) v1.Layer {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// TestLeanPackageHasLayersCompressedAgain builds the same package from two caches.
+func TestLeanPackageHasLayersCompressedAgain(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	noise := make([]byte, 400_000)
+	_, _ = rand.New(rand.NewSource(5)).Read(noise)
+	large, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(bytes.Repeat(noise, 4))), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.push(t, "one:1", gzipLayer(t, 1), large)
+	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")
+	settings, err := config.Load(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []string
+	for _, jobs := range []int{1, 4} {
+		b, err := builder.New(openCache(t), builder.Options{Config: settings, ImageFormat: builder.Lean, Jobs: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := build(t, b, dir)
+		digests = append(digests, r.SHA256)
+		a, err := bundle.Open(r.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		lean := 0
+		for _, e := range a.Index.Entries {
+			if e.Layer != nil {
+				lean++
+			}
+		}
+		if a.Index.Format != bundle.FormatLean || lean != 1 {
+			t.Errorf("format %s with %d lean layers", a.Index.Format, lean)
+		}
+		if err := errors.Join(a.Verify(t.Context()), a.VerifyLayers(t.Context())); err != nil {
+			t.Error(err)
+		}
+		c, err := b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return bundle.Open(r.Path) })
+		if err != nil || len(c.Changes) > 0 {
+			t.Errorf("%v, %v", c.Changes, err)
+		}
+	}
+	if digests[0] != digests[1] {
+		t.Error("another cache and number of jobs give other bytes")
+	}
 }

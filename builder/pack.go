@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
@@ -64,8 +65,12 @@ func (b *Builder) files(ctx context.Context, p bundle.Package, own []bundle.File
 
 // packImages returns the files of images in the requested format.
 func (b *Builder) packImages(ctx context.Context, dir string, images []image.Resolved) ([]bundle.File, error) {
-	if b.format == OCILayout {
-		return image.Layout(dir, images, b.cache)
+	if b.format != DockerArchive {
+		files, err := image.Layout(dir, images, b.cache)
+		if err != nil || b.format == OCILayout {
+			return files, err
+		}
+		return b.lean(ctx, dir, files)
 	}
 	files := make([]bundle.File, len(images))
 	group, ctx := errgroup.WithContext(ctx)
@@ -77,6 +82,19 @@ func (b *Builder) packImages(ctx context.Context, dir string, images []image.Res
 		})
 	}
 	return files, group.Wait()
+}
+
+// lean returns the files of a layout with the lean forms of layers, which the cache keeps.
+func (b *Builder) lean(ctx context.Context, dir string, files []bundle.File) ([]bundle.File, error) {
+	digests := make(map[string]bool, len(files))
+	for _, f := range files {
+		digests[f.SHA256] = true
+	}
+	spool, err := b.cache.Derived(digests)
+	if err != nil {
+		return nil, err
+	}
+	return lean.Files(ctx, dir, files, spool)
 }
 
 // unambiguous refuses two files of one path: a file of the add-on itself may have the path of a fetched one.

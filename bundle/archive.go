@@ -32,6 +32,7 @@ type Archive struct {
 	first   int64       // length of the index's member
 	body    int64       // start of the entries' members
 	entries map[string]Entry
+	lean    map[string]Entry // lean layers by the paths of the layers that they stand for
 	closer  io.Closer
 	size    int64         // bytes of all members; 0 if unpacked
 	parts   *parts.Reader // nil if in one piece
@@ -209,6 +210,7 @@ func newArchive(x Index, data []byte) *Archive {
 	for _, e := range x.Entries {
 		a.entries[e.Path] = e
 	}
+	a.lean = leanLayers(x)
 	return a
 }
 

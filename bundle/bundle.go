@@ -25,6 +25,8 @@ type File struct {
 	SHA256 string      // of the content, lower-case hex
 	// Checked means that this process has already verified the content against SHA256. The content is not hashed again then.
 	Checked bool
+	// Layer is set if the content is a lean layer.
+	Layer *Layer
 	// Open opens the content. It may be called more than once, and from several goroutines.
 	Open func() (io.ReadCloser, error)
 }

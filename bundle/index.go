@@ -14,8 +14,12 @@ import (
 	"strings"
 )
 
-// Format names the layout that this package writes and reads; docs/format.md describes it.
-const Format = "sealift.dev/archive/v1"
+// The formats that this package writes and reads; docs/format.md describes them. FormatLean is that of an archive with lean
+// layers: programs that know only Format refuse it by its name.
+const (
+	Format     = "sealift.dev/archive/v1"
+	FormatLean = "sealift.dev/archive/v2"
+)
 
 // Kind is the kind of an archive.
 type Kind string
@@ -81,6 +85,8 @@ type Entry struct {
 	Offset   int64    `json:"offset"`         // of the gzip member, from the end of the index's member
 	Length   int64    `json:"length"`         // of the gzip member
 	Header   int64    `json:"header"`         // bytes of tar header before the content, after inflating
+	// Layer is set if the file is a lean layer of an image.
+	Layer *Layer `json:"layer,omitempty"`
 }
 
 // FileMode is permission bits. In JSON it is an octal string such as "0644".
@@ -124,19 +130,21 @@ func parseIndex(data []byte) (Index, error) {
 	x, err := decodeIndex(data)
 	if err != nil {
 		var probe struct{ Format string }
-		if json.Unmarshal(data, &probe) == nil && probe.Format != "" && probe.Format != Format {
+		if json.Unmarshal(data, &probe) == nil && probe.Format != "" && !known(probe.Format) {
 			return Index{}, unknownFormat(probe.Format)
 		}
 		return Index{}, fmt.Errorf("index is not valid JSON: %w", err)
 	}
-	if x.Format != Format {
+	if !known(x.Format) {
 		return Index{}, unknownFormat(x.Format)
 	}
 	return x, x.validate()
 }
 
+func known(format string) bool { return format == Format || format == FormatLean }
+
 func unknownFormat(format string) error {
-	return fmt.Errorf("archive format %q is not known; this sealift reads %q, so use the one that made the archive", format, Format)
+	return fmt.Errorf("archive format %q is not known; this sealift reads %q and %q, so use the one that made the archive", format, Format, FormatLean)
 }
 
 func (x Index) validate() error {
@@ -160,6 +168,9 @@ func (x Index) validate() error {
 		e := &x.Entries[i]
 		if err := e.validate(end, seen); err != nil {
 			return fmt.Errorf("entry %q: %w", e.Path, err)
+		}
+		if e.Layer != nil && x.Format != FormatLean {
+			return fmt.Errorf("entry %q: is a lean layer, which format %q does not have", e.Path, x.Format)
 		}
 		if e.Encoding == InBase && x.Base == "" {
 			return fmt.Errorf("entry %q: is in another bundle, but the index names none", e.Path)
@@ -196,6 +207,11 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 	}
 	if !validDigest(e.SHA256) {
 		return fmt.Errorf("sha256 %q is not 64 lower-case hex digits", e.SHA256)
+	}
+	if e.Layer != nil {
+		if err := e.validateLayer(); err != nil {
+			return err
+		}
 	}
 	if e.Encoding == InBase {
 		return e.validateInBase(end)

@@ -16,6 +16,9 @@ import (
 type Bundle struct {
 	Members  []*Member  // at the root, before all packages: install.sh, the Installer, the binary
 	Packages []*Archive // in the order of the Installer
+	// Lean has, for each package, nil or an archive on this machine with lean layers of the package. They replace the package's own
+	// layers. An empty list replaces nothing.
+	Lean []*Archive
 	// Since leaves out the files of an earlier bundle. Installing this bundle then needs both. nil leaves out nothing.
 	Since *Since
 	// Key signs the index, if it is not nil.
@@ -49,7 +52,7 @@ type section struct {
 
 // NewLayout plans a bundle. It reads only the indexes of the packages.
 func NewLayout(b Bundle) (*Layout, error) {
-	l := &Layout{Index: Index{Format: Format, Kind: KindBundle}}
+	l := &Layout{Index: Index{Kind: KindBundle}}
 	var pieces []piece
 	for _, m := range b.Members {
 		pieces = append(pieces, piece{entry: m.entry, from: section{src: m.data, size: m.entry.Length}})
@@ -58,7 +61,11 @@ func NewLayout(b Bundle) (*Layout, error) {
 		if err := l.Index.addPackage(a); err != nil {
 			return nil, err
 		}
-		own, err := packagePieces(a, n, b.Since)
+		var lean *Archive
+		if n < len(b.Lean) {
+			lean = b.Lean[n]
+		}
+		own, err := packagePieces(a, n, lean, b.Since)
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +78,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 	if l.Index.Entries, err = layOut(pieces); err != nil {
 		return nil, err
 	}
+	l.Index.Format = format(l.Index.Entries)
 	if err := l.Index.validate(); err != nil {
 		return nil, err
 	}
@@ -81,8 +89,9 @@ func NewLayout(b Bundle) (*Layout, error) {
 	return l, l.assignOffsets(pieces, b.Key)
 }
 
-// packagePieces returns the members of a package in bundle order: its index, its signature, its files.
-func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
+// packagePieces returns the members of a package in bundle order: its index, its signature, its files. Files that the earlier bundle
+// has are left out in the form that it has.
+func packagePieces(a *Archive, n int, lean *Archive, since *Since) ([]piece, error) {
 	index, err := a.indexEntry()
 	if err != nil {
 		return nil, err
@@ -102,12 +111,26 @@ func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
 	}
 	for _, e := range a.Index.Entries {
 		p := piece{entry: e, from: section{pkg: n, off: a.body + e.Offset, size: e.Length}}
-		if at, ok := since.has(e); ok {
-			p = piece{entry: Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: InBase, Link: at}}
+		at, had := since.has(e)
+		if l, ok := lean.leanLayer(e); ok && !had {
+			p = piece{entry: l, from: section{src: lean.src, off: lean.body + l.Offset, size: l.Length}}
+			at, had = since.has(l)
+		}
+		if had {
+			e := p.entry
+			p = piece{entry: Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: InBase, Link: at, Layer: e.Layer}}
 		}
 		pieces = append(pieces, p)
 	}
 	return pieces, nil
+}
+
+// leanLayer returns the lean form of a layer of a package.
+func (a *Archive) leanLayer(e Entry) (Entry, bool) {
+	if a == nil || a.src == nil {
+		return Entry{}, false
+	}
+	return a.LeanLayer(e.Path)
 }
 
 // assignOffsets places the sections in sequence. Ranges that are adjacent in their package become one section.

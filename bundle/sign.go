@@ -215,10 +215,16 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 	}
 	for _, want := range x.Entries {
 		got, ok := a.entries[want.Path]
+		if !ok && want.Layer == nil {
+			// A lean form stands for the layer. The signed configuration of the image, by its diff_ids, says what it must unpack to.
+			if got, ok = a.lean[want.Path]; ok && got.Mode == want.Mode && got.Layer.Blob == want.SHA256 {
+				continue
+			}
+		}
 		if !ok {
 			return fmt.Errorf("it lacks %s", want.Path)
 		}
-		if got.Mode != want.Mode || got.Size != want.Size || got.SHA256 != want.SHA256 {
+		if got.Mode != want.Mode || got.Size != want.Size || got.SHA256 != want.SHA256 || !reflect.DeepEqual(got.Layer, want.Layer) {
 			return fmt.Errorf("it has a different %s", want.Path)
 		}
 	}

@@ -108,7 +108,7 @@ func (a *Archive) WithInstalled(node Installed) error {
 		if e.Encoding != InBase {
 			continue
 		}
-		had := Entry{Path: e.Link, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256}
+		had := Entry{Path: e.Link, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Layer: e.Layer}
 		content, err := node.Open(had)
 		if errors.Is(err, fs.ErrNotExist) {
 			lacking = append(lacking, e.Path)
@@ -149,7 +149,7 @@ func (a *Archive) UnpackedIndex() ([]byte, error) {
 	for i := range x.Entries {
 		e := &x.Entries[i]
 		if e.Encoding == InBase {
-			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Stored}
+			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Stored, Layer: e.Layer}
 			header, err := tarHeader(*e)
 			if err != nil {
 				return nil, err

@@ -56,7 +56,7 @@ type piece struct {
 // the other options are. While it writes, it verifies the size and digest of each file that is not yet Checked.
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
-	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
+	index := Index{Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
 	pw := &packer{options: o}
 	defer pw.cleanup()
 	files := slices.SortedFunc(slices.Values(p.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
@@ -117,7 +117,7 @@ func (p *packer) prepare(ctx context.Context, files []File) ([]piece, error) {
 }
 
 func (p *packer) piece(f File) (piece, error) {
-	e := Entry{Path: f.Path, Mode: FileMode(f.Mode.Perm()), Size: f.Size, SHA256: f.SHA256, Encoding: Stored}
+	e := Entry{Path: f.Path, Mode: FileMode(f.Mode.Perm()), Size: f.Size, SHA256: f.SHA256, Encoding: Stored, Layer: f.Layer}
 	header, err := tarHeader(e)
 	if err != nil {
 		return piece{}, err
@@ -135,7 +135,7 @@ func (p *packer) piece(f File) (piece, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return piece{}, err
 	}
-	if f.Size == 0 || p.options.Plain || isCompressed(head[:n]) {
+	if f.Size == 0 || p.options.Plain || f.Layer != nil || isCompressed(head[:n]) {
 		out.checked = f.Checked
 		return out, nil
 	}
@@ -203,7 +203,7 @@ func layOut(pieces []piece) ([]Entry, error) {
 		}
 		key := content{e.SHA256, e.Mode}
 		if target, dup := first[key]; dup && e.Size >= linkSize {
-			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Link, Link: target}
+			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Link, Link: target, Layer: e.Layer}
 			header, err := tarHeader(*e)
 			if err != nil {
 				return nil, err
@@ -226,6 +226,7 @@ func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []
 	if index.Entries, err = layOut(pieces); err != nil {
 		return err
 	}
+	index.Format = format(index.Entries)
 	if err := index.validate(); err != nil {
 		return err
 	}

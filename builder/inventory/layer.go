@@ -132,6 +132,9 @@ func (s *scanner) open(name string, read func(io.Reader) error) error {
 
 // layer applies a layer to a tree. number is its place in the image.
 func (s *scanner) layer(t *tree, name, digest string, number int) error {
+	if lean, ok := s.from.LeanLayer(name); ok {
+		name = lean.Path
+	}
 	if _, ok := s.from.Entry(name); !ok {
 		return &unreadable{errors.New("it is not in the bundle")}
 	}

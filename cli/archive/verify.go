@@ -28,7 +28,7 @@ func (a commands) verifyCommand() *cobra.Command {
 		Short: "Verify every byte of a package or bundle",
 		Long: `Read every file of a package or bundle and compare it with the digests in the index. The archive may be packed,
 unpacked or in a store. The command names every file that differs. It also compares the packages in a bundle with
-their own indexes.
+their own indexes. It unpacks layers that were compressed again (--lean), and compares what they unpack to.
 
 With --key, the archive must also be signed with the private key that belongs to this public key, or to one of
 several. The signature of a bundle covers everything in it. A bundle that is not signed is refused, because anybody
@@ -99,7 +99,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 		}
 		v.Trust = &trust
 	}
-	if err := archive.Verify(ctx); err != nil {
+	if err := errors.Join(archive.Verify(ctx), archive.VerifyLayers(ctx)); err != nil {
 		return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
 	}
 	if p := archive.Parts(); p != nil {

@@ -26,6 +26,7 @@ type buildOptions struct {
 	key         string
 	references  bool
 	imageFormat string
+	lean        bool
 	engine      string
 	since       string
 	list        bool
@@ -55,12 +56,16 @@ the same command goes on. A package that the store has from the same input is no
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
   sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
   sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
+  sealift build addons/*/* --out dist --lean
   sealift build addons/*/* --out dist --changed-since s3://packages/stable
   sealift build addons/*/* --changed-since s3://packages/stable --list-changed -o json | jq -c '[.[].dir]'
   sealift build addons/*/* --on kubernetes --store s3://packages/stable --image registry.example.com/sealift:1.0 --secret s3-key --parallelism 100
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if o.lean {
+				o.imageFormat = string(builder.Lean)
+			}
 			if err := o.cluster.check(o, cmd.Flags().Changed("out")); err != nil {
 				return err
 			}
@@ -75,8 +80,14 @@ the same command goes on. A package that the store has from the same input is no
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
 	flags.BoolVar(&o.references, "check-images", false, "fail if an add-on's YAML needs an image that its Manifest lacks")
 	o.imageFormat = string(builder.OCILayout)
-	flags.Var(app.NewChoice(&o.imageFormat, []string{string(builder.OCILayout), string(builder.DockerArchive)}), "image-format",
-		"how images lie in the package: oci, or docker-archive for kURL's readers")
+	var formats []string
+	for _, f := range builder.ImageFormats() {
+		formats = append(formats, string(f))
+	}
+	flags.Var(app.NewChoice(&o.imageFormat, formats), "image-format",
+		"how images lie in the package: oci, lean with layers compressed again, or docker-archive for kURL's readers")
+	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, for a smaller package: --image-format lean")
+	cmd.MarkFlagsMutuallyExclusive("lean", "image-format")
 	flags.Var(app.NewChoice(&o.engine, dockerfile.Engines()), "engine",
 		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
 	flags.StringVar(&o.since, "changed-since", "", "build only add-ons that differ from their package in this store")

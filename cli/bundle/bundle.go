@@ -33,6 +33,7 @@ type bundleOptions struct {
 	since    string
 	from     string // the clusters that are to be upgraded: a version of Kubernetes, or a record
 	format   string
+	lean     bool
 	verify   bool
 	cache    string
 	evidence bool
@@ -69,9 +70,14 @@ With --evidence, write a bill of materials down to the packages in image layers 
 With --split, FILE is a folder with parts that fit on media: FAT32, DVDs. Parts may be copied to several disks. With
 --parity, parts are added that replace others: of 20 parts with 15%, any 20 of the 23 are enough, and damage within
 parts is repaired while they are read. The scripts and the sealift of the nodes lie beside the parts; copy them to
-the first disk. 'sealift verify --media' checks parts.`,
+the first disk. 'sealift verify --media' checks parts.
+
+With --lean, the bundle has the layers of images compressed again, with zstd. It is smaller, and nodes need a sealift that
+knows this format, as the one in the bundle does. Images keep their digests. The cache keeps the layers, so that only the
+first bundle with a package takes longer.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
+  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --lean
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json
@@ -88,6 +94,7 @@ the first disk. 'sealift verify --media' checks parts.`,
 	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
 	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
+	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, for a smaller bundle")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	flags.BoolVar(&o.evidence, "evidence", false, "also write evidence of what is in the bundle, as 'sealift evidence' does")
 	o.split.add(cmd)
@@ -171,12 +178,16 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 			return p, err
 		}
 	}
+	spooled := ""
+	if o.lean {
+		spooled = deflated(o.cache)
+	}
 	if p.programs, err = a.nodePrograms(ctx, spool, o.programs); err != nil {
 		return p, err
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
 		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, KeepPreflight: o.programs.preflight != "",
-		Since: since, Key: key,
+		Since: since, Lean: spooled, Key: key,
 	}); err != nil {
 		return p, errors.Join(err, p.programs.close())
 	}

@@ -65,7 +65,7 @@ func tagged(ref string) string {
 }
 
 // archivePresent reports whether an image exists that this very archive was loaded as, pinned, complete and unpacked.
-func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error) {
+func (r *Runtime) archivePresent(ctx context.Context, layout *Layout, image Image) (bool, error) {
 	name := tagged(image.Ref)
 	record, err := r.client.ImageService().Get(ctx, name)
 	if errdefs.IsNotFound(err) || err == nil && (record.Labels[archiveLabel] != image.archive.SHA256 || record.Labels[pinLabel] != pin) {
@@ -74,7 +74,7 @@ func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error)
 	if err != nil {
 		return false, fmt.Errorf("look up image %s: %w", name, err)
 	}
-	return r.complete(ctx, Image{Ref: name, Target: record.Target})
+	return r.complete(ctx, layout, Image{Ref: name, Target: record.Target})
 }
 
 // loadArchive streams a docker-archive into the content store. Its images get their names once its last byte is verified. If the

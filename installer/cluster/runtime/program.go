@@ -35,6 +35,10 @@ func (r *Runtime) Program(ctx context.Context, ref, name, to string) error {
 		return fmt.Errorf("image %s: %w", ref, err)
 	}
 	for _, layer := range slices.Backward(manifest.Layers) {
+		layer, err := r.form(ctx, manifest.Config, layer)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", ref, err)
+		}
 		if done, err := r.programOf(ctx, layer, name, to); err != nil || done {
 			if err != nil {
 				err = fmt.Errorf("image %s: %w", ref, err)
@@ -76,7 +80,7 @@ func (l *Layout) Program(ctx context.Context, ref, name, to string) error {
 }
 
 func (l *Layout) programOf(layer ocispec.Descriptor, name, to string) (done bool, err error) {
-	blob, err := l.archive.OpenEntry(l.blob(layer))
+	blob, err := l.open(layer)
 	if err != nil {
 		return false, err
 	}
@@ -86,6 +90,14 @@ func (l *Layout) programOf(layer ocispec.Descriptor, name, to string) (done bool
 	}
 	_, err = io.Copy(io.Discard, blob) // the digest is checked at the end
 	return done, err
+}
+
+// open opens a layer, as it is in the archive.
+func (l *Layout) open(layer ocispec.Descriptor) (io.ReadCloser, error) {
+	if e, ok := l.lean(layer); ok {
+		return l.archive.OpenLayer(e.Path)
+	}
+	return l.archive.OpenEntry(l.blob(layer))
 }
 
 // copyProgram copies a program out of a layer, if it has it.

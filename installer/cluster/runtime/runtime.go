@@ -108,7 +108,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	blobs := semaphore.NewWeighted(parallelBlobs)
 	for i, image := range layout.Images {
 		group.Go(func() (err error) {
-			if present[i], err = r.present(gctx, image); err != nil || present[i] {
+			if present[i], err = r.present(gctx, layout, image); err != nil || present[i] {
 				return err
 			}
 			reporting.Lock()
@@ -135,9 +135,9 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 }
 
 // present reports whether an image exists under its names, pinned, complete and unpacked.
-func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
+func (r *Runtime) present(ctx context.Context, layout *Layout, image Image) (bool, error) {
 	if image.archive.Path != "" {
-		return r.archivePresent(ctx, image)
+		return r.archivePresent(ctx, layout, image)
 	}
 	for _, name := range image.names() {
 		record, err := r.client.ImageService().Get(ctx, name)
@@ -148,14 +148,20 @@ func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 			return false, fmt.Errorf("look up image %s: %w", name, err)
 		}
 	}
-	return r.complete(ctx, image)
+	return r.complete(ctx, layout, image)
 }
 
-// complete reports whether everything of an image is in the content store, and unpacked.
-func (r *Runtime) complete(ctx context.Context, image Image) (bool, error) {
-	available, _, _, missing, err := images.Check(ctx, r.client.ContentStore(), image.Target, r.platform)
-	if err != nil || !available || len(missing) > 0 {
+// complete reports whether everything of an image is in the content store in the form that the layout has, and unpacked. Nodes that
+// join ask for that form.
+func (r *Runtime) complete(ctx context.Context, layout *Layout, image Image) (bool, error) {
+	available, required, _, _, err := images.Check(ctx, r.client.ContentStore(), image.Target, r.platform)
+	if err != nil || !available {
 		return false, err
+	}
+	for _, blob := range required {
+		if there, err := layout.stored(ctx, r.client.ContentStore(), blob); err != nil || !there {
+			return false, err
+		}
 	}
 	return r.handle(image).IsUnpacked(ctx, "")
 }
@@ -173,10 +179,14 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 	children := images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil)
 	children = images.LimitManifests(images.FilterPlatforms(children, r.platform), r.platform, 1)
 	write := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
-		if err := r.hold(ctx, desc); err != nil {
+		blob, err := layout.carried(desc)
+		if err != nil {
 			return nil, err
 		}
-		return nil, layout.copyBlob(ctx, cs, desc)
+		if err := r.hold(ctx, blob); err != nil {
+			return nil, err
+		}
+		return nil, layout.copyBlob(ctx, cs, blob)
 	})
 	if err := images.Dispatch(ctx, images.Handlers(write, children), blobs, image.Target); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +194,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 		}
 		return err
 	}
-	if err := r.handle(image).Unpack(ctx, "", durably); err != nil {
+	if err := r.unpack(ctx, layout, image); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	for _, name := range image.names() {

@@ -31,6 +31,10 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 			if _, counted := sizes[e.SHA256]; counted {
 				continue
 			}
+			if e.Layer != nil {
+				sizes[e.SHA256] = e.Size + e.Layer.Size
+				continue
+			}
 			unpacked, err := sized{l.archive, e}.unpacked()
 			if err != nil {
 				return 0, err

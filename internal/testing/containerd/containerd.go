@@ -26,6 +26,7 @@ type Containerd struct {
 	Socket string
 	// Ctr is the path of its own client.
 	Ctr    string
+	binary string
 	dir    *scratch.Dir
 	daemon *daemon.Daemon
 }
@@ -49,7 +50,7 @@ func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err 
 	if err != nil {
 		return nil, err
 	}
-	c := &Containerd{Socket: dir.File("c.sock"), Ctr: ctr, dir: dir}
+	c := &Containerd{Socket: dir.File("c.sock"), Ctr: ctr, binary: binary, dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -67,12 +68,16 @@ address = %q
 	if err := os.WriteFile(dir.File("config.toml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	if c.daemon, err = daemon.Start(daemon.Command{Path: binary, Args: []string{"--config", dir.File("config.toml")}, Log: dir.File("log")}); err != nil {
-		return nil, err
+	return c, c.start(ctx)
+}
+
+func (c *Containerd) start(ctx context.Context) (err error) {
+	if c.daemon, err = daemon.Start(daemon.Command{Path: c.binary, Args: []string{"--config", c.dir.File("config.toml")}, Log: c.dir.File("log")}); err != nil {
+		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return c, c.daemon.WaitReady(bounded, func(ctx context.Context) error {
+	return c.daemon.WaitReady(bounded, func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
 		if err != nil {
 			return err
@@ -81,8 +86,20 @@ address = %q
 	})
 }
 
+// Restart stops containerd and starts it again with the same folders.
+func (c *Containerd) Restart(ctx context.Context) error {
+	c.daemon.Stop()
+	return c.start(ctx)
+}
+
 // ForTest runs containerd until t ends and returns its socket.
 func ForTest(t testing.TB) string {
+	t.Helper()
+	return StartForTest(t).Socket
+}
+
+// StartForTest runs containerd until t ends.
+func StartForTest(t testing.TB) *Containerd {
 	t.Helper()
 	short.Skip(t, "containerd")
 	c, err := Start(t.Context(), func(line string) { t.Log(line) })
@@ -94,7 +111,7 @@ func ForTest(t testing.TB) string {
 			t.Errorf("stop containerd: %v", err)
 		}
 	})
-	return c.Socket
+	return c
 }
 
 // Stop stops containerd and removes its folder.

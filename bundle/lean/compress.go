@@ -1,0 +1,166 @@
+package lean
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// smallest is the size from which a layer is compressed again, in bytes. A sandbox image is smaller: it is also exported from
+// packages, in the form that its manifest names.
+const smallest = 1 << 20
+
+// compressed describes the lean form of a layer in the spool.
+type compressed struct {
+	bundle.Blob
+	Layer bundle.Layer `json:"layer"`
+}
+
+// compressor compresses layers again.
+type compressor struct {
+	spool   string
+	encoder *bundle.LayerEncoder // nil before the first layer that the spool lacks
+}
+
+// lean returns the lean form of a layer, or nil if it is not smaller than the layer. The spool keeps the form.
+func (c *compressor) lean(ctx context.Context, l layer) (*bundle.File, error) {
+	if l.file.Size < smallest {
+		return nil, nil
+	}
+	name := filepath.Join(c.spool, l.file.SHA256+form)
+	made, err := read(name)
+	if err != nil {
+		if made, err = c.compress(ctx, l, name); err != nil {
+			return nil, err
+		}
+	}
+	if made.Layer.DiffID != l.diffID {
+		return nil, fmt.Errorf("it unpacks to sha256 %s, and its image's configuration has %s; the image cannot be loaded", made.Layer.DiffID, l.diffID)
+	}
+	if made.Size >= l.file.Size {
+		return nil, nil
+	}
+	made.Layer.Blob = l.file.SHA256
+	return &bundle.File{
+		Path: path.Join(path.Dir(l.file.Path), made.SHA256), Mode: l.file.Mode, Size: made.Size, SHA256: made.SHA256, Checked: true, Layer: &made.Layer,
+		Open: func() (io.ReadCloser, error) { return os.Open(name) },
+	}, nil
+}
+
+// read returns the description of a form in the spool. A form that is missing or damaged is an error.
+func read(name string) (c compressed, err error) {
+	data, err := os.ReadFile(name + ".json")
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return c, err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != c.SHA256 {
+		return c, fmt.Errorf("%s is damaged", name)
+	}
+	return c, nil
+}
+
+// compress writes the form of a layer and its description into the spool.
+func (c *compressor) compress(ctx context.Context, l layer, name string) (made compressed, err error) {
+	if c.encoder == nil {
+		if c.encoder, err = bundle.NewLayerEncoder(); err != nil {
+			return made, err
+		}
+	}
+	if err := os.MkdirAll(c.spool, 0o755); err != nil {
+		return made, err
+	}
+	if err := os.Remove(name + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return made, err
+	}
+	if err := atomicfile.Fill(name, 0o644, func(w *os.File) error { return c.write(ctx, l, w, &made) }); err != nil {
+		return made, err
+	}
+	data, err := json.Marshal(made)
+	if err != nil {
+		return made, err
+	}
+	return made, atomicfile.Write(name+".json", data)
+}
+
+func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *compressed) (err error) {
+	file, err := l.file.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	original := sha256.New()
+	unpacked, err := unpack(io.TeeReader(untilDone{ctx, file}, original))
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	size := &counter{}
+	if made.Layer, err = c.encoder.Encode(io.MultiWriter(w, sum, size), unpacked); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(original.Sum(nil)); got != l.file.SHA256 {
+		return &bundle.DigestError{Path: l.file.Path, Got: got, Want: l.file.SHA256}
+	}
+	made.Blob = bundle.Blob{SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size.n}
+	return nil
+}
+
+// unpack returns the tar of a layer, plain or compressed with gzip. It reads the layer to its last byte.
+func unpack(layer io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(layer, 1<<20)
+	head, err := in.Peek(2)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		return in, nil
+	}
+	return gzip.NewReader(in) // all members
+}
+
+// untilDone is a reader that fails when its context ends.
+type untilDone struct {
+	ctx context.Context //nolint:containedctx // of one call of write
+	io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.Reader.Read(p)
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}

@@ -1,0 +1,214 @@
+package lean_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/lean"
+)
+
+const images = "addons/demo/1.0.0/images"
+
+// text is a layer's content that zstd compresses better than gzip: it repeats after more bytes than gzip's window.
+func text(seed byte) []byte {
+	block := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(block)
+	return bytes.Repeat(block, 5)
+}
+
+func gzipLayer(t *testing.T, content []byte) v1.Layer {
+	t.Helper()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func imageOf(t *testing.T, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	image, err := mutate.AppendLayers(empty.Image, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// layoutOf returns the files of a layout with images, as a package has them.
+func layoutOf(t *testing.T, list ...v1.Image) []bundle.File {
+	t.Helper()
+	folder := t.TempDir()
+	oci, err := layout.Write(folder, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range list {
+		index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image})
+		if err := oci.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "example.org/app:1"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files []bundle.File
+	err = fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		f, err := bundle.DiskFile(path.Join(images, name), 0o644, filepath.Join(folder, name))
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func packaged(t *testing.T, files []bundle.File) *bundle.Archive {
+	t.Helper()
+	var buf bytes.Buffer
+	p := bundle.Package{Name: "demo", Version: "1.0.0", Platforms: []string{"linux/amd64"}, Files: files}
+	if _, err := bundle.WritePackage(t.Context(), &buf, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(buf.Bytes()), int64(buf.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func leanFiles(files []bundle.File) (lean []bundle.File) {
+	return slices.DeleteFunc(slices.Clone(files), func(f bundle.File) bool { return f.Layer == nil })
+}
+
+func TestEachLayerIsCompressedOnce(t *testing.T) {
+	content := text(1)
+	one, small := gzipLayer(t, content), gzipLayer(t, []byte("small"))
+	plain := static.NewLayer(text(2), types.OCIUncompressedLayer)
+	files := layoutOf(t, imageOf(t, one, small), imageOf(t, one, plain))
+	spool := t.TempDir()
+	made, err := lean.Files(t.Context(), images, files, spool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != len(files) || len(leanFiles(made)) != 2 {
+		t.Fatalf("%d of %d files are lean, had %d", len(leanFiles(made)), len(made), len(files))
+	}
+	id, err := one.DiffID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := partial.Descriptor(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.IndexFunc(made, func(f bundle.File) bool { return f.Layer != nil && f.Layer.Blob == blob.Digest.Hex })
+	if found < 0 || made[found].Layer.DiffID != id.Hex || made[found].Layer.Size != int64(len(content)) || made[found].Size >= blob.Size {
+		t.Fatalf("%+v", made)
+	}
+	if err := packaged(t, made).VerifyLayers(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	before := modified(t, spool)
+	again, err := lean.Files(t.Context(), images, files, spool)
+	if err != nil || !slices.Equal(modified(t, spool), before) || again[found].SHA256 != made[found].SHA256 {
+		t.Errorf("compressed again: %v", err)
+	}
+	damaged := filepath.Join(spool, blob.Digest.Hex+".lean-1")
+	if err := os.WriteFile(damaged, []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again, err = lean.Files(t.Context(), images, files, spool)
+	if err != nil || again[found].SHA256 != made[found].SHA256 {
+		t.Fatalf("from a damaged spool: %v", err)
+	}
+	if err := packaged(t, again).Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// modified lists the files of a folder with their times.
+func modified(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Name()+info.ModTime().String())
+	}
+	return list
+}
+
+func TestLayerUnlikeItsConfigurationIsRefused(t *testing.T) {
+	image := imageOf(t, gzipLayer(t, text(1)))
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.RootFS.DiffIDs[0].Hex = strings.Repeat("0", 64)
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lean.Files(t.Context(), images, layoutOf(t, image), t.TempDir()); err == nil || !strings.Contains(err.Error(), "cannot be loaded") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCompanionReplacesLayersOfPackage(t *testing.T) {
+	files := layoutOf(t, imageOf(t, gzipLayer(t, text(1))))
+	plain, spool := packaged(t, files), t.TempDir()
+	var with [2]*bundle.Archive
+	for n := range with {
+		var err error
+		if with[n], err = lean.Companion(t.Context(), plain, spool); err != nil || with[n] == nil {
+			t.Fatal(err)
+		}
+		defer with[n].Close()
+	}
+	if with[0].Digest != with[1].Digest {
+		t.Error("the second companion has other content")
+	}
+	var buf bytes.Buffer
+	index, err := bundle.WriteBundle(t.Context(), &buf, bundle.Bundle{Packages: []*bundle.Archive{plain}, Lean: with[:1]})
+	if err != nil || index.Format != bundle.FormatLean {
+		t.Fatalf("%s, %v", index.Format, err)
+	}
+	made, err := bundle.NewArchive(bytes.NewReader(buf.Bytes()), int64(buf.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(made.Verify(t.Context()), made.VerifyLayers(t.Context())); err != nil {
+		t.Error(err)
+	}
+
+	none, err := lean.Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))), spool)
+	if err != nil || none != nil {
+		t.Errorf("a package of small layers has a companion: %v", err)
+	}
+}
