@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/lean"
@@ -210,5 +211,52 @@ func TestCompanionReplacesLayersOfPackage(t *testing.T) {
 	none, err := lean.Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))), spool)
 	if err != nil || none != nil {
 		t.Errorf("a package of small layers has a companion: %v", err)
+	}
+}
+
+// TestExtractedLayoutIsRead lets another library read what Extract writes, of a lean and of a plain package.
+func TestExtractedLayoutIsRead(t *testing.T) {
+	one := gzipLayer(t, text(1))
+	image := imageOf(t, one, gzipLayer(t, []byte("small")))
+	files := layoutOf(t, image)
+	made, err := lean.Files(t.Context(), images, files, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := one.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		files   []bundle.File
+		changed int
+	}{"plain": {files, 0}, "lean": {made, 1}} {
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := lean.Extract(t.Context(), packaged(t, row.files), root)
+		if err := errors.Join(err, root.Close()); err != nil || len(list) != 1 {
+			t.Fatalf("%s: %+v, %v", name, list, err)
+		}
+		if list[0].Ref != "example.org/app:1" || len(list[0].Layers) != row.changed || (list[0].Original != "") != (row.changed > 0) {
+			t.Errorf("%s: %+v", name, list[0])
+		}
+		for _, l := range list[0].Layers {
+			if l.Original != blob.String() {
+				t.Errorf("%s: %+v", name, l)
+			}
+		}
+		index, err := layout.ImageIndexFromPath(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.Index(index, validate.Fast); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "blobs/sha256", blob.Hex)); (err == nil) != (row.changed == 0) {
+			t.Errorf("%s: the plain layer: %v", name, err)
+		}
 	}
 }

@@ -33,6 +33,9 @@ func Cache(a *app.App) *cobra.Command { return commands{a}.cacheCommand() }
 // Inspect makes the command inspect.
 func Inspect(a *app.App) *cobra.Command { return commands{a}.inspectCommand() }
 
+// Extract makes the command extract.
+func Extract(a *app.App) *cobra.Command { return commands{a}.extractCommand() }
+
 // Import makes the command import.
 func Import(a *app.App) *cobra.Command { return commands{a}.importCommand() }
 
