@@ -22,8 +22,8 @@ const (
 	// LayerWindow is the window with which a LayerEncoder compresses, in bytes. 32 MiB would make the layers of Kubernetes 1 % smaller, and
 	// takes four times the memory on a node.
 	LayerWindow = 8 << 20
-	// MaxLayerWindow is the largest window that a reader accepts, in bytes. containerd takes twice the window for each layer that it
-	// unpacks.
+	// MaxLayerWindow is the largest window that a reader accepts, in bytes. containerd takes at least twice the window for each layer
+	// that it unpacks.
 	MaxLayerWindow = 32 << 20
 )
 
