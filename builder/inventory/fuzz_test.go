@@ -4,8 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,7 +41,7 @@ func TestHostileLayersAreBounded(t *testing.T) {
 	names := newTree()
 	err := error(nil)
 	for i := 0; err == nil && i < maxNodes; i++ {
-		err = names.put(strings.Repeat("x", 3000)+string(rune('0'+i%10))+"/"+fmt.Sprint(i)+strings.Repeat("y", 1000), &node{layer: 1, link: "z"})
+		err = names.put(strings.Repeat("x", 3000)+string(rune('0'+i%10))+"/"+strconv.Itoa(i)+strings.Repeat("y", 1000), &node{layer: 1, link: "z"})
 	}
 	if !errors.Is(err, errTooLarge) || names.bytes > maxBytes+2*maxPath {
 		t.Errorf("%d bytes of names are kept: %v", names.bytes, err)

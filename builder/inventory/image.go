@@ -25,7 +25,8 @@ const (
 // opened is an image and where its layers are.
 type opened struct {
 	Image
-	blobs string // folder in the bundle
+	blobs   string   // folder in the bundle
+	diffIDs []string // digests of the unpacked layers, according to the configuration; empty without one
 }
 
 // imagesOf lists the images of a bundle, each platform once, with their layers.
@@ -59,14 +60,25 @@ func (i *opened) blob(d string) string {
 	return path.Join(i.blobs, algorithm, hex)
 }
 
+// errMisnamed reports a blob whose name is the digest of something else. A container runtime refuses it.
+var errMisnamed = errors.New("its name is not the digest of its content")
+
+// named reports whether a blob has the digest of its name.
+func named(e bundle.Entry, digest string) bool { return "sha256:"+e.SHA256 == digest }
+
 func (i *opened) unknown(format string, args ...any) {
 	i.Unknown = append(i.Unknown, fmt.Sprintf(format, args...))
 }
 
 // readManifest sets the layers. Only damage of the bundle is an error.
 func (i *opened) readManifest(from *bundle.Archive) error {
-	if _, ok := from.Entry(i.blob(i.Manifest)); digest.Digest(i.Manifest).Validate() != nil || !ok {
+	e, ok := from.Entry(i.blob(i.Manifest))
+	if digest.Digest(i.Manifest).Validate() != nil || !ok {
 		i.unknown("it is not in an OCI layout: docker-archives are not read")
+		return nil //nolint:nilerr // a fact about the image
+	}
+	if !named(e, i.Manifest) {
+		i.unknown("%s", errMisnamed)
 		return nil
 	}
 	data, err := from.ReadFile(i.blob(i.Manifest), maxManifest)
@@ -76,7 +88,7 @@ func (i *opened) readManifest(from *bundle.Archive) error {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
 		i.unknown("its manifest is not JSON")
-		return nil
+		return nil //nolint:nilerr // a fact about the image
 	}
 	if len(m.Layers) > maxLayers {
 		i.unknown("it has %d layers", len(m.Layers))
@@ -85,9 +97,28 @@ func (i *opened) readManifest(from *bundle.Archive) error {
 	for _, l := range m.Layers {
 		if l.Digest.Validate() != nil {
 			i.unknown("a layer has the digest %q", l.Digest)
-			return nil
+			return nil //nolint:nilerr // a fact about the image
 		}
 		i.Layers = append(i.Layers, l.Digest.String())
+	}
+	return i.readConfig(from, m.Config.Digest.String())
+}
+
+// readConfig sets the digests of unpacked layers, if the bundle has the configuration. Lean layers need them.
+func (i *opened) readConfig(from *bundle.Archive, d string) error {
+	e, ok := from.Entry(i.blob(d))
+	if !ok || !named(e, d) {
+		return nil
+	}
+	data, err := from.ReadFile(i.blob(d), maxManifest)
+	if err != nil {
+		return err
+	}
+	var config ocispec.Image
+	if json.Unmarshal(data, &config) == nil {
+		for _, id := range config.RootFS.DiffIDs {
+			i.diffIDs = append(i.diffIDs, id.String())
+		}
 	}
 	return nil
 }
@@ -137,7 +168,7 @@ func (s *scanner) image(i *opened, trees map[string]*tree, uses map[string]int) 
 		if known == nil {
 			known = t.clone()
 			var hostile *unreadable
-			if err := s.layer(known, i.blob(layer), layer, n+1); errors.As(err, &hostile) {
+			if err := s.layer(known, i, n); errors.As(err, &hostile) {
 				i.unknown("layer %s: %v", layer, hostile)
 			} else if err != nil {
 				return err

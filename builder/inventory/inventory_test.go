@@ -2,8 +2,12 @@ package inventory_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -118,9 +122,10 @@ func TestSharedLayersAreListedForEachImage(t *testing.T) {
 	got := read(t, name)
 	for _, i := range got.Images {
 		packages, programs := 1, 0
-		if i.Ref == "b:1" {
+		switch i.Ref {
+		case "b:1":
 			packages, programs = 0, 1
-		} else if i.Ref == "d:1" {
+		case "d:1":
 			programs = 1
 		}
 		if len(i.Packages) != packages || len(i.Programs) != programs {
@@ -149,6 +154,65 @@ func TestProgramsOutsideOfImagesAreListed(t *testing.T) {
 	want := "addons/app/1.0/assets/bad.tgz unexpected EOF\naddons/app/1.0/assets/tool tool:2 \naddons/app/1.0/assets/tool.tar.gz /bin/inner:2 "
 	if strings.Join(lines, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), want)
+	}
+}
+
+// handmade writes a package with an image of one layer, whatever its files and names are.
+func handmade(t *testing.T, config []byte, layer string, blob bundle.File) string {
+	t.Helper()
+	const blobs = "addons/app/1.0/images/blobs/sha256/"
+	manifest := fmt.Appendf(nil, `{"schemaVersion": 2, "config": {"digest": "sha256:%x"}, "layers": [{"digest": "sha256:%s", "size": 1}]}`, sha256.Sum256(config), layer)
+	sum := fmt.Sprintf("%x", sha256.Sum256(manifest))
+	blob.Path = blobs + blob.Path
+	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
+		bundle.BytesFile(blobs+sum, 0o644, manifest), bundle.BytesFile(fmt.Sprintf("%s%x", blobs, sha256.Sum256(config)), 0o644, config), blob,
+	}}
+	p.Contents.Images = []bundle.Image{{Ref: "a:1", Digest: "sha256:" + sum, Platforms: map[string]string{"linux/amd64": "sha256:" + sum}}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "app.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+func TestMisnamedLayerIsUnknown(t *testing.T) {
+	layer := fixture.Layer(t, [2]string{"tool", string(fixture.GoProgram("go1.26.1"))})
+	for name, right := range map[string]bool{strings.Repeat("0", 64): false, fmt.Sprintf("%x", sha256.Sum256(layer)): true} {
+		i := read(t, handmade(t, []byte("{}"), name, bundle.BytesFile(name, 0o644, layer))).Images[0]
+		if (len(i.Unknown) == 0) != right || (len(i.Programs) == 1) != right {
+			t.Errorf("%s: %s", name, text(i))
+		}
+	}
+}
+
+// TestLeanLayerIsListed compresses a layer again: it is what the configuration says that it unpacks to, or unknown.
+func TestLeanLayerIsListed(t *testing.T) {
+	layer := fixture.Layer(t, [2]string{"tool", string(fixture.GoProgram("go1.26.1"))})
+	unpacked, err := gzip.NewReader(bytes.NewReader(layer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder, err := bundle.NewLayerEncoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	form, err := encoder.Encode(&packed, unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form.Blob = fmt.Sprintf("%x", sha256.Sum256(layer))
+	for id, right := range map[string]bool{form.DiffID: true, strings.Repeat("0", 64): false} {
+		blob := bundle.BytesFile(fmt.Sprintf("%x", sha256.Sum256(packed.Bytes())), 0o644, packed.Bytes())
+		blob.Layer = &form
+		i := read(t, handmade(t, fmt.Appendf(nil, `{"rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}`, id), form.Blob, blob)).Images[0]
+		if (len(i.Unknown) == 0) != right || (len(i.Programs) == 1) != right || i.Layers[0] != "sha256:"+form.Blob {
+			t.Errorf("%s: %s", id, text(i))
+		}
 	}
 }
 

@@ -108,7 +108,12 @@ func (s *source) Read(p []byte) (int, error) {
 // open calls read with the content of a file of the bundle. It reads all of it, so that it is verified. An error of read is unreadable,
 // unless the bundle is damaged.
 func (s *scanner) open(name string, read func(io.Reader) error) error {
-	content, err := s.from.OpenEntry(name)
+	return s.openWith(func() (io.ReadCloser, error) { return s.from.OpenEntry(name) }, read)
+}
+
+// openWith is open for content that a function opens.
+func (s *scanner) openWith(open func() (io.ReadCloser, error), read func(io.Reader) error) error {
+	content, err := open()
 	if err != nil {
 		return err
 	}
@@ -130,15 +135,24 @@ func (s *scanner) open(name string, read func(io.Reader) error) error {
 	return nil
 }
 
-// layer applies a layer to a tree. number is its place in the image.
-func (s *scanner) layer(t *tree, name, digest string, number int) error {
+// layer applies a layer of an image to a tree. Layers are numbered from 0. A lean layer is verified by what it unpacks to.
+func (s *scanner) layer(t *tree, i *opened, n int) error {
+	digest, name := i.Layers[n], i.blob(i.Layers[n])
+	read := func(r io.Reader) error { return s.unpack(t, r, digest, n+1) }
 	if lean, ok := s.from.LeanLayer(name); ok {
-		name = lean.Path
+		if n >= len(i.diffIDs) || i.diffIDs[n] != "sha256:"+lean.Layer.DiffID {
+			return &unreadable{errMisnamed}
+		}
+		return s.openWith(func() (io.ReadCloser, error) { return s.from.OpenLayer(lean.Path) }, read)
 	}
-	if _, ok := s.from.Entry(name); !ok {
+	e, ok := s.from.Entry(name)
+	if !ok {
 		return &unreadable{errors.New("it is not in the bundle")}
 	}
-	return s.open(name, func(r io.Reader) error { return s.unpack(t, r, digest, number) })
+	if !named(e, digest) {
+		return &unreadable{errMisnamed}
+	}
+	return s.open(name, read)
 }
 
 // unpack reads a tar, compressed or not.
@@ -308,7 +322,7 @@ func (s *scanner) regular(in io.Reader, h *tar.Header, name string) (*found, err
 // database turns packages into a file of interest. What cannot be read is a fact about the image, not an error.
 func database(packages []component.Component, err error) (*found, error) {
 	if err != nil {
-		return &found{unread: err.Error()}, nil
+		return &found{unread: err.Error()}, nil //nolint:nilerr // see above
 	}
 	if len(packages) == 0 {
 		return nil, nil

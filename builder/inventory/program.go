@@ -108,7 +108,7 @@ func (s *scanner) program(in io.Reader, size int64) (*found, error) {
 	}
 	info, err := buildinfo.Read(io.NewSectionReader(r, 0, size))
 	if err != nil {
-		return &found{foreign: true}, nil
+		return &found{foreign: true}, nil //nolint:nilerr // any other program has no such record
 	}
 	if len(info.Deps) > maxModules {
 		return &found{unread: fmt.Sprintf("it has %d modules", len(info.Deps))}, nil

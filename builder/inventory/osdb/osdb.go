@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/builder/component"
@@ -132,7 +133,7 @@ func Apk(r io.Reader) ([]component.Component, error) {
 		if !found {
 			return nil
 		}
-		if len(value) > maxField && strings.Contains("PVAoL", letter) {
+		if len(value) > maxField && slices.Contains([]string{"P", "V", "A", "o", "L"}, letter) {
 			return errTooLong
 		}
 		switch letter {
