@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
@@ -132,7 +134,7 @@ func (s *bundleSource) open(ctx context.Context, a commands, root string, truste
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
 	}
-	archive, err := bundle.Open(s.bundle, trusted...)
+	archive, err := s.openMedia(a, trusted)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +157,25 @@ func (s *bundleSource) open(ctx context.Context, a commands, root string, truste
 		return nil, errors.Join(fmt.Errorf("--base %s: %w", s.base, err), base.Close())
 	}
 	return archive, nil
+}
+
+// openMedia opens --bundle. Where parts are missing, a person at a terminal is asked for the next folder, until enough are found.
+func (s *bundleSource) openMedia(a commands, trusted []signature.PublicKey) (*bundle.Archive, error) {
+	for {
+		archive, err := bundle.Open(s.bundle, trusted...)
+		if _, ok := errors.AsType[*parts.MissingError](err); !ok || !a.CanAsk() {
+			return archive, err
+		}
+		folder := a.Ask(fmt.Sprintf("%v\nfolder with more parts, or nothing to stop:", err))
+		if folder == "" {
+			return nil, err
+		}
+		if _, statErr := os.Stat(folder); statErr != nil {
+			fmt.Fprintln(a.Err, statErr)
+			continue
+		}
+		s.bundle += string(os.PathListSeparator) + folder
+	}
 }
 
 // withInstalled completes an incremental bundle with this node's content.

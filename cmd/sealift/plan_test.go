@@ -179,6 +179,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift cache prune --dry-run":          dryRunOfCachePrune,
 		"sealift certs rotate-encryption --plan": planOfRotation,
 		"sealift certs rotate-ca --plan":         planOfRotationOfCAs,
+		"sealift push --plan":                    planOfPush,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/cli/manual"
 	"github.com/sealift/sealift/cli/node"
+	"github.com/sealift/sealift/cli/push"
 )
 
 // run executes one command line and returns its exit code.
@@ -41,7 +42,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks o
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
 			build.Inspect(a), archive.Verify(a), build.Extract(a), evidence.Evidence(a), evidence.VulnDB(a), build.Import(a), build.Publish(a),
 		}},
-		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes)}},
+		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes), push.Push(a)}},
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, bundle.InPlace(a, nodes))},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a), delegate.Operator(), delegate.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{delegate.Testgrid()}},

@@ -1,0 +1,172 @@
+// Package push is the command that fills a registry from a bundle.
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/registry"
+	"github.com/sealift/sealift/store"
+)
+
+// answerTime is how long a registry may take to answer after an upload: some copy the blob to their storage then.
+const answerTime = 5 * time.Minute
+
+// maxParallel bounds the uploads at once.
+const maxParallel = 32
+
+type pushOptions struct {
+	keys     []string
+	plan     bool
+	plain    bool
+	parallel int
+	config   string
+	format   string
+}
+
+// commands runs the command of this package.
+type commands struct{ *app.App }
+
+// Push makes the command push.
+func Push(in *app.App) *cobra.Command {
+	a := commands{in}
+	o := pushOptions{}
+	cmd := &cobra.Command{
+		Use:   "push ARCHIVE|URL oci://REGISTRY/PREFIX",
+		Short: "Push the images of a bundle to a registry",
+		Long: `Push the images of a bundle or a package, all platforms of each, to the registry of a site. The image
+registry.k8s.io/pause:3.10 becomes REGISTRY/PREFIX/registry.k8s.io/pause:3.10, with the same digest.
+
+What the registry has is not sent. A layer that several images have is sent once, and the registry copies it. After an
+interruption run the same command again. --plan asks the registry and sends nothing.
+
+--write-config writes a folder with what clusters need to find the images there under their own names:
+certs.d for containerd, k3s/registries.yaml, and openshift/mirrors.yaml.
+
+Credentials are those of 'docker login' and 'podman login'. --ca-cert names the CA of a registry. A registry on
+loopback is spoken to without TLS, another one only with --plain-http.`,
+		Example: `  sealift push cluster.tar.gz oci://harbor.corp/mirror --plan
+  sealift push cluster.tar.gz oci://harbor.corp/mirror --ca-cert ca.pem --write-config config
+  sealift push /media/usb oci://harbor.corp/mirror --key release.pub -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.push(cmd.Context(), args[0], args[1], o) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.plan, "plan", false, "print what would be sent, and send nothing")
+	flags.IntVar(&o.parallel, "parallel", 4, "how many layers are sent at once")
+	flags.StringVar(&o.config, "write-config", "", "folder to write the configuration of clusters to")
+	flags.BoolVar(&o.plain, "plain-http", false, "speak HTTP without TLS to the registry")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	app.AddOutputFlag(cmd, &o.format)
+	_ = cmd.MarkFlagFilename("key", "pub")
+	_ = cmd.MarkFlagDirname("write-config")
+	return cmd
+}
+
+func (a commands) push(ctx context.Context, from, to string, o pushOptions) (err error) {
+	if o.parallel < 1 || o.parallel > maxParallel {
+		return app.UsageError("--parallel takes 1 to %d", maxParallel)
+	}
+	target, err := registry.ParseTarget(to, o.plain)
+	if err != nil {
+		return app.UsageError("%v", err)
+	}
+	keys, err := app.PublicKeys(o.keys)
+	if err != nil {
+		return err
+	}
+	opened, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, keys...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	if len(keys) > 0 {
+		if _, err := opened.VerifySignature(keys...); err != nil {
+			return fmt.Errorf("%s is not to be trusted: %w", from, err)
+		}
+	}
+	transport := fetch.NewTransport(a.CAs)
+	transport.ResponseHeaderTimeout = answerTime
+	defer transport.CloseIdleConnections()
+	notes := a.Notes(o.format)
+	prepared, err := registry.Prepare(ctx, opened, registry.Options{
+		Target: target, Transport: transport, Parallel: o.parallel, Say: func(line string) { fmt.Fprintln(notes, line) },
+	})
+	if err != nil {
+		return err
+	}
+	summary := prepared.Summary
+	if !o.plan {
+		if summary, err = prepared.Run(ctx); err != nil {
+			return fmt.Errorf("%w\n%s arrived; run the same command again to send the rest", err, app.FormatBytes(summary.Send))
+		}
+		if err := writeConfiguration(o.config, summary, target, a.CAs.Text()); err != nil {
+			return err
+		}
+	}
+	return a.Print(o.format, summary, func() error { return printPush(a.Out, summary, o) })
+}
+
+// writeConfiguration writes the files for clusters into a folder, if one is named.
+func writeConfiguration(folder string, s registry.Summary, t registry.Target, ca string) error {
+	if folder == "" {
+		return nil
+	}
+	files, err := registry.Configuration(s, t, ca)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(path, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printPush(out io.Writer, s registry.Summary, o pushOptions) error {
+	if o.plan {
+		table := plaintext.NewTable(tabwriter.NewWriter(out, 0, 0, 2, ' ', 0))
+		table.Println("IMAGE\tSTATE\tSIZE\tTARGET")
+		for _, i := range s.Images {
+			table.Printf("%s\t%s\t%s\t%s\n", i.Ref, i.State, app.FormatBytes(i.Size), i.Target)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, i := range s.Images {
+		if i.Note != "" {
+			fmt.Fprintf(out, "%s: %s: %s\n", i.Target, i.Note, i.Digest)
+		}
+	}
+	there := slices.DeleteFunc(slices.Clone(s.Images), func(i registry.Image) bool { return i.State != registry.Present })
+	verbs := [2]string{"sent", "copied"}
+	if o.plan {
+		verbs = [2]string{"to send", "to copy"}
+	}
+	fmt.Fprintf(out, "%s: %s of %s, %d there already; %s %s, and %s within the registry\n", s.Target, app.Counted(len(s.Images), "image"), app.FormatBytes(s.Total),
+		len(there), app.FormatBytes(s.Send), verbs[0], app.FormatBytes(s.Mounted)+" "+verbs[1])
+	if o.config != "" && !o.plan {
+		fmt.Fprintf(out, "the configuration for clusters is in %s\n", o.config)
+	}
+	return nil
+}

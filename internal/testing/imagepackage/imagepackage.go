@@ -1,0 +1,59 @@
+// Package imagepackage makes a package with an image, for tests of commands that need no more of it.
+package imagepackage
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// Write writes a package to a file. It has one small image with this reference.
+func Write(t testing.TB, name, ref string) {
+	t.Helper()
+	dir := t.TempDir()
+	written, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(1000, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := written.AppendImage(image, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref})); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}}
+	p.Contents.Images = []bundle.Image{{ID: digest.Hex[:12], Ref: ref, Digest: digest.String(), Platforms: map[string]string{"linux/amd64": digest.String()}}}
+	if err := filepath.WalkDir(dir, func(file string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		below, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		one, err := bundle.DiskFile("addons/app/1.0/images/"+filepath.ToSlash(below), 0o644, file)
+		p.Files = append(p.Files, one)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &out, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,212 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// The states of an image.
+const (
+	Present = "present" // the registry has it
+	Missing = "missing"
+	Pushed  = "pushed"
+)
+
+// Image is one image of a plan or a result.
+type Image struct {
+	Ref    string `json:"ref"`
+	Target string `json:"target"` // its name in the registry
+	Digest string `json:"digest"` // an index or a manifest
+	State  string `json:"state"`
+	Size   int64  `json:"size"` // bytes of its blobs
+	Note   string `json:"note,omitempty"`
+}
+
+// Summary is a plan, or what came of it.
+type Summary struct {
+	Target string  `json:"target"`
+	Images []Image `json:"images"`
+	// Bytes of blobs, each counted once: all, those to send or sent, and those that the registry copies between its repositories.
+	Total   int64 `json:"total"`
+	Send    int64 `json:"send"`
+	Mounted int64 `json:"mounted"`
+}
+
+// Push is a prepared transfer.
+type Push struct {
+	Summary
+	options Options
+	archive *bundle.Archive
+	images  []image
+	open    func(path string) (*remote.Repository, error)
+	slots   chan struct{}
+	blobs   map[string]*blob // by digest
+}
+
+// blob is the content that images share.
+type blob struct {
+	ocispec.Descriptor
+	path  string        // in the archive
+	token chan struct{} // a mutex whose waiters can be cancelled
+	in    map[string]bool
+	first string // a repository that has it
+}
+
+// Prepare asks the registry what it has. It sends nothing.
+func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
+	if err := a.CheckBase(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	images, err := readImages(a)
+	if err != nil {
+		return nil, err
+	}
+	client := o.client()
+	p := &Push{Summary: Summary{Target: o.Target.String(), Images: make([]Image, len(images))}, options: o, archive: a, images: images, slots: make(chan struct{}, o.Parallel), blobs: make(map[string]*blob)}
+	var mu sync.Mutex
+	repositories := make(map[string]*remote.Repository)
+	p.open = func(path string) (*remote.Repository, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r := repositories[path]; r != nil {
+			return r, nil
+		}
+		r, err := o.repository(client, path)
+		repositories[path] = r
+		return r, err
+	}
+	for _, i := range images {
+		for _, d := range i.blobs() {
+			if p.blobs[d.Digest.String()] == nil {
+				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.blobPath(d), token: make(chan struct{}, 1), in: make(map[string]bool)}
+				p.Total += d.Size
+			}
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2 * o.Parallel)
+	for n, i := range images {
+		group.Go(func() error { return p.look(ctx, n, i) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	p.count()
+	return p, nil
+}
+
+// count adds up what is to be sent, and what the registry can copy.
+func (p *Push) count() {
+	sent := make(map[string]bool)
+	for n, i := range p.images {
+		if p.Images[n].State == Present {
+			continue
+		}
+		path := p.options.Target.path(i.repository)
+		for _, d := range i.blobs() {
+			b, key := p.blobs[d.Digest.String()], d.Digest.String()
+			switch {
+			case b.in[path] || sent[path+"@"+key]:
+			case b.first != "" || sent[key]:
+				p.Mounted += b.Size
+			default:
+				p.Send += b.Size
+			}
+			sent[key], sent[path+"@"+key] = true, true
+		}
+	}
+}
+
+// look finds whether the registry has an image, and if not, which of its blobs.
+func (p *Push) look(ctx context.Context, n int, i image) error {
+	path := p.options.Target.path(i.repository)
+	separator := ":"
+	if i.tag == "" {
+		separator = "@"
+	}
+	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing}
+	for _, d := range i.blobs() {
+		out.Size += d.Size
+	}
+	defer func() { p.Images[n] = out }()
+	repo, err := p.open(path)
+	if err != nil {
+		return err
+	}
+	var there ocispec.Descriptor
+	err = p.options.retry(ctx, func(ctx context.Context) (err error) {
+		there, err = repo.Resolve(ctx, i.target())
+		return err
+	})
+	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		return fmt.Errorf("ask for %s: %w", out.Target, err)
+	}
+	if err == nil && there.Digest == i.root.Digest {
+		out.State = Present
+		return p.has(ctx, i, path)
+	}
+	if err == nil {
+		if reduced, _, reduceErr := p.reduce(i); i.root.absent > 0 && reduceErr == nil && reduced.Digest == there.Digest {
+			out.State, out.Digest, out.Note = Present, there.Digest.String(), reducedNote
+			return p.has(ctx, i, path)
+		}
+	}
+	for _, d := range i.blobs() {
+		if err := p.ask(ctx, repo, path, p.blobs[d.Digest.String()]); err != nil {
+			return fmt.Errorf("ask for a layer of %s: %w", out.Target, err)
+		}
+	}
+	return nil
+}
+
+// has notes the blobs of an image that the registry has.
+func (p *Push) has(ctx context.Context, i image, path string) error {
+	for _, d := range i.blobs() {
+		b := p.blobs[d.Digest.String()]
+		if err := b.lock(ctx); err != nil {
+			return err
+		}
+		b.in[path], b.first = true, path
+		b.unlock()
+	}
+	return nil
+}
+
+// ask notes whether a repository has a blob.
+func (p *Push) ask(ctx context.Context, repo *remote.Repository, path string, b *blob) error {
+	if err := b.lock(ctx); err != nil {
+		return err
+	}
+	defer b.unlock()
+	if b.in[path] {
+		return nil
+	}
+	return p.options.retry(ctx, func(ctx context.Context) error {
+		there, err := repo.Blobs().Exists(ctx, b.Descriptor)
+		if there {
+			b.in[path], b.first = true, path
+		}
+		return err
+	})
+}
+
+func (b *blob) lock(ctx context.Context) error {
+	select {
+	case b.token <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *blob) unlock() { <-b.token }
