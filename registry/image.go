@@ -124,6 +124,16 @@ func newImage(a *bundle.Archive, dir string, d ocispec.Descriptor) (image, error
 	return i, err
 }
 
+// lacks explains why the archive does not have a layer.
+func (i image) lacks(a *bundle.Archive, d ocispec.Descriptor) error {
+	for _, e := range a.Below(i.dir) {
+		if e.Layer != nil && e.Layer.Blob == d.Digest.Encoded() {
+			return fmt.Errorf("image %s: its layers were compressed again (--lean), and registries need them as upstream has them; push an archive that was made without --lean", i.ref)
+		}
+	}
+	return fmt.Errorf("image %s: the archive lacks %s", i.ref, d.Digest)
+}
+
 func readJSON(a *bundle.Archive, name string, into any) error {
 	data, err := a.ReadFile(name, maxManifest)
 	if err != nil {
@@ -176,7 +186,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 		if e, ok := a.Entry(i.blobPath(blob)); ok && e.Size == blob.Size {
 			m.blobs = append(m.blobs, ocispec.Descriptor{MediaType: blob.MediaType, Digest: blob.Digest, Size: blob.Size})
 		} else if len(blob.URLs) == 0 && !strings.Contains(blob.MediaType, "foreign") { // those are fetched from elsewhere
-			return m, fmt.Errorf("image %s: the bundle lacks %s", i.ref, blob.Digest)
+			return m, i.lacks(a, blob)
 		}
 	}
 	return m, nil
