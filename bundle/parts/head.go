@@ -76,6 +76,11 @@ func decodeHead(data []byte) (head, error) {
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], data[len(body):len(data)-4]) {
 		return head{}, errors.New("its description is damaged")
 	}
+	for _, at := range []int{len(magic), len(data) - 4} {
+		if got := binary.BigEndian.Uint32(data[at:]); int64(got) != int64(len(data)) {
+			return head{}, fmt.Errorf("its description has %d bytes, and says that it has %d", len(data), got)
+		}
+	}
 	number, length := binary.BigEndian.Uint32(body[len(magic)+4:]), binary.BigEndian.Uint32(body[len(magic)+8:])
 	if length > maxText || int(length) > len(body)-fixedSize {
 		return head{}, fmt.Errorf("its description of %d bytes is too long", length)

@@ -247,6 +247,11 @@ func TestScratchedDescriptionIsReadFromItsCopy(t *testing.T) {
 		}
 		flipFile(t, name, at)
 	}
+	flipFile(t, name, header-1) // the length after the digest
+	if got, r, err := read(t, folder); err != nil || !bytes.Equal(got, data) || !strings.Contains(strings.Join(r.Repaired(), "\n"), "its description is damaged") {
+		t.Error(err)
+	}
+	flipFile(t, name, header-1)
 	flipFile(t, name, header+set.PartSize+100)
 	if got, r, err := read(t, folder); err != nil || !bytes.Equal(got, data) || !strings.Contains(strings.Join(r.Repaired(), "\n"), "at its end is damaged") {
 		t.Error(err)
@@ -342,6 +347,10 @@ func FuzzHead(f *testing.F) {
 		}
 		f.Add(text[:size], true)
 		f.Add(text[:size], false)
+		changed := bytes.Clone(text[:size])
+		changed[size-1]++ // its length, which no digest covers
+		f.Add(changed, false)
+		f.Add(changed, true)
 	}
 	f.Add([]byte(magic), true)
 	f.Fuzz(func(t *testing.T, data []byte, atEnd bool) {
