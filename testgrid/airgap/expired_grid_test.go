@@ -35,8 +35,14 @@ func (n node) authorities() (all []tls.Certificate) {
 	return all
 }
 
-// ended makes the first certificate of a PEM one that ended an hour ago. Everything else is kept, including what follows it.
+// ended makes the first certificate of a PEM one that ended an hour ago.
 func (n node) ended(authorities []tls.Certificate, text []byte) []byte {
+	n.t.Helper()
+	return n.ending(authorities, text, time.Now().Add(-time.Hour))
+}
+
+// ending makes the first certificate of a PEM one with another end. Everything else is kept, including what follows it.
+func (n node) ending(authorities []tls.Certificate, text []byte, end time.Time) []byte {
 	n.t.Helper()
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -51,7 +57,7 @@ func (n node) ended(authorities []tls.Certificate, text []byte) []byte {
 			continue
 		}
 		made := *old
-		made.SerialNumber, made.NotBefore, made.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().AddDate(-1, 0, 0), time.Now().Add(-time.Hour)
+		made.SerialNumber, made.NotBefore, made.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().AddDate(-1, 0, 0), end
 		der, err := x509.CreateCertificate(rand.Reader, &made, ca.Leaf, old.PublicKey, ca.PrivateKey)
 		if err != nil {
 			n.t.Fatal(err)
