@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/internal/regularfile"
@@ -68,7 +69,7 @@ func numbersOf(numbers []int) string {
 			runs = append(runs, fmt.Sprintf("%d to %d", numbers[i], numbers[j]))
 		default:
 			for _, n := range numbers[i : j+1] {
-				runs = append(runs, fmt.Sprint(n))
+				runs = append(runs, strconv.Itoa(n))
 			}
 		}
 		i = j + 1

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/sealift/sealift/bundle/parts"
@@ -42,7 +43,7 @@ func printMedia(out io.Writer, r parts.Report) error {
 	table := plaintext.NewTable(tabwriter.NewWriter(out, 0, 0, 2, ' ', 0))
 	table.Println("PART\tSTATE\tDAMAGED\tFILE")
 	for _, s := range r.State {
-		number, file := fmt.Sprint(s.Number), s.File
+		number, file := strconv.Itoa(s.Number), s.File
 		if s.Parity {
 			number += " (parity)"
 		}
