@@ -16,6 +16,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/kube/ensure"
 )
 
 // The bounds of a kubeconfig's validity. Kubernetes grants at least ten minutes, and by default at most a year.
@@ -205,40 +207,22 @@ func verify(chain []byte, key *ecdsa.PrivateKey, ca []byte, r Request) (*x509.Ce
 
 // note adds a certificate to the list, and drops those that have ended.
 func note(ctx context.Context, client kubernetes.Interface, issued Issued) error {
-	data, err := json.Marshal(issued)
+	text, err := json.Marshal(issued)
 	if err != nil {
 		return err
 	}
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	wait, stop := context.WithTimeout(ctx, signing)
-	defer stop()
-	return poll.Until(wait, time.Second/4, nil, func(ctx context.Context) (bool, error) {
-		now, err := maps.Get(ctx, list, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: list}, Data: map[string]string{issued.Serial: string(data)}}, metav1.CreateOptions{})
-		case err == nil:
-			now.Data = current(now.Data, time.Now())
-			now.Data[issued.Serial] = string(data)
-			_, err = maps.Update(ctx, now, metav1.UpdateOptions{})
-		}
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another administrator was faster
-			return false, poll.NotYet(err)
-		}
-		return true, err
-	})
-}
-
-// current returns the entries of a list without those that have ended.
-func current(data map[string]string, now time.Time) map[string]string {
-	kept := make(map[string]string)
-	for serial, text := range data {
-		var old Issued
-		if json.Unmarshal([]byte(text), &old) != nil || !old.End.Before(now) {
-			kept[serial] = text
-		}
+	empty := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: list}}
+	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, empty, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return kept
+	return ensure.EditConfigMap(ctx, client.CoreV1(), metav1.NamespaceSystem, list, func(data map[string]string) (bool, error) {
+		maps.DeleteFunc(data, func(_, text string) bool {
+			var old Issued
+			return json.Unmarshal([]byte(text), &old) == nil && old.End.Before(time.Now())
+		})
+		data[issued.Serial] = string(text)
+		return true, nil
+	})
 }
 
 // List returns what was issued and has not been dropped since, by name and end. Entries that cannot be read are named in problems.
