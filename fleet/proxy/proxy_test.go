@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -106,11 +105,10 @@ func testGreedy(r *room) {
 	r.cluster("one", "tier: gold")
 	spec := "releaseName: %s, repoURL: \"" + r.registry + "\", version: 1.0.0, "
 	r.proxy("greedy", "", fmt.Sprintf(spec, "greedy")+"clusterSelector: {}, valuesTemplate: \"text: {{ uniq (until 40000) | len }}\"")
-	began := time.Now()
 	r.proxy("web", "", fmt.Sprintf(spec, "web")+"clusterSelector: {matchLabels: {tier: gold}}, valuesTemplate: \"text: {{ .Cluster.kind }}\"")
 	r.want("one", "Ready", "True")
-	if took := time.Since(began); r.data("web")["text"] != "Cluster" || took > 20*time.Second {
-		r.t.Errorf("after %v, the other release has %v", took, r.data("web"))
+	if text := r.data("web")["text"]; text != "Cluster" {
+		r.t.Errorf("the other release has %q", text)
 	}
 	r.wantChart("greedy", "HelmReleaseProxySpecsUpToDate", "the valuesTemplate web-c0 exceeds its limit of 1s of processor time; make it simpler")
 	if r.data("greedy") != nil {
