@@ -191,6 +191,30 @@ func TestImportsNeverPointUp(t *testing.T) {
 	}
 }
 
+func TestImportsNeverPointUpInsideARoom(t *testing.T) {
+	all, ours := house(t)
+	for in, floors := range houses {
+		floorOf := func(path string) int {
+			folder, _, _ := strings.Cut(strings.TrimPrefix(path, module+in+"/"), "/")
+			return slices.Index(floors, folder)
+		}
+		for _, path := range ours {
+			if !within(path, module+in) {
+				continue
+			}
+			floor := floorOf(path)
+			if floor < 0 {
+				t.Errorf("package %s lies in no part of %s", path, in)
+			}
+			for _, imported := range all[path] {
+				if within(imported, module+in) && floorOf(imported) > floor {
+					t.Errorf("%s imports %s, which is above it", path, imported)
+				}
+			}
+		}
+	}
+}
+
 // TestOnlyFixturesLinkTesting keeps what helps tests below internal/testing, where no program can import it.
 func TestOnlyFixturesLinkTesting(t *testing.T) {
 	all, ours := house(t)

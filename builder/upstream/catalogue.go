@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/catalog"
@@ -138,7 +139,7 @@ func skipped(line origin.Line, from, to string) string {
 	case oldMajor < 0 || major < 0:
 		return ""
 	case line == origin.MajorLine && major > oldMajor+1:
-		return fmt.Sprint(oldMajor + 1)
+		return strconv.Itoa(oldMajor + 1)
 	case line == origin.MinorLine && major == oldMajor && minor > oldMinor+1:
 		return fmt.Sprintf("%d.%d", major, oldMinor+1)
 	}

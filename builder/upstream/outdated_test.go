@@ -171,11 +171,11 @@ func TestSilentUpstreamStopsNoOther(t *testing.T) {
 
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	mirrors, err := mirror.New(map[string]string{"registry.example.io": strings.TrimPrefix(gone.URL, "http://"), "https://": gone.URL})
-	if err == nil {
+	if _, err := mirror.New(map[string]string{"registry.example.io": strings.TrimPrefix(gone.URL, "http://"), "https://": gone.URL}); err == nil {
 		t.Fatal("a mirror of everything is not supported")
 	}
-	if mirrors, err = mirror.New(map[string]string{"registry.example.io": "http://" + strings.TrimPrefix(gone.URL, "http://")}); err != nil {
+	mirrors, err := mirror.New(map[string]string{"registry.example.io": "http://" + strings.TrimPrefix(gone.URL, "http://")})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s := upstream.NewSource(upstream.Options{Mirrors: mirrors, Retry: fetch.Retry{Attempts: 1}})

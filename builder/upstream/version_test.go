@@ -68,7 +68,7 @@ func FuzzVersions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, tags, pattern string) {
 		var found []Release
-		for _, tag := range strings.Split(tags, " ") {
+		for tag := range strings.SplitSeq(tags, " ") {
 			found = append(found, Release{Version: tag})
 		}
 		for _, order := range []origin.Order{origin.SemVer, origin.KURL, origin.Debian} {

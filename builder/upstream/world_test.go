@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -79,9 +80,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func (w *world) put(documents map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for key, text := range documents {
-		w.documents[key] = text
-	}
+	maps.Copy(w.documents, documents)
 }
 
 func (w *world) answer(key string, f func(http.ResponseWriter, *http.Request)) {

@@ -99,7 +99,7 @@ func writeParts(ctx context.Context, plan *assemble.Plan, o bundleOptions) error
 	if err != nil {
 		return err
 	}
-	defer folder.Remove()
+	defer func() { _ = folder.Remove() }()
 	source, err := plan.Open(ctx)
 	if err != nil {
 		return err

@@ -28,8 +28,7 @@ const defaultContent = "/var/lib/sealift/fleet"
 
 // refusedCode gives a refusal the exit code of refusals.
 func refusedCode(err error) error {
-	var r *seal.Refusal
-	if errors.As(err, &r) {
+	if _, ok := errors.AsType[*seal.Refusal](err); ok {
 		return app.WithCode(app.ExitRefused, err)
 	}
 	return err

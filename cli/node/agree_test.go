@@ -23,7 +23,7 @@ func TestTerminalPromptsForAddress(t *testing.T) {
 	for answer, want := range map[string]string{
 		"\n":            "10.0.0.5 (eth0)",
 		"1\n":           "10.0.0.5 (eth0)",
-		" 2 \n":         "10.1.0.5 (eth1)",
+		" 2 \n":         "10.1.0.5 (eth1)", //nolint:gocritic // as typed
 		"3\n":           "fd00::5 (eth2)",
 		"10.1.0.5\n":    "10.1.0.5 (eth1)",
 		"2x\x7f\n":      "10.1.0.5 (eth1)", // the terminal deletes the x

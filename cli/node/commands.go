@@ -55,8 +55,7 @@ func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 
 // refuse gives what preflight checks refuse its exit code.
 func refuse(err error) error {
-	var refused *preflight.RefusedError
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*preflight.RefusedError](err); ok {
 		return app.WithCode(app.ExitRefused, err)
 	}
 	return err

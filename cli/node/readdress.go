@@ -105,8 +105,7 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 		},
 		LogFile: r.LogFile,
 		Next: func(_ context.Context, err error) string {
-			var back *readdress.TakenBackError
-			if errors.As(err, &back) {
+			if _, ok := errors.AsType[*readdress.TakenBackError](err); ok {
 				return ""
 			}
 			return fmt.Sprintf("run 'sealift node readdress %s' again to go on", r.To)

@@ -132,7 +132,7 @@ func (w *watchClusters) Start(ctx context.Context) error {
 	})
 	switch {
 	case ctx.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // it was told to end
 	case err != nil:
 		return err
 	}

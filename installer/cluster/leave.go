@@ -125,8 +125,7 @@ func (m *Member) Drain(ctx context.Context) error {
 		fmt.Fprintf(m.output, "node %s cannot be marked as unschedulable: %v\n", m.Node, err)
 	}
 	err = m.evictAll(ctx, speed.Patience(evictTimeout), movable)
-	var stayed *StayedError
-	if errors.As(err, &stayed) {
+	if _, ok := errors.AsType[*StayedError](err); ok {
 		return fmt.Errorf("%w and were killed", err)
 	}
 	return err

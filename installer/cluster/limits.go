@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,9 +42,7 @@ func setTimeouts(object *unstructured.Unstructured, l speed.Limits) {
 	}
 	own, _, _ := unstructured.NestedMap(object.Object, "timeouts")
 	all := timeouts(l)
-	for name, value := range own {
-		all[name] = value
-	}
+	maps.Copy(all, own)
 	object.Object["timeouts"] = all
 }
 

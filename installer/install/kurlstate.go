@@ -144,9 +144,7 @@ func (s kurlState) finish(ctx context.Context) error {
 	data := map[string]any{"kurl-version": s.values["KURL_VERSION"]}
 	for _, a := range s.spec.AddOns {
 		options := map[string]any{"version": a.Version}
-		for name, value := range a.Options {
-			options[name] = value
-		}
+		maps.Copy(options, a.Options)
 		text, err := json.Marshal(options)
 		if err != nil {
 			return err

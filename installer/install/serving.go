@@ -32,7 +32,7 @@ func (i *Install) certificate(ctx context.Context, args []string, _ io.Writer) e
 	if err == nil {
 		old = found
 	} else if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("Secret %s/%s: %w", server.Namespace, server.Secret, err)
+		return fmt.Errorf("the Secret %s/%s: %w", server.Namespace, server.Secret, err)
 	}
 	secret, err := server.Certificate("", old, time.Now())
 	if err != nil {

@@ -25,15 +25,13 @@ func (j *job) variables() map[string]string {
 		vars[v.Name] = v.Value
 	}
 	major, minor, _ := strings.Cut(j.facts.Version, ".")
-	for name, value := range map[string]string{
+	maps.Copy(vars, map[string]string{
 		"DIR": j.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": kubeadm.AdminKubeconfig,
 		"MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": j.facts.Distribution, "DIST_VERSION": j.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": j.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(j.facts.CgroupVersion),
 		"SEALIFT_CGROUP_DRIVER": j.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(j.facts.CanLowerOOMScore),
-	} {
-		vars[name] = value
-	}
+	})
 	maps.Copy(vars, j.settings.variables())
 	if j.spec.APIVersion == spec.KurlAPIVersion {
 		if !j.settings.standardPorts {

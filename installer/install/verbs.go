@@ -97,7 +97,7 @@ func (i *Install) installNamed(ctx context.Context, names []string, _ io.Writer)
 // installFiles installs the packages in a folder. Its arguments are the folder, and the names by which kURL chooses rpm packages.
 func (i *Install) installFiles(ctx context.Context, args []string, _ io.Writer) error {
 	if len(args) == 0 {
-		return fmt.Errorf("no folder of host packages was given")
+		return errors.New("no folder of host packages was given")
 	}
 	files := packages.Files{Dir: args[0], Work: filepath.Join(i.options.Root, "host-packages"), Output: i.Log}
 	return files.Install(ctx, args[1:])

@@ -54,7 +54,7 @@ func TestPathIsPrintedOnlyForExistingProgram(t *testing.T) {
 	if got := sudo(etc, program, "reset"); got != "sudo sealift reset" {
 		t.Errorf("without a program: %s", got)
 	}
-	if err := os.WriteFile(program, nil, 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(program, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if got := sudo(etc, program, "reset"); got != "sudo "+program+" reset" {
@@ -81,7 +81,7 @@ func TestErrorsSayHowToTypeTheirCommands(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.program {
-				if err := os.WriteFile(program, nil, 0o755); err != nil { //nolint:gosec // a program
+				if err := os.WriteFile(program, nil, 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}

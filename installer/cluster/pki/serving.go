@@ -158,7 +158,7 @@ func (a issuer) serve(template *x509.Certificate, public crypto.PublicKey, chain
 func Renewed(secret *corev1.Secret, p authority.Part, stage authority.Stage) (data map[string][]byte, ok bool, err error) {
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, false, fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, false, fmt.Errorf("the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	_, renewed, err := p.Certificates()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -92,9 +93,7 @@ func TestRotationRenewsServingCertificate(t *testing.T) {
 	if err != nil || !changed {
 		t.Fatalf("changed %t: %v", changed, err)
 	}
-	for key, value := range data {
-		made.Data[key] = value
-	}
+	maps.Copy(made.Data, data)
 	for which, roots := range map[string]string{"old": p.Old, "new": p.New} {
 		if err := trusts(made, []byte(roots), "store.a.svc"); err != nil {
 			t.Errorf("with the %s CA: %v", which, err)

@@ -92,7 +92,7 @@ func TestRequestSpacingIsIgnored(t *testing.T) {
 		own = a.Index.Entries[0].SHA256
 	}
 	for question, want := range map[string]string{
-		"[]": "[]", " [ ]\n": "[]", fmt.Sprintf("[%q]", own): "[]",
+		"[]": "[]", " [ ]\n": "[]", fmt.Sprintf("[%q]", own): "[]", //nolint:gocritic // as JSON may be written
 		fmt.Sprintf("[ %q ,\r\n\t%q]", own, unknown): fmt.Sprintf("[%q]", unknown),
 	} {
 		if w := askMissing(t, n.root, strings.NewReader(question)); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != want {

@@ -35,11 +35,10 @@ func createBucket(ctx context.Context, args []string, _ io.Writer) error {
 	defer cancel()
 	_, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(bucket)})
 	var owned *types.BucketAlreadyOwnedByYou
-	var exists *types.BucketAlreadyExists
 	if err == nil || errors.As(err, &owned) {
 		return nil
 	}
-	if errors.As(err, &exists) { // messages of some servers about an existing own bucket
+	if _, ok := errors.AsType[*types.BucketAlreadyExists](err); ok { // messages of some servers about an existing own bucket
 		if _, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String(bucket)}); err == nil {
 			return nil
 		}

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,7 +139,7 @@ func Start(o Options) (_ *Shell, err error) {
 		output: &tail.Buffer{}, silence: o.Silence, heard: make(chan struct{}, 1), copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	maps.Copy(s.verbs, o.Verbs)
-	s.cmd.Dir, s.cmd.Env = o.Dir, append(o.Env[:len(o.Env):len(o.Env)], patience())
+	s.cmd.Dir, s.cmd.Env = o.Dir, slices.Concat(o.Env, []string{patience()})
 	s.cmd.Stdout, s.cmd.Stderr = outWrite, outWrite
 	s.cmd.ExtraFiles = []*os.File{requestRead, saidWrite, answerRead, theirs[4]}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
