@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -86,7 +85,7 @@ func readImages(a *bundle.Archive) ([]image, error) {
 		if _, ok := a.Entry(path.Join(dir, ocispec.ImageIndexFile)); !ok {
 			return nil, fmt.Errorf("package %s %s has its images as archives of docker, which have other digests than upstream's; build it without --image-format", p.Name, p.Version)
 		}
-		if err := readJSON(a, path.Join(dir, ocispec.ImageIndexFile), &layout); err != nil {
+		if err := a.ReadJSON(path.Join(dir, ocispec.ImageIndexFile), maxManifest, &layout); err != nil {
 			return nil, err
 		}
 		for _, d := range layout.Manifests {
@@ -134,17 +133,6 @@ func (i image) lacks(a *bundle.Archive, d ocispec.Descriptor) error {
 	return fmt.Errorf("image %s: the archive lacks %s", i.ref, d.Digest)
 }
 
-func readJSON(a *bundle.Archive, name string, into any) error {
-	data, err := a.ReadFile(name, maxManifest)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
 // read reads a manifest and those below it.
 func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifest, error) {
 	m := manifest{Descriptor: d}
@@ -156,7 +144,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 		Manifests, Layers []ocispec.Descriptor
 		Config            *ocispec.Descriptor
 	}
-	if err := readJSON(a, i.blobPath(d), &content); err != nil {
+	if err := a.ReadJSON(i.blobPath(d), maxManifest, &content); err != nil {
 		return m, fmt.Errorf("image %s: %w", i.ref, err)
 	}
 	if content.MediaType != "" { // registries compare it with what they are told

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // smallest is the size from which a layer is compressed again, in bytes. A sandbox image is smaller: it is also exported from
@@ -116,7 +117,7 @@ func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *comp
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	original := sha256.New()
-	unpacked, err := unpack(io.TeeReader(untilDone{ctx, file}, original))
+	unpacked, err := unpack(io.TeeReader(transfer.ContextReader(ctx, file), original))
 	if err != nil {
 		return err
 	}
@@ -143,19 +144,6 @@ func unpack(layer io.Reader) (io.Reader, error) {
 		return in, nil
 	}
 	return gzip.NewReader(in) // all members
-}
-
-// untilDone is a reader that fails when its context ends.
-type untilDone struct {
-	ctx context.Context //nolint:containedctx // of one call of write
-	io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.Reader.Read(p)
 }
 
 type counter struct{ n int64 }

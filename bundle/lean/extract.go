@@ -52,7 +52,7 @@ func Extract(ctx context.Context, a *bundle.Archive, root *os.Root) ([]Extracted
 			continue
 		}
 		own := ocispec.Index{}
-		if err := x.read(path.Join(dir, ocispec.ImageIndexFile), &own); err != nil {
+		if err := a.ReadJSON(path.Join(dir, ocispec.ImageIndexFile), maxDocument, &own); err != nil {
 			return nil, err
 		}
 		for _, d := range own.Manifests {
@@ -104,7 +104,7 @@ func (x *extraction) target(ctx context.Context, dir string, d ocispec.Descripto
 	}
 	name := path.Join(dir, blobPath(d.Digest))
 	var doc document
-	if err := x.read(name, &doc); err != nil {
+	if err := x.archive.ReadJSON(name, maxDocument, &doc); err != nil {
 		return d, err
 	}
 	changed := make(map[digest.Digest]ocispec.Descriptor)
@@ -163,17 +163,6 @@ func (x *extraction) blob(ctx context.Context, dir string, d ocispec.Descriptor)
 		return d, err
 	}
 	return d, errors.Join(x.write(blobPath(d.Digest), content), content.Close())
-}
-
-func (x *extraction) read(name string, into any) error {
-	data, err := x.archive.ReadFile(name, maxDocument)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // write writes one file. It has its name only when it is complete and verified.

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -55,7 +54,7 @@ func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
 		return l, nil
 	}
 	var index ocispec.Index
-	if err := l.readJSON(path.Join(dir, ocispec.ImageIndexFile), &index); err != nil {
+	if err := l.archive.ReadJSON(path.Join(dir, ocispec.ImageIndexFile), maxManifest, &index); err != nil {
 		return nil, err
 	}
 	for _, desc := range index.Manifests {
@@ -69,17 +68,6 @@ func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
 		l.Images = append(l.Images, Image{Ref: ref, Target: ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}})
 	}
 	return l, nil
-}
-
-func (l *Layout) readJSON(name string, into any) error {
-	data, err := l.archive.ReadFile(name, maxManifest)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 func (l *Layout) blob(desc ocispec.Descriptor) string {
