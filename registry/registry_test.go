@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -29,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/faultyregistry"
 	"github.com/sealift/sealift/registry"
 )
 
@@ -123,51 +121,12 @@ func content(t *testing.T, images map[string]v1.ImageIndex, without ...string) *
 
 type v1Index = v1.ImageIndex
 
-// site is a registry on loopback that counts requests and can misbehave. It mounts nothing.
-type site struct {
-	inner http.Handler
-	host  string
+// site is a registry to which tests push.
+type site struct{ *faultyregistry.Registry }
 
-	mu    sync.Mutex
-	log   []string
-	fault func(w http.ResponseWriter, r *http.Request) bool
-}
-
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) site {
 	t.Helper()
-	s := &site{inner: ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	s.host = strings.TrimPrefix(server.URL, "http://")
-	return s
-}
-
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	s.log = append(s.log, r.Method+" "+r.URL.Path)
-	fault := s.fault
-	s.mu.Unlock()
-	if fault == nil || !fault(w, r) {
-		s.inner.ServeHTTP(w, r)
-	}
-}
-
-func (s *site) set(fault func(w http.ResponseWriter, r *http.Request) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault, s.log = fault, nil
-}
-
-// count returns how many requests since the last set have a method and a part of the path.
-func (s *site) count(method, part string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, line := range s.log {
-		if strings.HasPrefix(line, method+" ") && strings.Contains(line, part) {
-			n++
-		}
-	}
-	return n
+	return site{faultyregistry.New(t)}
 }
 
 func options(t *testing.T, host string) registry.Options {
@@ -244,24 +203,24 @@ func several(t *testing.T) map[string]v1.ImageIndex {
 	}
 }
 
-func (s *site) checkAll(t *testing.T, images map[string]v1.ImageIndex) {
+func (s site) checkAll(t *testing.T, images map[string]v1.ImageIndex) {
 	t.Helper()
 	for ref, image := range images {
-		check(t, s.host+"/mirror/"+ref, image)
+		check(t, s.Host+"/mirror/"+ref, image)
 	}
 }
 
 func TestSecondPushSendsNothing(t *testing.T) {
 	s, images := newSite(t), several(t)
 	a := content(t, images)
-	planned, err := registry.Prepare(t.Context(), a, options(t, s.host))
+	planned, err := registry.Prepare(t.Context(), a, options(t, s.Host))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.count("POST", "")+s.count("PUT", "") > 0 || planned.Send == 0 || planned.Mounted == 0 || planned.Send != planned.Total {
-		t.Errorf("the plan is %+v, and the registry got %v", planned.Summary, s.log)
+	if s.Count("POST", "")+s.Count("PUT", "") > 0 || planned.Send == 0 || planned.Mounted == 0 || planned.Send != planned.Total {
+		t.Errorf("the plan is %+v, and the registry got %v", planned.Summary, s.Requests())
 	}
-	first, err := push(t.Context(), a, options(t, s.host))
+	first, err := push(t.Context(), a, options(t, s.Host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +228,10 @@ func TestSecondPushSendsNothing(t *testing.T) {
 	if first.Send != planned.Send+planned.Mounted || first.Mounted != 0 { // this registry copies nothing
 		t.Errorf("sent %d of %d, copied %d", first.Send, first.Total, first.Mounted)
 	}
-	s.set(nil)
-	second, err := push(t.Context(), a, options(t, s.host))
-	if err != nil || second.Send != 0 || len(s.log) != len(images) || second.Images[0].State != registry.Present {
-		t.Errorf("the second push sent %d bytes with %v, %v", second.Send, s.log, err)
+	s.SetFault(nil)
+	second, err := push(t.Context(), a, options(t, s.Host))
+	if err != nil || second.Send != 0 || len(s.Requests()) != len(images) || second.Images[0].State != registry.Present {
+		t.Errorf("the second push sent %d bytes with %v, %v", second.Send, s.Requests(), err)
 	}
 }
 
@@ -281,9 +240,10 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 	s, images := newSite(t), several(t)
 	a := content(t, images)
 	var arrived int
-	s.set(func(w http.ResponseWriter, r *http.Request) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	var mu sync.Mutex
+	s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.Method == http.MethodPut {
 			arrived++
 		}
@@ -293,14 +253,14 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return true
 	})
-	o := options(t, s.host)
+	o := options(t, s.Host)
 	o.Patience, o.Parallel = 20*time.Millisecond, 1
 	partly, err := push(t.Context(), a, o)
 	if err == nil || !strings.Contains(err.Error(), "tried ") || partly.Send == 0 || partly.Send >= partly.Total {
 		t.Fatalf("sent %d of %d, %v", partly.Send, partly.Total, err)
 	}
-	s.set(nil)
-	rest, err := push(t.Context(), a, options(t, s.host))
+	s.SetFault(nil)
+	rest, err := push(t.Context(), a, options(t, s.Host))
 	if err != nil || rest.Send == 0 || rest.Send > rest.Total-partly.Send+30_000 { // a layer that is in another repository
 		t.Errorf("sent %d of %d after %d, %v", rest.Send, rest.Total, partly.Send, err)
 	}
@@ -310,9 +270,10 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 func TestOverloadedRegistryIsRetried(t *testing.T) {
 	s, images := newSite(t), several(t)
 	refused := make(map[string]bool)
-	s.set(func(w http.ResponseWriter, r *http.Request) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	var mu sync.Mutex
+	s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		kind := r.Method + path.Base(path.Dir(r.URL.Path)) // blobs, manifests, uploads
 		if refused[kind] {
 			return false
@@ -323,10 +284,10 @@ func TestOverloadedRegistryIsRetried(t *testing.T) {
 		return true
 	})
 	begin := time.Now()
-	if _, err := push(t.Context(), content(t, images), options(t, s.host)); err != nil {
+	if _, err := push(t.Context(), content(t, images), options(t, s.Host)); err != nil {
 		t.Fatal(err)
 	}
-	s.set(nil)
+	s.SetFault(nil)
 	if len(refused) < 4 || time.Since(begin) < time.Second {
 		t.Errorf("refused %v, and the push took %s", refused, time.Since(begin))
 	}
@@ -359,7 +320,7 @@ func TestIndexWithAbsentPlatformsIsReduced(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused := 0
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+			s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/") || !strings.Contains(r.Header.Get("Content-Type"), "index") {
 					return false
 				}
@@ -374,12 +335,12 @@ func TestIndexWithAbsentPlatformsIsReduced(t *testing.T) {
 				return true
 			})
 			a := content(t, map[string]v1.ImageIndex{"registry.k8s.io/app:v1": row.index}, hidden...)
-			got, err := push(t.Context(), a, options(t, s.host))
+			got, err := push(t.Context(), a, options(t, s.Host))
 			if err != nil || refused != 1 || got.Images[0].Digest == whole.String() || !strings.Contains(got.Images[0].Note, "lacks some of its platforms") {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			checkPlatforms(t, s.host+"/mirror/registry.k8s.io/app", got.Images[0].Digest, row.want)
-			again, err := push(t.Context(), a, options(t, s.host))
+			checkPlatforms(t, s.Host+"/mirror/registry.k8s.io/app", got.Images[0].Digest, row.want)
+			again, err := push(t.Context(), a, options(t, s.Host))
 			if err != nil || again.Send != 0 || again.Images[0].State != registry.Present || again.Images[0].Note == "" {
 				t.Errorf("again: %+v, %v", again, err)
 			}
@@ -417,7 +378,7 @@ func checkPlatforms(t *testing.T, repository, digest string, want []v1.Image) {
 
 func TestStalledUploadEnds(t *testing.T) {
 	s, over := newSite(t), make(chan struct{})
-	s.set(func(w http.ResponseWriter, r *http.Request) bool {
+	s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPut {
 			return false
 		}
@@ -429,7 +390,7 @@ func TestStalledUploadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options(t, s.host)
+	o := options(t, s.Host)
 	o.Stall, o.Patience = 50*time.Millisecond, time.Millisecond
 	_, err = push(t.Context(), content(t, map[string]v1.ImageIndex{"a.example/b:1": index(platformImage(t, "amd64", big))}), o)
 	if err == nil || !strings.Contains(err.Error(), "takes no more bytes") {

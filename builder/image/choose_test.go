@@ -121,29 +121,29 @@ func TestBodyDeterminesItsMediaType(t *testing.T) {
 	oci := mutate.ConfigMediaType(mutate.MediaType(amd, types.OCIManifestSchema1), types.OCIConfigJSON)
 	index := indexOf(entry{amd, "linux/amd64"})
 	for kind, row := range map[string]struct {
-		push func(r *testRegistry)
+		push func(r testRegistry)
 		want types.MediaType
 	}{
-		"index":  {func(r *testRegistry) { r.pushIndex(t, "mirrored/app:1", index) }, types.OCIImageIndex},
-		"docker": {func(r *testRegistry) { r.pushImage(t, "mirrored/app:1", docker) }, types.DockerManifestSchema2},
-		"oci":    {func(r *testRegistry) { r.pushImage(t, "mirrored/app:1", oci) }, types.OCIManifestSchema1},
-		"untyped index": {func(r *testRegistry) {
+		"index":  {func(r testRegistry) { r.pushIndex(t, "mirrored/app:1", index) }, types.OCIImageIndex},
+		"docker": {func(r testRegistry) { r.pushImage(t, "mirrored/app:1", docker) }, types.DockerManifestSchema2},
+		"oci":    {func(r testRegistry) { r.pushImage(t, "mirrored/app:1", oci) }, types.OCIManifestSchema1},
+		"untyped index": {func(r testRegistry) {
 			r.pushIndex(t, "mirrored/app:1", index)
-			r.setFault(r.without(`"mediaType":"application/vnd.oci.image.index.v1+json",`, ""))
+			r.SetFault(r.without(`"mediaType":"application/vnd.oci.image.index.v1+json",`, ""))
 		}, types.OCIImageIndex},
 	} {
 		for _, header := range []string{"", "text/plain", "application/json; charset=utf-8", string(row.want) + "; charset=utf-8", "application/vnd.docker.distribution.manifest.v1+prettyjws"} {
 			t.Run(kind+" as "+header, func(t *testing.T) {
 				r := newRegistry(t)
 				row.push(r)
-				inner := r.fault
-				r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+				inner := r.Fault()
+				r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 					if !strings.HasSuffix(req.URL.Path, "/manifests/1") {
 						return false
 					}
 					typed := &retyped{ResponseWriter: w, header: header}
 					if inner == nil || !inner(typed, req) {
-						r.inner.ServeHTTP(typed, req)
+						r.Inner.ServeHTTP(typed, req)
 					}
 					return true
 				})
@@ -173,7 +173,7 @@ func (r *retyped) WriteHeader(status int) {
 }
 
 // without answers with a body in which a text is replaced.
-func (r *testRegistry) without(text, by string) func(http.ResponseWriter, *http.Request) bool {
+func (r testRegistry) without(text, by string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, req *http.Request) bool {
 		if req.Method != http.MethodGet {
 			return false
@@ -194,7 +194,7 @@ func TestLyingIndexEntryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	lie := r.without(fmt.Sprintf(`"size":%d`, size), `"size":7`)
-	r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+	r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 		return strings.HasSuffix(req.URL.Path, "/manifests/1") && lie(w, req)
 	})
 	if _, err := newBench(t, r).resolve(t, "app:1"); err == nil || !strings.Contains(err.Error(), "and the index says 7") {
@@ -237,7 +237,7 @@ func TestMisbehavingRegistryIsAbandoned(t *testing.T) {
 			t.Run(name+" at "+path, func(t *testing.T) {
 				r := newRegistry(t)
 				r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
-				r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+				r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 					if !strings.HasSuffix(req.URL.Path, path) {
 						return false
 					}
@@ -248,7 +248,7 @@ func TestMisbehavingRegistryIsAbandoned(t *testing.T) {
 				if path == "/manifests/1" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 					t.Errorf("got %v", err)
 				}
-				if n := r.count("", path); n > 2*11 { // HEAD or GET, each once
+				if n := r.Count("", path); n > 2*11 { // HEAD or GET, each once
 					t.Errorf("%d requests", n)
 				}
 			})
@@ -261,7 +261,7 @@ func TestRegistryRetryAfterIsHonored(t *testing.T) {
 	r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
 	var once atomic.Bool
 	var refused time.Time
-	r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+	r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 		if !strings.HasSuffix(req.URL.Path, "/manifests/1") || req.Method != http.MethodGet {
 			return false
 		}
@@ -276,7 +276,7 @@ func TestRegistryRetryAfterIsHonored(t *testing.T) {
 		return true
 	})
 	newBench(t, r).pull(t, "app:1")
-	if n := r.count("GET", "/manifests/1"); n != 2 {
+	if n := r.Count("GET", "/manifests/1"); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 }

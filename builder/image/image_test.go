@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -147,7 +148,7 @@ func TestSharedLayersAreStoredOnce(t *testing.T) {
 	r.pushImage(t, "mirrored/base:1", base)
 	r.pushImage(t, "mirrored/derived:1", derived)
 	b := newBench(t, r)
-	r.setFault(nil)
+	r.SetFault(nil)
 	dir := b.unpack(t, b.pull(t, "base:1"), b.pull(t, "derived:1")) // unpack fails on duplicate files
 	layers, err := base.Layers()
 	if err != nil {
@@ -155,7 +156,7 @@ func TestSharedLayersAreStoredOnce(t *testing.T) {
 	}
 	for _, l := range layers {
 		digest := digestOf(t, l)
-		if n := r.count("GET", digest); n != 1 {
+		if n := r.Count("GET", digest); n != 1 {
 			t.Errorf("layer %s was transferred %d times", digest, n)
 		}
 	}
@@ -189,7 +190,7 @@ func TestUnresolvableImagesAreRefused(t *testing.T) {
 		hint      string
 	}{
 		"an image that does not exist": {"none:1", nil,
-			[]string{"image registry.example.io/none:1 does not exist", "(mirror " + r.host + "/mirrored/none:1)"}, "check the spelling"},
+			[]string{"image registry.example.io/none:1 does not exist", "(mirror " + r.Host + "/mirrored/none:1)"}, "check the spelling"},
 		"a tag that does not exist": {"multi:2", nil, []string{"multi:2 does not exist"}, "check the spelling"},
 		"an index without the platform names those it has": {"multi:1", nil,
 			[]string{"no image for linux/amd64, only for linux/arm64, linux/s390x"}, ""},
@@ -230,7 +231,7 @@ func TestCachedPinnedImageNeedsNoRegistry(t *testing.T) {
 	digest := r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
 	b := newBench(t, r)
 	b.pull(t, "app@"+digest)
-	r.setFault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
+	r.SetFault(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
 	b.pull(t, "app@"+digest)
 }
 
@@ -239,9 +240,9 @@ func TestUnmovedTagTransfersNoBody(t *testing.T) {
 	r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 2)))
 	b := newBench(t, r)
 	b.pull(t, "app:1")
-	r.setFault(nil)
+	r.SetFault(nil)
 	sourceOn(t, r, b.cache, nil).pull(t, "app:1")
-	if n := r.count("GET", "/manifests/") + r.count("GET", "/blobs/"); n != 0 {
+	if n := r.Count("GET", "/manifests/") + r.Count("GET", "/blobs/"); n != 0 {
 		t.Errorf("%d bodies were transferred again", n)
 	}
 	want := r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 2)))
@@ -278,7 +279,7 @@ func TestDamagedContentIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 1)))
-			r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+			r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 				if req.Method != http.MethodGet || !strings.Contains(req.URL.Path, test.part) {
 					return false
 				}
@@ -314,12 +315,13 @@ func TestBuildWaitsForRecoveringRegistry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			r.pushIndex(t, "mirrored/app:1", newIndex(t, newImage(t, "linux", "amd64", 2)))
+			var mu sync.Mutex
 			failed := make(map[string]bool) // every path fails once
-			r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
-				r.mu.Lock()
+			r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
+				mu.Lock()
 				first := req.Method == http.MethodGet && !failed[req.URL.Path]
 				failed[req.URL.Path] = true
-				r.mu.Unlock()
+				mu.Unlock()
 				if first {
 					good := r.answer(req)
 					maps.Copy(w.Header(), good.Header())
@@ -336,7 +338,7 @@ func TestBuildWaitsForRecoveringRegistry(t *testing.T) {
 func TestCredentialsAreUsed(t *testing.T) {
 	r := newRegistry(t)
 	r.pushImage(t, "mirrored/app:1", newImage(t, "linux", "amd64", 1))
-	r.setFault(func(w http.ResponseWriter, req *http.Request) bool {
+	r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 		user, password, _ := req.BasicAuth()
 		if user == "me" && password == "secret" {
 			return false

@@ -23,7 +23,7 @@ func TestPinnedImageIsFetchedByDigest(t *testing.T) {
 	amd := []string{"linux/amd64"}
 
 	t.Run("is what it was when its tag has moved", func(t *testing.T) {
-		r.setFault(nil)
+		r.SetFault(nil)
 		other := newBench(t, r)
 		got, err := other.ResolvePinned(t.Context(), ref, locked.Root, amd)
 		if err != nil || got.Ref != locked.Ref || got.Root != locked.Root || got.Manifests[0].Digest != locked.Manifests[0].Digest {
@@ -34,16 +34,16 @@ func TestPinnedImageIsFetchedByDigest(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := r.count("", "/manifests/1"); n != 0 {
+		if n := r.Count("", "/manifests/1"); n != 0 {
 			t.Errorf("the tag was asked for %d times", n)
 		}
 	})
 	t.Run("needs no registry when the cache has it", func(t *testing.T) {
-		r.setFault(nil)
+		r.SetFault(nil)
 		if _, err := b.ResolvePinned(t.Context(), ref, locked.Root, amd); err != nil {
 			t.Error(err)
 		}
-		if n := r.count("", "/"); n != 0 {
+		if n := r.Count("", "/"); n != 0 {
 			t.Errorf("%d requests, want none", n)
 		}
 	})

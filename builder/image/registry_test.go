@@ -3,19 +3,16 @@ package image_test
 import (
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -28,78 +25,37 @@ import (
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/faultyregistry"
 )
 
 // upstream is the registry that the references in these tests name; a mirror leads to the test's own.
 const upstream = "registry.example.io"
 
-// testRegistry is a registry on loopback that counts requests and can misbehave.
-type testRegistry struct {
-	host   string
-	inner  http.Handler
-	server *httptest.Server
+// testRegistry is a registry to which tests push images.
+type testRegistry struct{ *faultyregistry.Registry }
 
-	mu       sync.Mutex
-	requests []string // "METHOD path"
-	// fault may answer a request itself and then returns true.
-	fault func(w http.ResponseWriter, r *http.Request) bool
-}
-
-func newRegistry(t *testing.T) *testRegistry {
+func newRegistry(t *testing.T) testRegistry {
 	t.Helper()
-	r := &testRegistry{inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
-	r.server = httptest.NewServer(r)
-	t.Cleanup(r.server.Close)
-	r.host = strings.TrimPrefix(r.server.URL, "http://")
-	return r
-}
-
-func (r *testRegistry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.mu.Lock()
-	r.requests = append(r.requests, req.Method+" "+req.URL.Path)
-	fault := r.fault
-	r.mu.Unlock()
-	if fault == nil || !fault(w, req) {
-		r.inner.ServeHTTP(w, req)
-	}
-}
-
-func (r *testRegistry) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fault, r.requests = f, nil
-}
-
-// count returns how many requests since the last setFault have a method, "" for any, and a path that contains part.
-func (r *testRegistry) count(method, part string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, line := range r.requests {
-		if strings.HasPrefix(line, method) && strings.Contains(line, part) {
-			n++
-		}
-	}
-	return n
+	return testRegistry{faultyregistry.New(t)}
 }
 
 // answer is the registry's own response.
-func (r *testRegistry) answer(req *http.Request) *httptest.ResponseRecorder {
+func (r testRegistry) answer(req *http.Request) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
-	r.inner.ServeHTTP(rec, req)
+	r.Inner.ServeHTTP(rec, req)
 	return rec
 }
 
-func (r *testRegistry) place(t *testing.T, repoAndTag string) name.Reference {
+func (r testRegistry) place(t *testing.T, repoAndTag string) name.Reference {
 	t.Helper()
-	ref, err := name.ParseReference(r.host + "/" + repoAndTag)
+	ref, err := name.ParseReference(r.Host + "/" + repoAndTag)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ref
 }
 
-func (r *testRegistry) pushImage(t *testing.T, repoAndTag string, img v1.Image) string {
+func (r testRegistry) pushImage(t *testing.T, repoAndTag string, img v1.Image) string {
 	t.Helper()
 	if err := remote.Write(r.place(t, repoAndTag), img); err != nil {
 		t.Fatal(err)
@@ -107,7 +63,7 @@ func (r *testRegistry) pushImage(t *testing.T, repoAndTag string, img v1.Image) 
 	return digestOf(t, img)
 }
 
-func (r *testRegistry) pushIndex(t *testing.T, repoAndTag string, index v1.ImageIndex) string {
+func (r testRegistry) pushIndex(t *testing.T, repoAndTag string, index v1.ImageIndex) string {
 	t.Helper()
 	if err := remote.WriteIndex(r.place(t, repoAndTag), index); err != nil {
 		t.Fatal(err)
@@ -170,7 +126,7 @@ type bench struct {
 	cache *cache.Cache
 }
 
-func newBench(t *testing.T, r *testRegistry) bench {
+func newBench(t *testing.T, r testRegistry) bench {
 	t.Helper()
 	c, err := cache.Open(t.TempDir())
 	if err != nil {
@@ -179,9 +135,9 @@ func newBench(t *testing.T, r *testRegistry) bench {
 	return sourceOn(t, r, c, nil)
 }
 
-func sourceOn(t *testing.T, r *testRegistry, c *cache.Cache, keychain authn.Keychain) bench {
+func sourceOn(t *testing.T, r testRegistry, c *cache.Cache, keychain authn.Keychain) bench {
 	t.Helper()
-	mirrors, err := mirror.New(map[string]string{upstream: r.host + "/mirrored", "docker.io": r.host + "/hub"})
+	mirrors, err := mirror.New(map[string]string{upstream: r.Host + "/mirrored", "docker.io": r.Host + "/hub"})
 	if err != nil {
 		t.Fatal(err)
 	}
