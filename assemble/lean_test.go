@@ -66,7 +66,7 @@ func TestLeanBundleIsSmallerAndTheSameAgain(t *testing.T) {
 	if err != nil || len(forms) != 2 {
 		t.Fatalf("kept %v, %v", forms, err)
 	}
-	for _, form := range forms { // a damaged form of a whole package is made again
+	for _, form := range forms { // a damaged one is made again
 		if err := os.Truncate(form, 100); err != nil {
 			t.Fatal(err)
 		}

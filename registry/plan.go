@@ -105,7 +105,7 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	return p, nil
 }
 
-// count adds up what is to be sent, and what the registry can copy.
+// count adds up the bytes to send, and those that the registry can copy.
 func (p *Push) count() {
 	sent := make(map[string]bool)
 	for n, i := range p.images {

@@ -84,7 +84,7 @@ func Extract(ctx context.Context, a *bundle.Archive, root *os.Root) ([]Extracted
 	if err != nil {
 		return nil, err
 	}
-	return list, x.write(ocispec.ImageIndexFile, bytes.NewReader(text)) // the last file: without it there is no layout
+	return list, x.write(ocispec.ImageIndexFile, bytes.NewReader(text)) // last: an interrupted extraction leaves no layout
 }
 
 type extraction struct {

@@ -22,7 +22,7 @@ type Report struct {
 	State []State `json:"state"`
 	// Repairable means that the archive can be read as it was.
 	Repairable bool `json:"repairable"`
-	// Lost is the number of rows, one block of each part, of which too much is lost. Worst is the most blocks that one row lacks.
+	// Lost is the number of rows, one block of each part, that cannot be repaired. Worst is the number of blocks that the worst row lacks.
 	Lost  int64 `json:"lost"`
 	Worst int   `json:"worst"`
 	// Notes are about files that do not belong to the set.

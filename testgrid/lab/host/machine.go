@@ -169,7 +169,7 @@ func (h virtualMachine) plugIn(ctx context.Context) error {
 // discard pulls the network cable.
 func (h virtualMachine) discard(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join("/sys/class/net", h.tap())); err != nil {
-		return nil //nolint:nilerr // there is no cable
+		return nil //nolint:nilerr // it has none
 	}
 	return ip(ctx, "link", "delete", "dev", h.tap())
 }
