@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
@@ -17,12 +18,6 @@ const maxManifest = 4 << 20
 
 // maxDepth bounds indexes within indexes.
 const maxDepth = 8
-
-// The media types of Docker's images.
-const (
-	dockerList     = "application/vnd.docker.distribution.manifest.list.v2+json"
-	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
-)
 
 // image is one of the bundle's images.
 type image struct {
@@ -150,7 +145,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 	if content.MediaType != "" { // registries compare it with what they are told
 		m.MediaType, d.MediaType = content.MediaType, content.MediaType
 	}
-	if m.index = d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == dockerList; m.index {
+	if m.index = d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == string(types.DockerManifestList); m.index {
 		for _, child := range content.Manifests {
 			if _, ok := a.Entry(i.blobPath(child)); !ok {
 				m.absent++
@@ -164,7 +159,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 		}
 		return m, nil
 	}
-	if content.Config == nil || d.MediaType != ocispec.MediaTypeImageManifest && d.MediaType != dockerManifest {
+	if content.Config == nil || d.MediaType != ocispec.MediaTypeImageManifest && d.MediaType != string(types.DockerManifestSchema2) {
 		return m, fmt.Errorf("image %s: %s has the unknown media type %q", i.ref, d.Digest, d.MediaType)
 	}
 	for _, blob := range append([]ocispec.Descriptor{*content.Config}, content.Layers...) {

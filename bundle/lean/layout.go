@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -100,11 +101,11 @@ func (l layout) ofImage(doc document) ([]layer, error) {
 
 // Media types of Docker's images, which OCI's specification does not have.
 const (
-	dockerConfig    = "application/vnd.docker.container.image.v1+json"
-	dockerLayer     = "application/vnd.docker.image.rootfs.diff.tar"
-	dockerManifest  = "application/vnd.docker.distribution.manifest.v2+json"
-	dockerIndex     = "application/vnd.docker.distribution.manifest.list.v2+json"
-	dockerGzipLayer = dockerLayer + ".gzip"
+	dockerConfig    = string(types.DockerConfigJSON)
+	dockerLayer     = string(types.DockerUncompressedLayer)
+	dockerGzipLayer = string(types.DockerLayer)
+	dockerManifest  = string(types.DockerManifestSchema2)
+	dockerIndex     = string(types.DockerManifestList)
 )
 
 func isConfig(mediaType string) bool {
