@@ -22,14 +22,19 @@ SIDE_BY_SIDE ?= $(shell expr $$(nproc) + 1)
 # Without grpcnotrace, gRPC links web pages, their templates, and with these every method of every type: 26 MB in sealift-node.
 # Without -s -w, linking takes twice as long.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -tags=grpcnotrace '-ldflags=-s -w'
+export GOFLAGS := -trimpath -tags=grpcnotrace '-gcflags=all=-dwarf=false' '-ldflags=-s -w'
+
+# FIPS=1 links Go's certified module for FIPS 140-3, in the lab's components too (docs/fips.md).
+ifeq ($(FIPS),1)
+export GOFIPS140 := certified
+endif
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), sealift-controller, and the lab (sealift-testgrid)
+build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), sealift-controller, and the lab (sealift-testgrid); FIPS=1 for FIPS 140-3
 	go build -o bin/ ./cmd/...
 
 # The versions of the programs in the operator's image.

@@ -27,6 +27,10 @@ const (
 // Stdlib is the name of Go's standard library among modules. Its version is the toolchain's, such as go1.26.1.
 const Stdlib = "stdlib"
 
+// FIPS140 is the name of Go's module for FIPS 140-3 among modules, which is the path of its packages. Its version is that of the
+// module, such as v1.0.0-c2097c7c.
+const FIPS140 = "crypto/internal/fips140"
+
 // Component is one package of an operating system, or one Go module.
 type Component struct {
 	Kind Kind   `json:"kind"`

@@ -66,6 +66,17 @@ var errMisnamed = errors.New("its name is not the digest of its content")
 // named reports whether a blob has the digest of its name.
 func named(e bundle.Entry, digest string) bool { return "sha256:"+e.SHA256 == digest }
 
+// Ends of reasons why content of an image may be missing, although all of the image was read.
+const (
+	noDatabase = ", and no package database"
+	neither    = "it has neither a package database nor a Go program"
+)
+
+// Unread lists the reasons of Unknown by which Go programs may be missing.
+func (i Image) Unread() []string {
+	return slices.DeleteFunc(slices.Clone(i.Unknown), func(reason string) bool { return reason == neither || strings.HasSuffix(reason, noDatabase) })
+}
+
 func (i *opened) unknown(format string, args ...any) {
 	i.Unknown = append(i.Unknown, fmt.Sprintf(format, args...))
 }
@@ -219,10 +230,10 @@ func (i *opened) list(t *tree) {
 		}
 	})
 	if foreign > 0 && len(i.Packages) == 0 && len(i.Programs) > 0 {
-		i.unknown("it has programs or libraries that are not of Go (%d), and no package database", foreign)
+		i.unknown("it has programs or libraries that are not of Go (%d)"+noDatabase, foreign)
 	}
 	if len(i.Packages) == 0 && len(i.Programs) == 0 {
-		i.unknown("it has neither a package database nor a Go program")
+		i.unknown(neither)
 	}
 	slices.Sort(i.Unknown)
 	slices.SortFunc(i.Packages, func(a, b Package) int {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/builder/component"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // Inventory is the software in a bundle. Lists are sorted.
@@ -55,6 +56,8 @@ type Program struct {
 	Layer   string                `json:"layer,omitempty"`   // digest of the layer with it
 	Main    string                `json:"main,omitempty"`    // its main package
 	Modules []component.Component `json:"modules,omitempty"` // the standard library included
+	// FIPS is the module for FIPS 140-3.
+	FIPS fips.Module `json:"fips140,omitzero"`
 }
 
 // File is a file of the bundle outside of images that is a package or has programs.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/builder/component"
+	"github.com/sealift/sealift/internal/fips"
 )
 
 const (
@@ -122,7 +123,10 @@ func (s *scanner) program(in io.Reader, size int64) (*found, error) {
 
 // programOf lists the modules of a program.
 func programOf(info *debug.BuildInfo) *Program {
-	p := &Program{Main: info.Path, Modules: []component.Component{component.Module(component.Stdlib, info.GoVersion)}}
+	p := &Program{Main: info.Path, FIPS: fips.Of(info), Modules: []component.Component{component.Module(component.Stdlib, info.GoVersion)}}
+	if p.FIPS.Name != "" && p.FIPS.Name != fips.Boring {
+		p.Modules = append(p.Modules, component.Module(component.FIPS140, p.FIPS.Name))
+	}
 	if info.Main.Path != "" {
 		p.Modules = append(p.Modules, module(&info.Main))
 	}

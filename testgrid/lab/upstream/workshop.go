@@ -276,6 +276,7 @@ func (w *Workshop) fingerprint(c Component) (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %T %s\n", recipeFormat, c.Recipe, recipe)
+	_, _ = io.WriteString(h, os.Getenv("GOFIPS140")) // the module for FIPS 140-3 that Go programs are linked with (Makefile)
 	for _, need := range c.Recipe.Needs() {
 		n, ok := w.components[need]
 		if !ok {
