@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
@@ -28,9 +30,9 @@ type GoModule struct {
 	Replace []Replacement `json:",omitempty"`
 	// Patches are changed copies of modules.
 	Patches []Patch `json:",omitempty"`
-	// With is a module whose libraries this one is built with where they are newer than its own, so that the lab compiles them once
-	// for both.
-	With     *GoModule `json:",omitempty"`
+	// With lists libraries, module@version, that are required where the module's authors require older ones. Those of Siblings replace
+	// nothing then: a package of a replaced module is compiled for the lab alone.
+	With     []string `json:",omitempty"`
 	Commands []GoCommand
 	CGO      bool     `json:",omitempty"` // a static binary either way
 	Tags     []string `json:",omitempty"`
@@ -81,12 +83,9 @@ func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
 // download implements compiler. Listing the packages of the commands fetches exactly the modules that they need.
 func (m GoModule) download(ctx context.Context) error {
 	return m.inMainModule(ctx, func(_, work string) error {
-		args := []string{"list", "-deps"}
+		args := []string{"list", "-deps", "-tags", m.tags()}
 		if slices.ContainsFunc(m.Commands, func(c GoCommand) bool { return c.Tests }) {
 			args = append(args, "-test")
-		}
-		if len(m.Tags) > 0 {
-			args = append(args, "-tags", strings.Join(m.Tags, ","))
 		}
 		for _, c := range m.Commands {
 			args = append(args, path.Join(m.Path, c.Package))
@@ -152,13 +151,14 @@ func (m GoModule) build(ctx context.Context, work, dir string) error {
 }
 
 func (m GoModule) compile(ctx context.Context, work string, verb []string, out string, packages ...string) error {
-	args := slices.Concat(verb, []string{"-trimpath", "-ldflags", m.ldflags(), "-o", out})
-	if len(m.Tags) > 0 {
-		args = append(args, "-tags", strings.Join(m.Tags, ","))
-	}
+	args := slices.Concat(verb, []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", m.ldflags(), "-tags", m.tags(), "-o", out})
 	_, err := run(ctx, m.goCommand(ctx, work, append(args, packages...)...))
 	return err
 }
+
+// tags are those of the module and of Sealift's own programs, so that both share what is compiled (Makefile). Debug information, which
+// the linker drops, is not made in either, which saves a tenth of the time.
+func (m GoModule) tags() string { return strings.Join(append([]string{"grpcnotrace"}, m.Tags...), ",") }
 
 func (m GoModule) ldflags() string {
 	flags := []string{"-s", "-w"}
@@ -200,6 +200,7 @@ func (m GoModule) Source(ctx context.Context) (string, error) {
 
 // goMod is the needed part of the output of `go mod edit -json`.
 type goMod struct {
+	Require []struct{ Path, Version string }
 	Replace []struct {
 		Old, New struct{ Path, Version string }
 	}
@@ -213,6 +214,19 @@ func (f goMod) local() (paths []string) {
 		}
 	}
 	return paths
+}
+
+// older lists the arguments of `go mod edit` that require those of the libraries, module@version, of which the file requires older ones.
+func (f goMod) older(libraries []string) (args []string) {
+	for _, library := range libraries {
+		module, version, _ := strings.Cut(library, "@")
+		for _, r := range f.Require {
+			if r.Path == module && semver.Compare(r.Version, version) < 0 {
+				args = append(args, "-require="+library)
+			}
+		}
+	}
+	return args
 }
 
 func (m GoModule) readGoMod(ctx context.Context, src string) (file goMod, err error) {
@@ -237,16 +251,6 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 		return err
 	}
 	args := append([]string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-toolchain=none"}, requirements...)
-	if m.With != nil {
-		src, err := m.With.Source(ctx)
-		if err != nil {
-			return err
-		}
-		if requirements, err = m.With.requirements(ctx, src); err != nil {
-			return err
-		}
-		args = append(args, requirements...)
-	}
 	for i, patch := range m.Patches {
 		folder := "./patched/" + strconv.Itoa(i) // relative, because the program has it in its build information
 		if err := patch.apply(ctx, filepath.Join(work, folder)); err != nil {
@@ -264,12 +268,12 @@ func (m GoModule) requirements(ctx context.Context, src string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-require=" + m.Path + "@" + m.Version}
+	args := append(file.older(m.With), "-require="+m.Path+"@"+m.Version)
 	for _, sibling := range file.local() {
 		if m.patches(sibling) {
 			continue
 		}
-		if m.Siblings == "" {
+		if m.Siblings == "" || slices.Contains(m.With, sibling+"@"+m.Siblings) {
 			args = append(args, "-dropreplace="+sibling)
 		} else {
 			args = append(args, "-replace="+sibling+"="+sibling+"@"+m.Siblings)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	_ "embed"
 	"path"
 	"slices"
 	"strings"
@@ -98,6 +99,9 @@ func kubernetesComponents(r releases.Release) []Component {
 // kubernetes makes the seven commands of one release.
 func kubernetes(version string) Component {
 	m := kubernetesModule(version)
+	if version == "v"+releases.Current("kubernetes").Version {
+		m.With = commonLibraries()
+	}
 	for _, name := range []string{"kubeadm", "kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 		m.Commands = append(m.Commands, GoCommand{Package: "cmd/" + name, Name: name})
 	}
@@ -119,11 +123,18 @@ func kubernetesModule(version string) GoModule {
 	}
 }
 
-// commonLibraries are those of the Kubernetes release that the demo installs, for what runs in pods. Most of such a program is client-go and
-// what that imports, and with its own version of it each takes one to three minutes more to compile.
-func commonLibraries() *GoModule {
-	m := kubernetesModule("v" + releases.Current("kubernetes").Version)
-	return &GoModule{Path: m.Path, Version: "v" + releases.Current("kubernetes").Version, Siblings: m.Siblings}
+//go:embed libraries.txt
+var libraries string
+
+// commonLibraries are those of Sealift's programs, module@version, for what the demo installs and for what runs in pods. Most of such a
+// program is client-go and what that imports, and with its own version of it each takes one to three minutes more to compile.
+func commonLibraries() (list []string) {
+	for line := range strings.Lines(libraries) {
+		if fields := strings.Fields(line); len(fields) == 2 {
+			list = append(list, fields[0]+"@"+fields[1])
+		}
+	}
+	return list
 }
 
 // containerd makes the programs and the archive that upstream releases.
@@ -131,7 +142,7 @@ func containerd(version string) []Component {
 	const module = "github.com/containerd/containerd/v2"
 	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 	return []Component{
-		goModule("containerd", version, GoModule{Path: module, Commands: commandsIn("cmd", programs...), Set: []string{module + "/version.Version=" + version}}),
+		goModule("containerd", version, GoModule{Path: module, With: commonLibraries(), Commands: commandsIn("cmd", programs...), Set: []string{module + "/version.Version=" + version}}),
 		{Name: "containerd-release", Version: version, Recipe: Tarball{
 			File:  containerdArchive(version),
 			Files: filesOf("containerd-"+version, "bin", programs...),
@@ -222,6 +233,7 @@ func objectStore(version, chartVersion string) []Component {
 func registry(version string) Component {
 	return goModule("registry", version, GoModule{
 		Path:     "github.com/distribution/distribution/v3",
+		With:     commonLibraries(),
 		Commands: commandsIn("cmd", "registry"),
 		Set:      []string{"github.com/distribution/distribution/v3/version.version=" + version},
 	})
