@@ -177,7 +177,7 @@ func (s *realServer) Uses(ctx context.Context, _ string) (string, error) {
 	if err := s.pass(); err != nil {
 		return "", err
 	}
-	return usedBy(ctx, s.Config())
+	return cluster.ReportedFile(ctx, s.Config(), "encryption")
 }
 
 // Rewrite may be killed before each Secret.
