@@ -65,9 +65,10 @@ func Authentication() kubeadm.ServerFile {
 	return kubeadm.ServerFile{Volume: "authentication", Path: AuthenticationFile, Flags: [][2]string{{"authentication-config", AuthenticationFile}}}
 }
 
-// CheckAuthentication refuses a Kubernetes that does not read the file.
-func CheckAuthentication(version string) error {
-	if catalog.CompareVersions(version, authenticationVersion) < 0 {
+// checkAuthentication refuses a Kubernetes that does not read the file.
+func checkAuthentication(variables map[string]string) error {
+	version := variables["KUBERNETES_VERSION"]
+	if variables[Authenticates] == "1" && catalog.CompareVersions(version, authenticationVersion) < 0 {
 		return fmt.Errorf("the Installer's kubernetes.oidc needs Kubernetes %s or newer, but it has %s", authenticationVersion, version)
 	}
 	return nil

@@ -27,7 +27,7 @@ const optionsPatch = "0-options.yaml"
 // CheckOptions refuses options of the Installer, given as variables, that no configuration can be made from (kURL §2.1).
 func CheckOptions(variables map[string]string) error {
 	_, err := kubeletOptions(variables)
-	return errors.Join(err, checkEncryption(variables))
+	return errors.Join(err, checkEncryption(variables), checkAuthentication(variables))
 }
 
 // kubeletOptions are the Installer's options of every kubelet, as in its configuration.

@@ -68,6 +68,27 @@ func reserved() []apiserverv1.UserValidationRule {
 	}
 }
 
+// Decode reads the issuers of a file that Encode wrote; nil if it has none. Bindings of groups are not in it.
+func Decode(text []byte) (*spec.OIDC, error) {
+	var config apiserverv1.AuthenticationConfiguration
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+		return nil, err
+	}
+	o := &spec.OIDC{}
+	for _, j := range config.JWT {
+		i := spec.Issuer{URL: j.Issuer.URL, Audiences: j.Issuer.Audiences, CACertificate: j.Issuer.CertificateAuthority}
+		i.Claims.Username, i.Claims.Groups = j.ClaimMappings.Username.Claim, j.ClaimMappings.Groups.Claim
+		if username, groups := j.ClaimMappings.Username.Prefix, j.ClaimMappings.Groups.Prefix; username != nil && groups != nil {
+			i.Claims.UsernamePrefix, i.Claims.GroupsPrefix = *username, *groups
+		}
+		o.Issuers = append(o.Issuers, i)
+	}
+	if len(o.Issuers) == 0 {
+		return nil, nil
+	}
+	return o, nil
+}
+
 // WithCA returns the login with the content of each caFile of this host as its caCertificate.
 func WithCA(o *spec.OIDC) (*spec.OIDC, error) {
 	if o == nil {
@@ -117,6 +138,16 @@ func Read(ctx context.Context, client kubernetes.Interface) (o *spec.OIDC, ok bo
 		return nil, false, fmt.Errorf("ConfigMap %s/%s: %w", metav1.NamespaceSystem, ConfigMap, err)
 	}
 	return o, true, nil
+}
+
+// File returns the file as API servers of a cluster read it; "" if they need none.
+func File(ctx context.Context, client kubernetes.Interface) (string, error) {
+	o, ok, err := Read(ctx, client)
+	if err != nil || !ok {
+		return "", err
+	}
+	text, err := Encode(o)
+	return string(text), err
 }
 
 // Apply gives a cluster a login, and the bindings of its groups; nil takes both away. Agents of control planes follow.
