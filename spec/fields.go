@@ -16,6 +16,7 @@ const (
 	commands fieldType = "a list of commands, each a list of words"
 	cidrSize fieldType = "a prefix length such as /20" // kURL accepts it with or without the slash
 	anything fieldType = "any value"
+	login    fieldType = "who logs people in: see OIDC"
 )
 
 // field is one key that kURL's v1beta1 lists for a section.
@@ -192,6 +193,7 @@ func kubernetesSection() section {
 		{key: "systemReservedResources", is: text, variable: "SYSTEM_RESERVED"},
 		{key: "cisCompliance", is: boolean},
 		{key: "encryptSecrets", is: boolean},
+		{key: "oidc", is: login, variable: unexported}, // Sealift's own
 		{key: "clusterName", is: text, initial: "kubernetes"},
 		{key: "initIgnorePreflightErrors", is: text},
 		{key: "upgradeIgnorePreflightErrors", is: text},

@@ -182,7 +182,7 @@ func (t fieldType) parse(value string, has bool) (any, error) {
 	switch {
 	case t == boolean && !has:
 		return true, nil
-	case t == commands || t == anything:
+	case t == commands || t == anything || t == login:
 		return nil, fmt.Errorf("is %s, which cannot be given on a command line; use a patch", t)
 	case !has || value == "":
 		return nil, fmt.Errorf("needs a value, %s", t)

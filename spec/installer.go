@@ -188,6 +188,9 @@ func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 	case n.ShortTag() == "!!null":
 	case options[f.key] != nil:
 		p.Errorf(p.Pos(name), "keep one of them", "%s.%s is already given in another spelling", s.key, f.key)
+	case f.is == login:
+		p.oidc(n)
+		options[f.key] = strictyaml.Value(n)
 	case f.is == anything:
 		options[f.key] = strictyaml.Value(n)
 	default:

@@ -90,6 +90,8 @@ func (s section) schema() object {
 func (f field) schema() object {
 	o := object{}
 	switch f.is {
+	case login:
+		return oidcSchema()
 	case text:
 		o["type"] = []string{"string", "number", "boolean", "null"}
 	case boolean:

@@ -27,8 +27,8 @@ func (a commands) certsCommand() *cobra.Command {
 		Use:   "certs",
 		Short: "List the certificates of this node and when they end",
 		Long: `List every certificate, pair of keys and kubeconfig of this node: its subject and issuer, its end, the days that are left,
-who renews it and when, and who uses it. A control plane also lists the kubeconfigs that 'sealift kubeconfig' has given to people, while
-the API answers. 'sealift status' warns three months before the end. A rotation of CAs that is under
+who renews it and when, and who uses it. A control plane also lists the kubeconfigs that 'sealift kubeconfig' has given to people, and the
+issuers of kubernetes.oidc with the ends of their CAs and the groups that may do something, while the API answers. 'sealift status' warns three months before the end. A rotation of CAs that is under
 way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for programs.`,
 		Example: "  sealift certs\n  sealift certs -o json | jq -r '.[] | select(.daysLeft != null and .daysLeft < 90).file'",
 		Args:    cobra.NoArgs,
@@ -38,6 +38,7 @@ way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for prog
 				return err
 			}
 			all = append(all, a.issuedKubeconfigs(cmd.Context(), time.Now())...)
+			all = append(all, a.loginIssuers(cmd.Context(), time.Now())...)
 			return a.Print(format, all, func() error {
 				return errors.Join(a.printCertificates(all), a.printRotating())
 			})

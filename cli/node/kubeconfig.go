@@ -28,14 +28,16 @@ type kubeconfigOptions struct {
 	groups []string
 	valid  string
 	out    string
+	oidc   bool
+	issuer string
 	format string
 }
 
 func (a commands) kubeconfigCommand() *cobra.Command {
 	var o kubeconfigOptions
 	cmd := &cobra.Command{
-		Use:   "kubeconfig --for NAME --out FILE",
-		Short: "Give a person a kubeconfig that ends",
+		Use:   "kubeconfig {--for NAME | --oidc} --out FILE",
+		Short: "Give a person a kubeconfig that ends, or everybody one to log in with",
 		Long: `Make a kubeconfig with a client certificate for a name and groups. Run the command as root on a control plane. The key is
 made here, and the cluster signs the certificate; the file is the only copy of the key.
 
@@ -44,10 +46,14 @@ with system: are refused.
 
 Kubernetes cannot revoke a client certificate. To take the rights away, delete the bindings of the name and of its groups. What is bound
 to nobody can still call what every authenticated user may. Only 'sealift certs rotate-ca' ends certificates early, and then
-those of everybody. So keep --valid short. 'sealift certs' lists what was issued, and when it ends.`,
+those of everybody. So keep --valid short. 'sealift certs' lists what was issued, and when it ends.
+
+With --oidc, write the kubeconfig for everybody who logs in at an issuer of the Installer's kubernetes.oidc. It has no secret. kubectl
+runs its plugin 'oidc-login' (https://github.com/int128/kubelogin), which each person needs on their own machine; it opens a browser.`,
 		Example: `  sealift kubeconfig --for jane --group developers --valid 30d --out jane.kubeconfig
   kubectl --kubeconfig /etc/kubernetes/admin.conf create clusterrolebinding developers --clusterrole view --group developers
-  sealift kubeconfig --for ci --valid 12h --out ci.kubeconfig -o json`,
+  sealift kubeconfig --for ci --valid 12h --out ci.kubeconfig -o json
+  sealift kubeconfig --oidc --out login.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.kubeconfig(cmd.Context(), o) },
 	}
@@ -56,6 +62,9 @@ those of everybody. So keep --valid short. 'sealift certs' lists what was issued
 	flags.StringArrayVar(&o.groups, "group", nil, "group of the person; may be repeated")
 	flags.StringVar(&o.valid, "valid", "30d", "how long it is valid, such as 30d or 12h; from 10m to 366d")
 	flags.StringVar(&o.out, "out", "", "the kubeconfig to write, for its owner alone to read")
+	flags.BoolVar(&o.oidc, "oidc", false, "write a kubeconfig that logs people in at an issuer")
+	flags.StringVar(&o.issuer, "issuer", "", "URL of the issuer for --oidc, if the cluster has several")
+	cmd.MarkFlagsMutuallyExclusive("for", "oidc")
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("out")
 	return cmd
@@ -76,8 +85,11 @@ func validity(text string) (time.Duration, error) {
 }
 
 func (a commands) kubeconfig(ctx context.Context, o kubeconfigOptions) error {
-	if o.name == "" || o.out == "" {
-		return app.UsageError("--for and --out are needed; see 'sealift kubeconfig --help'")
+	if o.name == "" && !o.oidc || o.out == "" {
+		return app.UsageError("--for or --oidc, and --out are needed; see 'sealift kubeconfig --help'")
+	}
+	if o.oidc {
+		return a.loginKubeconfig(ctx, o)
 	}
 	valid, err := validity(o.valid)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
+	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/registry"
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/textfile"
@@ -62,9 +63,22 @@ func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
 	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
 }
 
-// runAgent runs the agent, the renewal of certificates, the wait for a new address, the trust in the cluster's registry, and the metrics. An
-// agent that has to make room for another sealift
-// has done its work.
+// inTurn runs work that restarts the API server of this node while no other control plane is down.
+func inTurn(root string, log *slog.Logger) func(context.Context, func(context.Context) error) error {
+	return func(ctx context.Context, work func(context.Context) error) error {
+		keeper, err := renewal.New(root, log)
+		if err != nil {
+			return err
+		}
+		waiting := func(holder string) {
+			log.Info("the API server restarts when another control plane has done its work", "holder", holder)
+		}
+		return keeper.InTurn(ctx, waiting, work)
+	}
+}
+
+// runAgent runs the agent, the renewal of certificates, the wait for a new address, the trust in the cluster's registry, the login by
+// kubernetes.oidc, and the metrics. An agent that has to make room for another sealift has done its work.
 func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	renewed := make(chan error, 1)
@@ -72,6 +86,7 @@ func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger)
 	var beside sync.WaitGroup
 	beside.Go(func() { readdress.Watch(ctx, root, log) })
 	beside.Go(func() { registry.Watch(ctx, log) })
+	beside.Go(func() { oidc.Watch(ctx, log, inTurn(root, log)) })
 	beside.Go(func() { metrics.Watch(ctx, root, metricsFolder, app.CurrentVersion().Version, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
 	stop()

@@ -45,13 +45,45 @@ func checkEncryption(variables map[string]string) error {
 	return nil
 }
 
-// EncryptionArguments are the flags of an API server that encrypts Secrets: names and values.
-func EncryptionArguments() [][2]string {
-	return [][2]string{{"encryption-provider-config", EncryptionFile}, {"encryption-provider-config-automatic-reload", "true"}}
+// Encryption is the file with the keys, as API servers read it.
+func Encryption() kubeadm.ServerFile {
+	return kubeadm.ServerFile{Volume: "encryption", Path: EncryptionFile,
+		Flags: [][2]string{{"encryption-provider-config", EncryptionFile}, {"encryption-provider-config-automatic-reload", "true"}}}
 }
 
-// EncryptionVolume is the name of the volume with the folder of the keys.
-const EncryptionVolume = "encryption"
+// AuthenticationFile tells API servers whose tokens they accept. It is part of a cluster whose Installer has kubernetes.oidc, or had it.
+const AuthenticationFile = "/etc/kubernetes/authentication/config.yaml"
+
+// Authenticates is the variable with which the Installer requests that file for a new cluster.
+const Authenticates = "SEALIFT_OIDC"
+
+// authenticationVersion is the oldest Kubernetes that reads the file in the version that Sealift writes.
+const authenticationVersion = "1.34.0"
+
+// Authentication is the file, as API servers read it.
+func Authentication() kubeadm.ServerFile {
+	return kubeadm.ServerFile{Volume: "authentication", Path: AuthenticationFile, Flags: [][2]string{{"authentication-config", AuthenticationFile}}}
+}
+
+// checkAuthentication refuses a Kubernetes that does not read the file.
+func checkAuthentication(variables map[string]string) error {
+	version := variables["KUBERNETES_VERSION"]
+	if variables[Authenticates] == "1" && catalog.CompareVersions(version, authenticationVersion) < 0 {
+		return fmt.Errorf("the Installer's kubernetes.oidc needs Kubernetes %s or newer, but it has %s", authenticationVersion, version)
+	}
+	return nil
+}
+
+// serverFiles are the files that the API servers of a new cluster read.
+func serverFiles(variables map[string]string) (all []kubeadm.ServerFile) {
+	if Encrypts(variables) {
+		all = append(all, Encryption())
+	}
+	if variables[Authenticates] == "1" {
+		all = append(all, Authentication())
+	}
+	return all
+}
 
 // maxProcesses is how many processes and threads a pod may have with that.
 const maxProcesses = 4096

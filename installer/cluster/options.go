@@ -27,7 +27,7 @@ const optionsPatch = "0-options.yaml"
 // CheckOptions refuses options of the Installer, given as variables, that no configuration can be made from (kURL §2.1).
 func CheckOptions(variables map[string]string) error {
 	_, err := kubeletOptions(variables)
-	return errors.Join(err, checkEncryption(variables))
+	return errors.Join(err, checkEncryption(variables), checkAuthentication(variables))
 }
 
 // kubeletOptions are the Installer's options of every kubelet, as in its configuration.
@@ -128,12 +128,15 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 	if k.Variables[compliance] == "1" {
 		arguments = append(arguments, compliantServer()...)
 	}
-	if Encrypts(k.Variables) {
-		for _, argument := range EncryptionArguments() {
-			arguments = append(arguments, map[string]string{"name": argument[0], "value": argument[1]})
+	var volumes []map[string]any
+	for _, file := range serverFiles(k.Variables) {
+		for _, flag := range file.Flags {
+			arguments = append(arguments, map[string]string{"name": flag[0], "value": flag[1]})
 		}
-		folder := filepath.Dir(EncryptionFile)
-		options["extraVolumes"] = []map[string]any{{"name": EncryptionVolume, "hostPath": folder, "mountPath": folder, "pathType": "Directory", "readOnly": true}}
+		volumes = append(volumes, map[string]any{"name": file.Volume, "hostPath": file.Folder(), "mountPath": file.Folder(), "pathType": "Directory", "readOnly": true})
+	}
+	if len(volumes) > 0 {
+		options["extraVolumes"] = volumes
 	}
 	if len(arguments) > 0 {
 		options["extraArgs"] = arguments

@@ -170,3 +170,27 @@ func TestSlowHostHasLongerLeases(t *testing.T) {
 	}
 	validate(t, filepath.Join(k.Work, "kubeadm.yaml"))
 }
+
+// TestInstallerEnablesLogin: the folders of both files are mounted.
+func TestInstallerEnablesLogin(t *testing.T) {
+	k := work(t, nil)
+	maps.Copy(k.Variables, map[string]string{EncryptSecrets: "1", Authenticates: "1", "KUBERNETES_VERSION": "1.34.0"})
+	config, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"- name: authentication-config\n    value: " + AuthenticationFile + "\n", "mountPath: /etc/kubernetes/authentication\n", "mountPath: /etc/kubernetes/encryption\n",
+	} {
+		if !strings.Contains(config, want) {
+			t.Errorf("no %q in\n%s", want, config)
+		}
+	}
+	if err := CheckOptions(k.Variables); err != nil {
+		t.Error(err)
+	}
+	k.Variables["KUBERNETES_VERSION"], k.Variables[EncryptSecrets] = "1.33.9", ""
+	if err := CheckOptions(k.Variables); err == nil || !strings.Contains(err.Error(), "kubernetes.oidc") {
+		t.Errorf("an older Kubernetes: %v", err)
+	}
+}

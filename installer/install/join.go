@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/approver"
 	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -146,6 +147,11 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 	by.APIServers = i.options.Join.Cluster.APIServers
 	if err := i.takeKeys(ctx); err != nil {
 		return nil, err
+	}
+	if file := i.options.Join.Cluster.Authentication; file != "" && i.options.Join.ControlPlane {
+		if _, err := (oidc.Host{}).Write([]byte(file)); err != nil {
+			return nil, err
+		}
 	}
 	if err := i.joinApproved(ctx, by); err != nil {
 		return nil, err

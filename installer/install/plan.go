@@ -119,6 +119,7 @@ func (p *planner) first() {
 		p.made = true
 		p.settle()
 		p.labels(lifecycle.Install)
+		p.login()
 		p.share()
 		p.agent()
 		p.snapshots(lifecycle.Install)

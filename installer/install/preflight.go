@@ -112,6 +112,7 @@ func (i *Install) checks(h preflight.Host, needs preflight.Needs, o PreflightOpt
 	checks = append(checks, preflight.Check{Name: "address", Probe: i.addressCheck}, preflight.Check{Name: "installer", Probe: i.installerCheck},
 		i.programsCheck(o.Node.Join || i.Joins(), hostpath.Folders))
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
+		checks = append(checks, i.loginChecks()...)
 		checks = append(checks, preflight.Check{Name: "networks", Probe: i.networksCheck}, preflight.Check{Name: "firewall rules", Probe: i.firewallRules(needs.Role, needs.Resumed)})
 	}
 	probe := i.packagesCheck

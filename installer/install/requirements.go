@@ -39,6 +39,7 @@ func requirements() []requirement {
 		{name: "proxy", early: true, check: (*job).checkProxy},
 		{name: "certificates", early: true, check: (*job).checkCertificates, hint: change},
 		{name: "node labels", early: true, check: (*job).checkLabels, hint: change},
+		{name: "login", early: true, check: (*job).checkLogin, hint: change},
 		{name: "snapshots", early: true, check: (*job).checkSnapshots, hint: change},
 		{name: "metrics", early: true, check: (*job).checkMetrics, hint: change},
 		{name: "SELinux", early: true, check: (*job).checkSELinux},

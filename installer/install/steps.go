@@ -195,6 +195,11 @@ func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 			return nil, err
 		}
 	}
+	if by.Variables[cluster.Authenticates] != "" {
+		if err := i.writeLogin(); err != nil {
+			return nil, err
+		}
+	}
 	if seed := i.options.Seed; seed != nil {
 		state[seedState] = seed.ID
 		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.Log) }

@@ -100,6 +100,7 @@ func (p *planner) upgrade() {
 	p.kubelet(k)
 	if p.options.Upgrade.Leads && p.options.Upgrade.Stop == "" {
 		p.labels(lifecycle.Install)
+		p.login()
 		p.kurlState()
 		p.apply(true)
 		p.remove()

@@ -42,6 +42,9 @@ func (j *job) variables() map[string]string {
 	if seed := j.options.Seed; seed != nil && seed.Encrypted {
 		vars[cluster.KeepEncrypted] = flag(true)
 	}
+	if _, asked := j.spec.AddOn(kubernetesCapability).Options["oidc"]; asked {
+		vars[cluster.Authenticates] = flag(true)
+	}
 	vars[internalBalancer] = ""
 	maps.Copy(vars, j.joinVariables())
 	vars["KURL_UTIL_IMAGE"] = j.utilityImage()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // CAs are certificates of CAs. The zero value has those of the system only.
@@ -82,4 +83,20 @@ func Parse(text []byte) (certificates [][]byte, err error) {
 		return nil, errors.New("are not CA certificates in PEM, which begin with -----BEGIN CERTIFICATE-----")
 	}
 	return certificates, nil
+}
+
+// End returns when the first of some certificates in PEM ends. ok is false if there is none.
+func End(text []byte) (end time.Time, ok bool) {
+	all, err := Parse(text)
+	if err != nil {
+		return end, false
+	}
+	for _, one := range all {
+		block, _ := pem.Decode(one)
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (!ok || c.NotAfter.Before(end)) {
+			end, ok = c.NotAfter, true
+		}
+	}
+	return end, ok
 }

@@ -32,6 +32,7 @@ import (
 
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube/ensure"
+	"github.com/sealift/sealift/spec"
 )
 
 // The bounds of a kubeconfig's validity. Kubernetes grants at least ten minutes, and by default at most a year.
@@ -82,7 +83,7 @@ func (r Request) Check() error {
 			return fmt.Errorf("%q is not a name of a person or a group: it has between 1 and %d bytes", name, maxName)
 		case strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) || c == unicode.ReplacementChar }):
 			return fmt.Errorf("%q is not a name of a person or a group: it has characters that cannot be seen", name)
-		case strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "sealift:"):
+		case spec.ReservedName(name):
 			return fmt.Errorf("%q is not given out: names that begin with system: or sealift: belong to the cluster; bind a ClusterRole, such as cluster-admin, to a group of your own", name)
 		}
 	}

@@ -68,7 +68,7 @@ func TestRunningAPIServerGetsKeysOnce(t *testing.T) {
 func TestUpgradesAndJoinsEncryptSecrets(t *testing.T) {
 	t.Parallel()
 	const config = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - {name: profiling, value: \"false\"}\nnetworking: {podSubnet: 10.0.0.0/16}\n"
-	text, err := withArguments(config)
+	text, err := cluster.Encryption().AddTo(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestUpgradesAndJoinsEncryptSecrets(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if again, err := withArguments(text); err != nil || again != text {
+	if again, err := cluster.Encryption().AddTo(text); err != nil || again != text {
 		t.Errorf("the second time it changes: %s, %v", again, err)
 	}
 	for _, wrong := range []string{"{", "kind: Pod", strings.Replace(config, "- {name: profiling, value: \"false\"}", "  profiling: \"false\"", 1)} {
-		if _, err := withArguments(wrong); err == nil {
+		if _, err := cluster.Encryption().AddTo(wrong); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 	}

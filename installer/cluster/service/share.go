@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
@@ -67,6 +68,11 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 			}
 			if err != nil {
 				return c, err
+			}
+			if may(identity.ReadInstaller) {
+				if c.Authentication, err = oidc.File(ctx, admin.Client); err != nil {
+					return c, err
+				}
 			}
 			keys, err := regularfile.ReadFile(cluster.EncryptionFile)
 			switch {

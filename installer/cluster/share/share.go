@@ -46,6 +46,9 @@ type Cluster struct {
 	Installer string `json:"installer,omitempty"`
 	// Encryption is the file with the keys of the API servers, for a control plane: see package encryption.
 	Encryption string `json:"encryption,omitempty"`
+	// Authentication is the file that tells API servers whose tokens they accept, for a control plane of a cluster that has it: see package
+	// oidc. It has no secrets.
+	Authentication string `json:"authentication,omitempty"`
 	// Rotation is the rotation of CAs that is under way: with private keys for a control plane, see package authority.
 	Rotation string `json:"rotation,omitempty"`
 }

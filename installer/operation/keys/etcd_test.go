@@ -36,7 +36,7 @@ type plane struct {
 
 // arguments are those that an install writes into the manifest of the API server.
 func (p plane) arguments() (list []string) {
-	for _, a := range cluster.EncryptionArguments() {
+	for _, a := range cluster.Encryption().Flags {
 		list = append(list, "--"+a[0]+"="+strings.Replace(a[1], cluster.EncryptionFile, p.Path(cluster.EncryptionFile), 1))
 	}
 	return list
@@ -177,7 +177,7 @@ func (s *realServer) Uses(ctx context.Context, _ string) (string, error) {
 	if err := s.pass(); err != nil {
 		return "", err
 	}
-	return usedBy(ctx, s.Config())
+	return cluster.ReportedFile(ctx, s.Config(), "encryption")
 }
 
 // Rewrite may be killed before each Secret.

@@ -1,8 +1,6 @@
 package keys
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -25,7 +22,6 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
-	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/leader"
@@ -102,33 +98,7 @@ func (c controlPlanes) Uses(ctx context.Context, name string) (string, error) {
 	}
 	direct := rest.CopyConfig(c.Config)
 	direct.Host = "https://" + net.JoinHostPort(n.Address, cluster.APIPort)
-	return usedBy(ctx, direct)
-}
-
-// usedFile finds the file that an API server uses among its metrics.
-var usedFile = regexp.MustCompile(`^apiserver_encryption_config_controller_last_config_info\{.*\bhash="sha256:([0-9a-f]{64})".*\} 1$`)
-
-// askTime bounds one look at the metrics.
-const askTime = 20 * time.Second
-
-func usedBy(ctx context.Context, config *rest.Config) (digest string, err error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, speed.Patience(askTime))
-	defer cancel()
-	text, err := client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask %s which keys it uses: %w", config.Host, err)
-	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if found := usedFile.FindSubmatch(lines.Bytes()); found != nil {
-			digest = string(found[1])
-		}
-	}
-	return digest, lines.Err()
+	return cluster.ReportedFile(ctx, direct, "encryption")
 }
 
 // Rewrite implements Servers.

@@ -42,6 +42,7 @@ func TestRestoreWritesNoOtherFiles(t *testing.T) {
 		"/etc/cron.d/state/installer.yaml":            {false, false},
 		"/etc/kubernetes/manifests/etcd.yaml":         {true, true},
 		"/etc/kubernetes/encryption/config.yaml":      {true, true},
+		"/etc/kubernetes/authentication/config.yaml":  {true, true},
 		"/etc/kubernetes/tmp-of-somebody/policy.yaml": {true, true},
 	} {
 		for what, one := range map[string]struct {

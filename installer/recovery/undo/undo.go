@@ -67,7 +67,7 @@ type File struct {
 // hostFiles are the patterns of files that Kubernetes or its add-on has on a host, and that differ between versions.
 func hostFiles() []string {
 	return []string{
-		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.yaml", "/etc/kubernetes/encryption/*.yaml",
+		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.yaml", "/etc/kubernetes/encryption/*.yaml", "/etc/kubernetes/authentication/*.yaml",
 		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", kubeadm.KubeletFlags,
 		"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet", node.Binary,
 		"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/sealift-*.service",

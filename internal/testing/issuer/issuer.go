@@ -1,0 +1,105 @@
+// Package issuer runs an OpenID Connect issuer on loopback, for tests of logins: discovery, its public keys, and signed ID tokens.
+//
+// It signs whatever a test asks for. It has no login page and no other endpoints of OAuth.
+package issuer
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const keyID = "key-1"
+
+// Issuer serves until its test ends.
+type Issuer struct {
+	// Says is the issuer in its discovery document, if it is not its URL.
+	Says string
+
+	server *httptest.Server
+	key    *ecdsa.PrivateKey
+	signer jose.Signer
+}
+
+// Start runs an issuer.
+func Start(t testing.TB) *Issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", keyID)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &Issuer{key: key, signer: signer}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /site/.well-known/openid-configuration", i.discovery)
+	mux.HandleFunc("GET /site/keys", i.keys)
+	i.server = httptest.NewTLSServer(mux)
+	t.Cleanup(i.Stop)
+	return i
+}
+
+// Stop ends the issuer; it may be called more than once.
+func (i *Issuer) Stop() { i.server.Close() }
+
+// URL is the issuer in tokens.
+func (i *Issuer) URL() string { return i.server.URL + "/site" }
+
+// CA is the CA of its certificate, in PEM.
+func (i *Issuer) CA() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw}))
+}
+
+// Token signs a token that is valid for an hour: the claims, with those of the issuer unless they are given.
+func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	now := time.Now()
+	whole := map[string]any{"iss": i.URL(), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	for name, value := range claims {
+		whole[name] = value
+	}
+	text, err := json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := i.signer.Sign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
+	name := i.URL()
+	if i.Says != "" {
+		name = i.Says
+	}
+	answer(w, map[string]any{
+		"issuer": name, "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize", "token_endpoint": i.URL() + "/token",
+		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"ES256"},
+	})
+}
+
+func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
+	answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}}})
+}
+
+func answer(w http.ResponseWriter, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(document) // the client reports a document that is cut
+}
