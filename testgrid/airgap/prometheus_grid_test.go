@@ -50,7 +50,7 @@ sealift_snapshot_interval_seconds 86400
 // TestPrometheusWatchesCluster has two nodes. All targets are up, what Prometheus knows survives its pod, and alerts of a stopped kubelet, of a
 // certificate and of a snapshot reach a webhook whose URL is in a Secret. Then the page of the add-on is followed, to its removal.
 func TestPrometheusWatchesCluster(t *testing.T) {
-	r, without := buildWith(t, "prometheus"), build(t, current, "debian-12")
+	r, without := buildWith(t, "prometheus"), buildWith(t)
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb, without.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
 	first.writesSite("prometheus: {receivers: [nobody]}")
 	first.refuses(install+site, 3, "prometheus.receivers: one of them is neither a URL nor mailto:ADDRESS nor secret:KEY")

@@ -15,11 +15,14 @@ const (
 	alertmanagerModule = "github.com/prometheus/alertmanager"
 )
 
-// MonitoringProgram is a program that reads a node's metrics or fires its alerts: prometheus, promtool or node_exporter. These are made only
-// where they are asked for: compiling Prometheus takes minutes.
+// MonitoringProgram is a program that reads a node's metrics or fires its alerts: prometheus, promtool, alertmanager, amtool or
+// node_exporter. These are made only where they are asked for: compiling Prometheus takes minutes.
 func MonitoringProgram(name string) FileOf {
 	r := releases.Newest("prometheus")
-	if name == "node_exporter" {
+	switch name {
+	case "alertmanager", "amtool":
+		return FileOf{"alertmanager-v" + r.With["alertmanager"], name}
+	case "node_exporter":
 		return FileOf{"node_exporter-v" + r.With["node-exporter"], name}
 	}
 	return FileOf{"prometheus-" + prometheusModuleVersion(r), name}
