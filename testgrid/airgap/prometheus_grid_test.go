@@ -41,8 +41,11 @@ while (my $client = $server->accept) {
 }
 `
 
-// failingMetrics is what node_exporter reads beside Sealift's file: a certificate that has ended, and a snapshot that is two days late.
-const failingMetrics = `sealift_certificate_end_timestamp_seconds{file="/root/test.crt",kind="certificate"} 1000000000
+// failingMetrics is what node_exporter reads beside Sealift's file: a certificate that has ended, and a snapshot that is years late. node_exporter drops
+// a metric that another file has with another type.
+const failingMetrics = `# HELP sealift_certificate_end_timestamp_seconds When a certificate of this node ends.
+# TYPE sealift_certificate_end_timestamp_seconds gauge
+sealift_certificate_end_timestamp_seconds{file="/root/test.crt",kind="certificate",renewed_by="nobody"} 1000000000
 sealift_snapshot_timestamp_seconds 1000000000
 sealift_snapshot_interval_seconds 86400
 `
