@@ -18,6 +18,7 @@ var others = map[string]string{
 	"containerd 9.9.9":     "a package that does not exist",
 	"flannel 0.28.7":       "kURL's add-on",
 	"metrics-server 0.8.1": "kURL's add-on",
+	"prometheus 0.92.1":    "kURL's add-on",
 	"registry 3.1.1":       "kURL's add-on",
 }
 

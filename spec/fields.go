@@ -144,7 +144,20 @@ func serviceSections() []section {
 			{key: "storageClassName", is: text},
 			{key: "pullNamespaces", is: list},
 		}},
-		{key: "prometheus", override: true, fields: []field{{key: "serviceType", is: text}}},
+		{key: "prometheus", override: true, fields: []field{
+			{key: "serviceType", is: text},
+			// Sealift's own
+			{key: "retention", is: text},
+			{key: "storageSize", is: text},
+			{key: "storageClassName", is: text},
+			{key: "externalURL", is: text},
+			{key: "metricsFolder", is: text},
+			{key: "receivers", is: list},
+			{key: "receiversFrom", is: text},
+			{key: "smtpServer", is: text},
+			{key: "smtpFrom", is: text},
+			{key: "smtpUser", is: text},
+		}},
 		{key: "fluentd", override: true, fields: []field{
 			{key: "fullEFKStack", is: boolean},
 			{key: "fluentdConfPath", is: text, variable: "FLUENTD_CONF_FILE"},

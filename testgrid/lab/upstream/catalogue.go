@@ -83,7 +83,7 @@ func Program(name string) FileOf {
 // Components lists everything that the lab can make.
 func Components() []Component {
 	all := allReleases()
-	return slices.Concat(components(all, slices.Concat(ImagesOf(all...), KurlImages())), hostLayers(), machineComponents(), conformanceComponents(), monitoringComponents())
+	return slices.Concat(components(all, slices.Concat(ImagesOf(all...), KurlImages())), hostLayers(), machineComponents(), conformanceComponents())
 }
 
 // Everyday lists the ids of the components that the lab makes by default.

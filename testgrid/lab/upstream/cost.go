@@ -21,6 +21,8 @@ var compileTimes = map[string]time.Duration{
 	"gatekeeper":             150 * time.Second,
 	"descheduler":            150 * time.Second,
 	"traefik":                300 * time.Second,
+	"prometheus":             300 * time.Second,
+	"alertmanager":           120 * time.Second,
 }
 
 // cost is the expected time to make a component.

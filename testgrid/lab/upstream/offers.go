@@ -91,6 +91,8 @@ func imagesOf(r releases.Release) []Image {
 				Chart: FileOf{"chart-versitygw-" + r.With["chart"], "versitygw:" + r.With["chart"]},
 			},
 		}
+	case "prometheus":
+		return monitoringImages(r)
 	case "registry":
 		return []Image{{
 			Ref: "docker.io/library/registry:" + r.Version, Base: []string{busyboxBase}, OCI: true,

@@ -65,6 +65,8 @@ func programsOf(r releases.Release) []Component {
 		return metallb(version)
 	case "object-store":
 		return objectStore(version, r.With["chart"])
+	case "prometheus":
+		return monitoring(r)
 	case "registry":
 		return []Component{registry(version)}
 	case "traefik":
