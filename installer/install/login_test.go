@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -62,7 +63,7 @@ func TestIssuersAreCheckedOnJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	join := &Join{ControlPlane: true, Cluster: share.Cluster{Authentication: string(text)}}
-	j := &job{contents: contents{spec: loginInstaller(t, "")}, options: Options{Join: join}}
+	j := &job{contents: contents{spec: loginInstaller(t, ""), addOns: []addOn{{info: bundle.PackageInfo{Name: kubernetesCapability}}}}, options: Options{Join: join}}
 	report, err := preflight.Run(t.Context(), j.loginChecks())
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 const (
@@ -116,7 +117,7 @@ func (f Follower) restart(ctx context.Context) error {
 	if err := cluster.Authentication().Remember(ctx, f.Client); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(f.Host.Path(cluster.AuthenticationFile))
+	text, err := regularfile.ReadFile(f.Host.Path(cluster.AuthenticationFile))
 	if err != nil {
 		return err
 	}

@@ -165,6 +165,7 @@ func TestPeopleLogIn(t *testing.T) {
 	p.becomes("a group that was taken out", listPods(viewer), apierrors.IsForbidden)
 	p.becomes("an admin still", deletePod(admin), apierrors.IsNotFound)
 
+	p.carries(without, admin)
 	p.set(nil)
 	p.becomes("without a login", listPods(admin), apierrors.IsUnauthorized)
 	if p.restarts != 1 {
@@ -174,6 +175,27 @@ func TestPeopleLogIn(t *testing.T) {
 	if err != nil || !strings.Contains(config.Text, cluster.AuthenticationFile) {
 		t.Errorf("upgrades would drop the flag: %v\n%s", err, config.Text)
 	}
+}
+
+// carries shows that a control plane which joins gets the file of the others, and that a restore brings back the login that etcd then has.
+func (p *plane) carries(o *spec.OIDC, admin kubernetes.Interface) {
+	p.t.Helper()
+	own, err := os.ReadFile(p.follower.Host.Path(cluster.AuthenticationFile))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if joining, err := oidc.File(p.t.Context(), p.admin); err != nil || joining != string(own) {
+		p.t.Errorf("a control plane that joins gets %v\n%s", err, joining)
+	}
+	if err := p.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(p.t.Context(), oidc.ConfigMap, metav1.DeleteOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.follower.Pass(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.becomes("restored from before the login", listPods(admin), apierrors.IsUnauthorized)
+	p.set(o)
+	p.becomes("restored with the login", listPods(admin), works)
 }
 
 // refuses shows tokens that give nothing.
