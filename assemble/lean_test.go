@@ -39,7 +39,8 @@ func imageFiles(t *testing.T) map[string]string {
 	}
 	config := add("config.v1+json", fmt.Sprintf(`{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`, sha256.Sum256(unpacked)))
 	manifest := add("manifest.v1+json", fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[%s]}`, config, add("layer.v1.tar+gzip", layer.String())))
-	files["images/index.json"] = fmt.Sprintf(`{"schemaVersion":2,"manifests":[%s]}`, manifest)
+	named := strings.TrimSuffix(manifest, "}") + `,"annotations":{"org.opencontainers.image.ref.name":"example.org/app:1"}}`
+	files["images/index.json"] = fmt.Sprintf(`{"schemaVersion":2,"manifests":[%s]}`, named)
 	return files
 }
 

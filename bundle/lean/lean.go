@@ -24,11 +24,7 @@ const form = ".lean-1"
 // of the OCI layout. spool is a folder that keeps the forms, by the digests of the layers. A layer that unpacks to something else
 // than the configuration of its image says is an error.
 func Files(ctx context.Context, dir string, files []bundle.File, spool string) ([]bundle.File, error) {
-	l := layout{dir: dir, files: make(map[string]bundle.File, len(files))}
-	for _, f := range files {
-		l.files[f.Path] = f
-	}
-	layers, err := l.layers()
+	layers, err := layers(files, dir)
 	if err != nil {
 		return nil, err
 	}
