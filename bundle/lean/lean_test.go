@@ -187,7 +187,7 @@ func TestCompanionReplacesLayersOfPackage(t *testing.T) {
 	var with [2]*bundle.Archive
 	for n := range with {
 		var err error
-		if with[n], err = lean.Companion(t.Context(), plain, spool); err != nil || with[n] == nil {
+		if with[n], err = lean.NewSpool(spool).Companion(t.Context(), plain); err != nil || with[n] == nil {
 			t.Fatal(err)
 		}
 		defer with[n].Close()
@@ -208,7 +208,7 @@ func TestCompanionReplacesLayersOfPackage(t *testing.T) {
 		t.Error(err)
 	}
 
-	none, err := lean.Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))), spool)
+	none, err := lean.NewSpool(spool).Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))))
 	if err != nil || none != nil {
 		t.Errorf("a package of small layers has a companion: %v", err)
 	}
@@ -265,7 +265,7 @@ func TestExtractedLayoutIsRead(t *testing.T) {
 func TestEachFlippedByteIsNamed(t *testing.T) {
 	files := layoutOf(t, imageOf(t, gzipLayer(t, text(1)), gzipLayer(t, text(2))))
 	plain := packaged(t, files)
-	companion, err := lean.Companion(t.Context(), plain, t.TempDir())
+	companion, err := lean.NewSpool(t.TempDir()).Companion(t.Context(), plain)
 	if err != nil {
 		t.Fatal(err)
 	}

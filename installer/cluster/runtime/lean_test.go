@@ -48,7 +48,7 @@ func leanBundle(t *testing.T, plain *bundle.Archive) *bundle.Archive {
 // leanBundleFile writes that bundle to a file.
 func leanBundleFile(t *testing.T, plain *bundle.Archive, name string) *bundle.Archive {
 	t.Helper()
-	companion, err := lean.Companion(t.Context(), plain, t.TempDir())
+	companion, err := lean.NewSpool(t.TempDir()).Companion(t.Context(), plain)
 	if err != nil || companion == nil {
 		t.Fatalf("no companion: %v", err)
 	}
