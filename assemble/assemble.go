@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/packages"
@@ -42,9 +43,9 @@ type Request struct {
 	KeepPreflight bool
 	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
-	// Lean is a folder that keeps lean forms of layers, see package lean. The bundle then has these forms of the layers of its
-	// packages. Empty leaves layers as the packages have them.
-	Lean string
+	// Lean makes and keeps lean forms of layers. The bundle then has these forms of the layers of its packages. nil leaves layers as
+	// the packages have them.
+	Lean *lean.Spool
 	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
 }
@@ -56,8 +57,8 @@ type Plan struct {
 	Installer *spec.Installer
 
 	objects []store.Object
-	places  []place           // of the objects
-	lean    []*bundle.Archive // lean layers of the packages, in their order; some are nil
+	places  []place     // of the objects
+	lean    *companions // nil before they are open, and without an Installer
 }
 
 // place is the location of a package.
@@ -135,9 +136,10 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if err := checkSandbox(b.Packages); err != nil {
 		return nil, err
 	}
-	if b.Lean, err = p.companions(ctx, b.Packages, r.Lean); err != nil {
+	if p.lean, err = openCompanions(ctx, b.Packages, r.Lean); err != nil {
 		return nil, err
 	}
+	b.Lean = p.lean.archives
 	if b.Members, err = r.members(ctx, b.Packages); err != nil {
 		return nil, err
 	}
@@ -231,6 +233,7 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 type Reader struct {
 	io.ReaderAt
 	objects []store.Object
+	lean    *companions
 }
 
 // Packages returns how many packages the plan keeps open.
@@ -239,6 +242,12 @@ func (p *Plan) Packages() int { return len(p.objects) }
 // Open opens the bundle for reads that end with ctx. Readers are independent of each other and of the plan.
 func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 	r := &Reader{}
+	if p.lean != nil {
+		if err := p.lean.retain(); err != nil {
+			return nil, err
+		}
+		r.lean = p.lean
+	}
 	var packages []io.ReaderAt
 	for _, o := range p.objects {
 		again, err := o.Reopen(ctx)
@@ -252,7 +261,7 @@ func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 }
 
 // Close ends all reads.
-func (r *Reader) Close() error { return closeAll(r.objects) }
+func (r *Reader) Close() error { return closeBoth(r.objects, r.lean) }
 
 // Current reports whether the store still has the packages of the plan. It does not read them.
 func (p *Plan) Current(ctx context.Context) (bool, error) {
@@ -283,18 +292,13 @@ func (p *Plan) Write(ctx context.Context, w io.Writer) error {
 }
 
 // Close releases the packages.
-func (p *Plan) Close() error {
-	errs := []error{closeAll(p.objects)}
-	for _, a := range p.lean {
-		if a != nil {
-			errs = append(errs, a.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (p *Plan) Close() error { return closeBoth(p.objects, p.lean) }
 
-func closeAll(objects []store.Object) error {
+func closeBoth(objects []store.Object, lean *companions) error {
 	var errs []error
+	if lean != nil {
+		errs = append(errs, lean.release())
+	}
 	for _, o := range objects {
 		errs = append(errs, o.Close())
 	}

@@ -2,22 +2,80 @@ package assemble
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"sync"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/lean"
 )
 
-// companions opens the lean layers of packages. What the spool lacks is made first. The plan closes them.
-func (p *Plan) companions(ctx context.Context, packages []*bundle.Archive, spool string) ([]*bundle.Archive, error) {
-	if spool == "" {
-		return nil, nil
+// companions are the archives with the lean layers of a plan's packages, in their order; some are nil. The plan and its readers use them
+// together, and the last one closes them.
+type companions struct {
+	archives []*bundle.Archive
+
+	mu    sync.Mutex
+	users int // 0 means closed
+}
+
+// openCompanions opens the lean layers of packages. What the spool lacks is made first.
+func openCompanions(ctx context.Context, packages []*bundle.Archive, spool *lean.Spool) (*companions, error) {
+	c := &companions{users: 1}
+	if spool == nil {
+		return c, nil
 	}
 	for _, a := range packages {
-		made, err := lean.Companion(ctx, a, spool)
+		made, err := spool.Companion(ctx, a)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, c.release())
 		}
-		p.lean = append(p.lean, made)
+		c.archives = append(c.archives, made)
 	}
-	return p.lean, nil
+	return c, nil
+}
+
+// retain adds a user.
+func (c *companions) retain() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users == 0 {
+		return fs.ErrClosed
+	}
+	c.users++
+	return nil
+}
+
+// release removes a user.
+func (c *companions) release() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users--; c.users > 0 {
+		return nil
+	}
+	var errs []error
+	for _, a := range c.archives {
+		if a != nil {
+			errs = append(errs, a.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Compress makes the lean layers of the bundle's packages that a spool lacks.
+func (r *Reader) Compress(ctx context.Context, spool *lean.Spool) error {
+	for _, o := range r.objects {
+		a, err := bundle.OpenPackage(o, o.Size())
+		if err != nil {
+			return err
+		}
+		made, err := spool.Companion(ctx, a)
+		if err == nil && made != nil {
+			err = made.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

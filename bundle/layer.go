@@ -176,6 +176,17 @@ func (a *Archive) VerifyLayers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// LeanLayers returns the sha256 of the lean layers of a package, by the sha256 of the layers as the manifests name them.
+func (x Index) LeanLayers(p PackageInfo) map[string]string {
+	layers := make(map[string]string)
+	for _, e := range x.Entries {
+		if e.Layer != nil && strings.HasPrefix(e.Path, p.Dir()+"/") {
+			layers[e.Layer.Blob] = e.SHA256
+		}
+	}
+	return layers
+}
+
 // leanLayers returns the lean layers of an archive, by the paths that the layers themselves would have.
 func leanLayers(x Index) map[string]Entry {
 	layers := make(map[string]Entry)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/sealift/sealift/internal/compression"
 )
 
 const (
@@ -190,10 +192,9 @@ func deflateContent(w io.Writer, content io.Reader) error {
 	return fw.Flush()
 }
 
-// compressedMagic are the first bytes of formats that deflate cannot shrink: gzip, zstd, xz, bzip2, zip, ar (.deb), RPM.
+// compressedMagic are the first bytes of formats that deflate cannot shrink, beside gzip and zstd: xz, bzip2, zip, ar (.deb), RPM.
 var compressedMagic = [][]byte{
-	{0x1f, 0x8b}, {0x28, 0xb5, 0x2f, 0xfd}, {0xfd, '7', 'z', 'X', 'Z', 0}, []byte("BZh"), []byte("PK\x03\x04"),
-	[]byte("!<arch>\n"), {0xed, 0xab, 0xee, 0xdb},
+	{0xfd, '7', 'z', 'X', 'Z', 0}, []byte("BZh"), []byte("PK\x03\x04"), []byte("!<arch>\n"), {0xed, 0xab, 0xee, 0xdb},
 }
 
 // isCompressed reports whether content that begins with head is already compressed.
@@ -203,5 +204,5 @@ func isCompressed(head []byte) bool {
 			return true
 		}
 	}
-	return false
+	return compression.Of(head) != compression.None
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 )
 
@@ -33,11 +34,22 @@ func NewSince(index []byte) (*Since, error) {
 	return s, nil
 }
 
+// InstalledPackage is a package of an installed bundle.
+type InstalledPackage struct {
+	*Archive
+	// Lean are the layers that are installed in their lean form, see Index.LeanLayers.
+	Lean map[string]string
+}
+
 // SinceInstalled returns the content of an installed bundle, by the digest of its index, as far as packages have it.
-func SinceInstalled(digest string, packages []*Archive) *Since {
+func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 	s := &Since{digest: digest, paths: map[string]string{}}
-	for _, a := range packages {
-		for _, e := range a.Index.Entries {
+	for _, p := range packages {
+		for _, e := range p.Index.Entries {
+			if lean, ok := p.Lean[e.SHA256]; ok {
+				s.paths[lean] = path.Join(path.Dir(e.Path), lean)
+				continue
+			}
 			s.paths[e.SHA256] = e.Path
 		}
 	}

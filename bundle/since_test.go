@@ -42,7 +42,7 @@ func TestClusterServesAsBaseOfItsUpgrade(t *testing.T) {
 	_, _, old := bundled(t)
 	runs := open(t, old)
 	one := open(t, write(t, demo("one"), bundle.WriteOptions{}))
-	b := bundle.Bundle{Packages: []*bundle.Archive{one}, Since: bundle.SinceInstalled(runs.Digest, []*bundle.Archive{one})}
+	b := bundle.Bundle{Packages: []*bundle.Archive{one}, Since: bundle.SinceInstalled(runs.Digest, []bundle.InstalledPackage{{Archive: one}})}
 	var buf bytes.Buffer
 	if _, err := bundle.WriteBundle(t.Context(), &buf, b); err != nil {
 		t.Fatal(err)

@@ -86,9 +86,9 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 		return r, err
 	}
 	for _, i := range images {
-		for _, d := range i.blobs() {
+		for _, d := range i.blobs {
 			if p.blobs[d.Digest.String()] == nil {
-				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.blobPath(d), token: make(chan struct{}, 1), in: make(map[string]bool)}
+				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.layout.Blob(d.Digest), token: make(chan struct{}, 1), in: make(map[string]bool)}
 				p.Total += d.Size
 			}
 		}
@@ -113,7 +113,7 @@ func (p *Push) count() {
 			continue
 		}
 		path := p.options.Target.path(i.repository)
-		for _, d := range i.blobs() {
+		for _, d := range i.blobs {
 			b, key := p.blobs[d.Digest.String()], d.Digest.String()
 			switch {
 			case b.in[path] || sent[path+"@"+key]:
@@ -135,7 +135,7 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		separator = "@"
 	}
 	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing}
-	for _, d := range i.blobs() {
+	for _, d := range i.blobs {
 		out.Size += d.Size
 	}
 	defer func() { p.Images[n] = out }()
@@ -156,12 +156,12 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		return p.has(ctx, i, path)
 	}
 	if err == nil {
-		if reduced, _, reduceErr := p.reduce(i); i.root.absent > 0 && reduceErr == nil && reduced.Digest == there.Digest {
+		if reduced, _, reduceErr := p.reduce(i); i.root.Absent > 0 && reduceErr == nil && reduced.Digest == there.Digest {
 			out.State, out.Digest, out.Note = Present, there.Digest.String(), reducedNote
 			return p.has(ctx, i, path)
 		}
 	}
-	for _, d := range i.blobs() {
+	for _, d := range i.blobs {
 		if err := p.ask(ctx, repo, path, p.blobs[d.Digest.String()]); err != nil {
 			return fmt.Errorf("ask for a layer of %s: %w", out.Target, err)
 		}
@@ -171,7 +171,7 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 
 // has notes the blobs of an image that the registry has.
 func (p *Push) has(ctx context.Context, i image, path string) error {
-	for _, d := range i.blobs() {
+	for _, d := range i.blobs {
 		b := p.blobs[d.Digest.String()]
 		if err := b.lock(ctx); err != nil {
 			return err

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // reducedNote explains why an image has another digest than upstream's.
@@ -63,14 +65,14 @@ func (u *upload) run(ctx context.Context) (digest, note string, err error) {
 		return "", "", err
 	}
 	group, blobs := errgroup.WithContext(ctx)
-	for _, d := range u.image.blobs() {
+	for _, d := range u.image.blobs {
 		group.Go(func() error { return u.bring(blobs, u.Push.blobs[d.Digest.String()]) })
 	}
 	if err := group.Wait(); err != nil {
 		return "", "", err
 	}
 	err = u.manifest(ctx, u.root, u.target())
-	if u.root.absent == 0 || !refusesIndex(err) || u.tag == "" {
+	if u.root.Absent == 0 || !refusesIndex(err) || u.tag == "" {
 		return u.root.Digest.String(), "", err
 	}
 	reduced, text, err := u.reduce(u.image)
@@ -178,13 +180,13 @@ func (p *progress) Read(data []byte) (int, error) {
 }
 
 // manifest pushes a manifest under a tag or its digest, those below it first.
-func (u *upload) manifest(ctx context.Context, m manifest, name string) error {
-	for _, child := range m.children {
+func (u *upload) manifest(ctx context.Context, m ocilayout.Manifest, name string) error {
+	for _, child := range m.Children {
 		if err := u.manifest(ctx, child, child.Digest.String()); err != nil {
 			return err
 		}
 	}
-	text, err := u.archive.ReadFile(u.blobPath(m.Descriptor), maxManifest)
+	text, err := u.layout.Document(m.Digest)
 	if err != nil {
 		return err
 	}
@@ -215,13 +217,13 @@ func refusesIndex(err error) bool {
 // reduce is what a tag leads to if the registry does not take an index with absent platforms: the only manifest, or else an index
 // of those that the bundle has.
 func (p *Push) reduce(i image) (ocispec.Descriptor, []byte, error) {
-	text, err := p.archive.ReadFile(i.blobPath(i.root.Descriptor), maxManifest)
+	text, err := i.layout.Document(i.root.Digest)
 	if err != nil {
 		return ocispec.Descriptor{}, nil, err
 	}
-	if len(i.root.children) == 1 {
-		only := i.root.children[0].Descriptor
-		text, err = p.archive.ReadFile(i.blobPath(only), maxManifest)
+	if len(i.root.Children) == 1 {
+		only := i.root.Children[0].Descriptor
+		text, err = i.layout.Document(only.Digest)
 		return only, text, err
 	}
 	var whole map[string]any
@@ -232,7 +234,7 @@ func (p *Push) reduce(i image) (ocispec.Descriptor, []byte, error) {
 	var kept []any
 	for _, one := range listed {
 		fields, _ := one.(map[string]any)
-		for _, child := range i.root.children {
+		for _, child := range i.root.Children {
 			if fields["digest"] == child.Digest.String() {
 				kept = append(kept, one)
 				break

@@ -33,7 +33,12 @@ func (s *Server) getBundle(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return problem(http.StatusNotFound, "the name of a bundle is <id>.tar.gz")
 	}
-	return s.sendBundle(w, r, id, nil, r.URL.Query().Get("since"))
+	query := r.URL.Query()
+	lean, err := wantsLean(query)
+	if err != nil {
+		return err
+	}
+	return s.sendBundle(w, r, id, planKey{since: query.Get("since"), lean: lean})
 }
 
 // getSupplement sends several packages in one archive.
@@ -46,21 +51,21 @@ func (s *Server) getSupplement(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.sendBundle(w, r, r.PathValue("id"), wanted, "")
+	return s.sendBundle(w, r, r.PathValue("id"), planKey{names: wanted})
 }
 
-func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, wanted []string, since string) error {
-	client := connlimit.Key(s.client(r))
-	document, err := s.loadInstaller(r.Context(), client, id)
-	if err != nil {
+// sendBundle sends what q wants of the bundle of an Installer.
+func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, q planKey) (err error) {
+	q.client, q.folder = connlimit.Key(s.client(r)), folderOf(r)
+	if q.document, err = s.loadInstaller(r.Context(), q.client, id); err != nil {
 		return err
 	}
-	plan, reader, err := s.plans.open(r.Context(), planKey{document: document, client: client, folder: folderOf(r), names: wanted, since: since})
+	plan, reader, err := s.plans.open(r.Context(), q)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	if r.Method == http.MethodGet && wanted == nil && since == "" {
+	if r.Method == http.MethodGet && q.names == nil && q.since == "" {
 		recorded := make(chan struct{}) // recorded during the transfer, so that the first byte does not wait
 		go func() {
 			defer close(recorded)

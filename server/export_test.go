@@ -57,3 +57,10 @@ func (s *Server) Parsed() (n int) {
 
 // Sweep removes values that were not used for the given time.
 func (s *Server) Sweep(ctx context.Context, now time.Time) error { return s.sweep(ctx, now) }
+
+// Answer returns the status and the Retry-After of the answer to an error.
+func Answer(err error) (status int, retryAfter string) {
+	w := httptest.NewRecorder()
+	writeProblem(w, asProblem(err))
+	return w.Code, w.Header().Get("Retry-After")
+}

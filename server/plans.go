@@ -48,6 +48,7 @@ type planKey struct {
 	folder   string   // folder of the release
 	names    []string // only these packages, and nothing else
 	since    string   // digest of the index of an earlier bundle
+	lean     bool     // with lean layers
 }
 
 // plan is a cached plan of a bundle.
@@ -94,10 +95,15 @@ func (p *plans) get(ctx context.Context, q planKey) (*plan, error) {
 	for _, a := range addOns {
 		versions[a.Name] = a.Version
 	}
-	key := fmt.Sprintf("%s %q %q %q %s", q.document.sum, versions, q.folder, q.names, q.since)
+	key := fmt.Sprintf("%s %q %q %q %s %t", q.document.sum, versions, q.folder, q.names, q.since, q.lean)
 	if known := p.remembered(ctx, key); known != nil {
 		p.server.metrics.planned.WithLabelValues("yes").Inc()
 		return known, nil
+	}
+	if q.lean {
+		if err := p.compress(ctx, q); err != nil {
+			return nil, err
+		}
 	}
 	// Each client waits only for its own turn. A request that has sent its Installer already has a turn.
 	sent := q.document.parsed != nil
@@ -162,6 +168,9 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, v
 		return made, err
 	}
 	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, KeepPreflight: o.KeepPreflight, Key: o.Key}
+	if q.lean {
+		request.Lean = o.Lean
+	}
 	if q.since != "" {
 		if request.Since, err = p.since(ctx, q.since); err != nil {
 			return nil, err

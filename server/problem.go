@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strconv"
 
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
@@ -22,6 +24,8 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Findings are the mistakes in the sent document, with their positions.
 	Findings []diag.Finding `json:"findings,omitempty"`
+
+	retryAfter int // seconds after which the same request may succeed; 0 if that is unknown
 }
 
 // problemType is the media type of a Problem.
@@ -55,6 +59,8 @@ func asProblem(err error) *Problem {
 		return problem(http.StatusBadGateway, "the operator of this server must replace a package: "+unusable.Message)
 	case errors.Is(err, connlimit.ErrFull):
 		return problem(http.StatusTooManyRequests, err.Error()+"; wait until some end")
+	case errors.Is(err, lean.ErrBusy):
+		return compressing()
 	case errors.Is(err, store.ErrReadOnly):
 		return problem(http.StatusForbidden, "the store of this server is read-only; put the Installer there by other means")
 	case errors.Is(err, fs.ErrNotExist):
@@ -86,6 +92,9 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store")
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
 	writeJSON(w, p.Status, problemType, p)
 }
 

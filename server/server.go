@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/connlimit"
@@ -38,6 +39,8 @@ type Options struct {
 	// with it the checks of add-ons.
 	Preflight     *bundle.Member
 	KeepPreflight bool
+	// Lean makes and keeps lean forms of layers, for clients that ask for them. nil refuses these.
+	Lean *lean.Spool
 	// Commands are the commands of Binary that scripts may run: install, join, upgrade.
 	Commands []string
 	// URL is the URL by which clients reach the server, such as https://sealift.example.com. If empty, the request's Host

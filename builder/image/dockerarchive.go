@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,10 +15,10 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -149,11 +148,11 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 		return 0, err
 	}
 	defer f.Close()
-	r, closeReader, err := decompress(ctx, bufio.NewReaderSize(f, 256<<10))
+	r, err := compression.NewReader(transfer.ContextReader(ctx, f), maxWindow)
 	if err != nil {
 		return 0, fmt.Errorf("layer %s: %w", blob.Digest, err)
 	}
-	defer closeReader()
+	defer r.Close()
 	size, err := io.Copy(w, r)
 	if err != nil {
 		return 0, fmt.Errorf("unpack layer %s: %w", blob.Digest, err)
@@ -164,30 +163,6 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 // maxWindow bounds the memory that a zstd layer may demand, in bytes. The zstd program accepts as much by default; levels above
 // 19 need more than the 8 MiB that RFC 8878 §3.1.1.1.2 requires of every decoder.
 const maxWindow = 128 << 20
-
-// decompress detects the compression from the first bytes of a layer; media types are not always right.
-func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeReader func(), err error) {
-	magic, err := from.Peek(4)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, err
-	}
-	in := transfer.ContextReader(ctx, from)
-	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		gz, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, nil, err
-		}
-		return gz, func() { _ = gz.Close() }, nil
-	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		zs, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			return nil, nil, err
-		}
-		return zs, zs.Close, nil
-	}
-	return in, func() {}, nil
-}
 
 // write puts manifest.json first: a reader of the list reads no layer.
 func (a *archiveMaker) write(ctx context.Context, t *tar.Writer, config []byte, layers []layerTar) error {

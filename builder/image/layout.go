@@ -14,11 +14,8 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
-
-// containerdImageName is containerd's annotation for the name of an imported image; its client package has the same constant,
-// but is too large a dependency for one word.
-const containerdImageName = "io.containerd.image.name"
 
 // Layout returns the files of an OCI image layout (image-spec, image-layout.md) with these images below dir; blobs are read
 // from the cache when the files are. Its index.json has one descriptor for each reference, which has the digest of the
@@ -70,7 +67,7 @@ func layoutIndex(resolved []Resolved) ([]byte, error) {
 		byRef[r.Ref] = r.Root.Digest
 		index.Manifests = append(index.Manifests, ocispec.Descriptor{
 			MediaType: layoutType(r.Root.MediaType), Digest: digest.Digest(r.Root.Digest), Size: r.Root.Size,
-			Annotations: map[string]string{ocispec.AnnotationRefName: r.Ref, containerdImageName: r.Ref},
+			Annotations: ocilayout.Names(r.Ref),
 		})
 	}
 	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int {

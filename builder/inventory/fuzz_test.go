@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -51,11 +52,11 @@ func TestHostileLayersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	work.visits = maxVisits - 10
-	layer, closer, err := decompress(bytes.NewReader(fixture.Layer(t, slices.Repeat([][2]string{{"a/.wh..wh..opq"}}, 20)...)))
+	layer, err := compression.NewReader(bytes.NewReader(fixture.Layer(t, slices.Repeat([][2]string{{"a/.wh..wh..opq"}}, 20)...)), maxWindow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closer()
+	defer layer.Close()
 	s := &scanner{ctx: t.Context()}
 	if err := s.apply(work, tar.NewReader(layer), "", 1); !errors.Is(err, errTooLarge) {
 		t.Errorf("work without end: %v", err)

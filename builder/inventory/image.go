@@ -2,9 +2,9 @@ package inventory
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -15,18 +15,17 @@ import (
 
 	"github.com/sealift/sealift/builder/component"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
-const (
-	maxManifest = 8 << 20 // bytes; registries accept 4 MiB
-	maxLayers   = 512     // overlayfs takes fewer
-)
+// maxLayers is more than overlayfs takes.
+const maxLayers = 512
 
 // opened is an image and where its layers are.
 type opened struct {
 	Image
-	blobs   string   // folder in the bundle
-	diffIDs []string // digests of the unpacked layers, according to the configuration; empty without one
+	layout  *ocilayout.Layout
+	diffIDs []digest.Digest // of the unpacked layers, according to the configuration; empty without one
 }
 
 // imagesOf lists the images of a bundle, each platform once, with their layers.
@@ -34,6 +33,10 @@ func imagesOf(from *bundle.Archive) ([]*opened, error) {
 	var all []*opened
 	seen := make(map[[3]string]bool)
 	for _, p := range from.Index.Packages {
+		layout, err := ocilayout.Open(from, path.Join(p.Dir(), "images"))
+		if err != nil {
+			return nil, err
+		}
 		for _, i := range p.Images {
 			for _, platform := range slices.Sorted(maps.Keys(i.Platforms)) {
 				key := [3]string{i.Ref, platform, i.Platforms[platform]}
@@ -41,11 +44,8 @@ func imagesOf(from *bundle.Archive) ([]*opened, error) {
 					continue
 				}
 				seen[key] = true
-				one := &opened{
-					Image: Image{Ref: i.Ref, Digest: i.Digest, Platform: platform, Manifest: i.Platforms[platform]},
-					blobs: path.Join(p.Dir(), "images", ocispec.ImageBlobsDir),
-				}
-				if err := one.readManifest(from); err != nil {
+				one := &opened{Image: Image{Ref: i.Ref, Digest: i.Digest, Platform: platform, Manifest: i.Platforms[platform]}, layout: layout}
+				if err := one.read(); err != nil {
 					return nil, fmt.Errorf("image %s: %w", i.Ref, err)
 				}
 				all = append(all, one)
@@ -55,16 +55,8 @@ func imagesOf(from *bundle.Archive) ([]*opened, error) {
 	return all, nil
 }
 
-func (i *opened) blob(d string) string {
-	algorithm, hex, _ := strings.Cut(d, ":")
-	return path.Join(i.blobs, algorithm, hex)
-}
-
 // errMisnamed reports a blob whose name is the digest of something else. A container runtime refuses it.
 var errMisnamed = errors.New("its name is not the digest of its content")
-
-// named reports whether a blob has the digest of its name.
-func named(e bundle.Entry, digest string) bool { return "sha256:"+e.SHA256 == digest }
 
 // Ends of reasons why content of an image may be missing, although all of the image was read.
 const (
@@ -81,57 +73,27 @@ func (i *opened) unknown(format string, args ...any) {
 	i.Unknown = append(i.Unknown, fmt.Sprintf(format, args...))
 }
 
-// readManifest sets the layers. Only damage of the bundle is an error.
-func (i *opened) readManifest(from *bundle.Archive) error {
-	e, ok := from.Entry(i.blob(i.Manifest))
-	if digest.Digest(i.Manifest).Validate() != nil || !ok {
+// read sets the layers. Only damage of the bundle is an error.
+func (i *opened) read() error {
+	m, err := i.layout.Read(ocispec.Descriptor{Digest: digest.Digest(i.Manifest)})
+	if errors.Is(err, fs.ErrNotExist) {
 		i.unknown("it is not in an OCI layout: docker-archives are not read")
-		return nil //nolint:nilerr // a fact about the image
-	}
-	if !named(e, i.Manifest) {
-		i.unknown("%s", errMisnamed)
 		return nil
 	}
-	data, err := from.ReadFile(i.blob(i.Manifest), maxManifest)
-	if err != nil {
-		return err
+	if err == nil && len(m.Layers) > maxLayers {
+		err = fmt.Errorf("%w: it has %d layers", ocilayout.ErrDocument, len(m.Layers))
 	}
-	var m ocispec.Manifest
-	if err := json.Unmarshal(data, &m); err != nil {
-		i.unknown("its manifest is not JSON")
-		return nil //nolint:nilerr // a fact about the image
+	if err == nil {
+		i.diffIDs, err = i.layout.DiffIDs(m)
 	}
-	if len(m.Layers) > maxLayers {
-		i.unknown("it has %d layers", len(m.Layers))
+	if errors.Is(err, ocilayout.ErrDocument) {
+		i.unknown("%v", err)
 		return nil
 	}
 	for _, l := range m.Layers {
-		if l.Digest.Validate() != nil {
-			i.unknown("a layer has the digest %q", l.Digest)
-			return nil //nolint:nilerr // a fact about the image
-		}
 		i.Layers = append(i.Layers, l.Digest.String())
 	}
-	return i.readConfig(from, m.Config.Digest.String())
-}
-
-// readConfig sets the digests of unpacked layers, if the bundle has the configuration. Lean layers need them.
-func (i *opened) readConfig(from *bundle.Archive, d string) error {
-	e, ok := from.Entry(i.blob(d))
-	if !ok || !named(e, d) {
-		return nil
-	}
-	data, err := from.ReadFile(i.blob(d), maxManifest)
-	if err != nil {
-		return err
-	}
-	var config ocispec.Image
-	if json.Unmarshal(data, &config) == nil {
-		for _, id := range config.RootFS.DiffIDs {
-			i.diffIDs = append(i.diffIDs, id.String())
-		}
-	}
-	return nil
+	return err
 }
 
 // byFirstLayer groups images that may share layers. The groups are in the order of the images.

@@ -161,7 +161,7 @@ func TestProgramsOutsideOfImagesAreListed(t *testing.T) {
 func handmade(t *testing.T, config []byte, layer string, blob bundle.File) string {
 	t.Helper()
 	const blobs = "addons/app/1.0/images/blobs/sha256/"
-	manifest := fmt.Appendf(nil, `{"schemaVersion": 2, "config": {"digest": "sha256:%x"}, "layers": [{"digest": "sha256:%s", "size": 1}]}`, sha256.Sum256(config), layer)
+	manifest := fmt.Appendf(nil, `{"schemaVersion": 2, "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "sha256:%x"}, "layers": [{"digest": "sha256:%s", "size": 1}]}`, sha256.Sum256(config), layer)
 	sum := fmt.Sprintf("%x", sha256.Sum256(manifest))
 	blob.Path = blobs + blob.Path
 	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}, Files: []bundle.File{

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"archive/tar"
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"path"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/sealift/sealift/builder/component"
 	"github.com/sealift/sealift/builder/inventory/osdb"
 	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/compression"
 )
 
 // The bounds of one layer or archive.
@@ -137,10 +136,11 @@ func (s *scanner) openWith(open func() (io.ReadCloser, error), read func(io.Read
 
 // layer applies a layer of an image to a tree. Layers are numbered from 0. A lean layer is verified by what it unpacks to.
 func (s *scanner) layer(t *tree, i *opened, n int) error {
-	digest, name := i.Layers[n], i.blob(i.Layers[n])
-	read := func(r io.Reader) error { return s.unpack(t, r, digest, n+1) }
+	layer := i.Layers[n]
+	name := i.layout.Blob(digest.Digest(layer))
+	read := func(r io.Reader) error { return s.unpack(t, r, layer, n+1) }
 	if lean, ok := s.from.LeanLayer(name); ok {
-		if n >= len(i.diffIDs) || i.diffIDs[n] != "sha256:"+lean.Layer.DiffID {
+		if n >= len(i.diffIDs) || i.diffIDs[n].Encoded() != lean.Layer.DiffID {
 			return &unreadable{errMisnamed}
 		}
 		return s.openWith(func() (io.ReadCloser, error) { return s.from.OpenLayer(lean.Path) }, read)
@@ -149,7 +149,7 @@ func (s *scanner) layer(t *tree, i *opened, n int) error {
 	if !ok {
 		return &unreadable{errors.New("it is not in the bundle")}
 	}
-	if !named(e, digest) {
+	if "sha256:"+e.SHA256 != layer {
 		return &unreadable{errMisnamed}
 	}
 	return s.open(name, read)
@@ -157,35 +157,17 @@ func (s *scanner) layer(t *tree, i *opened, n int) error {
 
 // unpack reads a tar, compressed or not.
 func (s *scanner) unpack(t *tree, r io.Reader, digest string, number int) error {
-	plain, closer, err := decompress(r)
+	plain, err := compression.NewReader(r, maxWindow)
 	if err != nil {
 		return err
 	}
-	defer closer()
+	defer plain.Close()
 	limited := &io.LimitedReader{R: plain, N: maxUnpacked}
 	err = s.apply(t, tar.NewReader(limited), digest, number)
 	if limited.N <= 0 {
 		return fmt.Errorf("it unpacks to more than %d GiB", maxUnpacked>>30)
 	}
 	return err
-}
-
-// decompress opens gzip and zstd by their first bytes. It returns everything else unchanged.
-func decompress(r io.Reader) (plain io.Reader, closer func(), err error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	start, _ := in.Peek(4)
-	switch {
-	case len(start) >= 2 && string(start[:2]) == "\x1f\x8b":
-		z, err := gzip.NewReader(in)
-		return z, func() {}, err
-	case string(start) == "\x28\xb5\x2f\xfd":
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
-			return nil, nil, err
-		}
-		return z, z.Close, nil
-	}
-	return in, func() {}, nil
 }
 
 // apply applies the entries of a tar to a tree.

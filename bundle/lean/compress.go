@@ -1,8 +1,6 @@
 package lean
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,10 +13,9 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -117,10 +114,11 @@ func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *comp
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	original := sha256.New()
-	unpacked, err := unpack(io.TeeReader(transfer.ContextReader(ctx, file), original))
+	unpacked, err := compression.NewReader(io.TeeReader(transfer.ContextReader(ctx, file), original), bundle.MaxLayerWindow)
 	if err != nil {
 		return err
 	}
+	defer unpacked.Close()
 	sum := sha256.New()
 	size := &counter{}
 	if made.Layer, err = c.encoder.Encode(io.MultiWriter(w, sum, size), unpacked); err != nil {
@@ -131,19 +129,6 @@ func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *comp
 	}
 	made.Blob = bundle.Blob{SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size.n}
 	return nil
-}
-
-// unpack returns the tar of a layer, plain or compressed with gzip. It reads the layer to its last byte.
-func unpack(layer io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(layer, 1<<20)
-	head, err := in.Peek(2)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		return in, nil
-	}
-	return gzip.NewReader(in) // all members
 }
 
 type counter struct{ n int64 }

@@ -18,6 +18,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // Extracted is an image in an extracted layout.
@@ -44,31 +45,28 @@ func Extract(ctx context.Context, a *bundle.Archive, root *os.Root) ([]Extracted
 	list := []Extracted{}
 	seen := make(map[string]bool)
 	for _, p := range a.Index.Packages {
-		dir := path.Join(p.Dir(), "images")
-		if _, ok := a.Entry(path.Join(dir, ocispec.ImageIndexFile)); !ok {
-			if len(p.Images) > 0 {
-				return nil, fmt.Errorf("package %s %s has its images as docker-archives; unpack these with tar", p.Name, p.Version)
-			}
-			continue
-		}
-		own := ocispec.Index{}
-		if err := a.ReadJSON(path.Join(dir, ocispec.ImageIndexFile), maxDocument, &own); err != nil {
+		layout, err := ocilayout.OfPackage(a, p)
+		if err != nil {
 			return nil, err
 		}
-		for _, d := range own.Manifests {
-			ref := d.Annotations[ocispec.AnnotationRefName]
-			if seen[ref] {
+		for _, i := range layout.Images {
+			if seen[i.Ref] {
 				continue
 			}
-			seen[ref] = true
-			made := Extracted{Ref: ref}
-			now, err := x.target(ctx, dir, d, &made)
+			seen[i.Ref] = true
+			made := Extracted{Ref: i.Ref}
+			target, err := layout.Read(i.Target)
 			if err != nil {
-				return nil, fmt.Errorf("image %s: %w", ref, err)
+				return nil, fmt.Errorf("image %s: %w", i.Ref, err)
 			}
-			if made.Digest = now.Digest.String(); now.Digest != d.Digest {
-				made.Original = d.Digest.String()
+			now, err := x.manifest(ctx, layout, target, &made)
+			if err != nil {
+				return nil, fmt.Errorf("image %s: %w", i.Ref, err)
 			}
+			if made.Digest = now.Digest.String(); now.Digest != target.Digest {
+				made.Original = target.Digest.String()
+			}
+			now.Annotations = ocilayout.Names(i.Ref)
 			index.Manifests = append(index.Manifests, now)
 			list = append(list, made)
 		}
@@ -93,76 +91,61 @@ type extraction struct {
 	done    map[string]bool // written files
 }
 
-func blobPath(d digest.Digest) string {
-	return path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
-}
-
-// target writes an index or a manifest with everything that it names and the archive has, and returns its descriptor in the layout.
-func (x *extraction) target(ctx context.Context, dir string, d ocispec.Descriptor, made *Extracted) (ocispec.Descriptor, error) {
-	if err := d.Digest.Validate(); err != nil {
-		return d, err
-	}
-	name := path.Join(dir, blobPath(d.Digest))
-	var doc document
-	if err := x.archive.ReadJSON(name, maxDocument, &doc); err != nil {
-		return d, err
-	}
+// manifest writes an index or a manifest with everything that it names and the archive has, and returns its descriptor in the layout.
+func (x *extraction) manifest(ctx context.Context, layout *ocilayout.Layout, m ocilayout.Manifest, made *Extracted) (ocispec.Descriptor, error) {
 	changed := make(map[digest.Digest]ocispec.Descriptor)
-	for _, child := range doc.Manifests {
-		if _, ok := x.archive.Entry(path.Join(dir, blobPath(child.Digest))); !ok {
-			continue // of another platform
-		}
-		now, err := x.target(ctx, dir, child, made)
+	for _, child := range m.Children {
+		now, err := x.manifest(ctx, layout, child, made)
 		if err != nil {
-			return d, err
+			return now, err
 		}
 		if now.Digest != child.Digest {
 			changed[child.Digest] = now
 		}
 	}
-	for _, blob := range append([]ocispec.Descriptor{doc.Config}, doc.Layers...) {
-		if blob.Digest == "" {
-			continue
-		}
-		now, err := x.blob(ctx, dir, blob)
+	var blobs []ocispec.Descriptor
+	if !m.Index {
+		blobs = append([]ocispec.Descriptor{m.Config}, m.Layers...)
+	}
+	for _, blob := range blobs {
+		now, err := x.blob(ctx, layout, blob)
 		if err != nil {
-			return d, err
+			return now, err
 		}
 		if now.Digest != blob.Digest {
 			changed[blob.Digest] = now
 			made.Layers = append(made.Layers, ChangedLayer{Original: blob.Digest.String(), Digest: now.Digest.String()})
 		}
 	}
-	data, err := x.archive.ReadFile(name, maxDocument)
+	d := m.Descriptor
+	data, err := layout.Document(d.Digest)
+	if err == nil && len(changed) > 0 {
+		data, err = rewrite(data, &d, changed)
+	}
 	if err != nil {
 		return d, err
 	}
-	if len(changed) > 0 {
-		if data, err = rewrite(data, &d, changed); err != nil {
-			return d, err
-		}
-	}
-	return d, x.write(blobPath(d.Digest), bytes.NewReader(data))
+	return d, x.write(ocilayout.Path(d.Digest), bytes.NewReader(data))
 }
 
 // blob writes a configuration or a layer, and returns its descriptor in the layout.
-func (x *extraction) blob(ctx context.Context, dir string, d ocispec.Descriptor) (ocispec.Descriptor, error) {
-	if err := errors.Join(ctx.Err(), d.Digest.Validate()); err != nil {
+func (x *extraction) blob(ctx context.Context, layout *ocilayout.Layout, d ocispec.Descriptor) (ocispec.Descriptor, error) {
+	if err := ctx.Err(); err != nil {
 		return d, err
 	}
-	name := path.Join(dir, blobPath(d.Digest))
+	name := layout.Blob(d.Digest)
 	if e, ok := x.archive.LeanLayer(name); ok {
 		name = e.Path
 		d.MediaType, d.Digest, d.Size = ocispec.MediaTypeImageLayerZstd, digest.NewDigestFromEncoded(digest.SHA256, e.SHA256), e.Size
 	}
-	if x.done[blobPath(d.Digest)] {
+	if x.done[ocilayout.Path(d.Digest)] {
 		return d, nil
 	}
 	content, err := x.archive.OpenEntry(name)
 	if err != nil {
 		return d, err
 	}
-	return d, errors.Join(x.write(blobPath(d.Digest), content), content.Close())
+	return d, errors.Join(x.write(ocilayout.Path(d.Digest), content), content.Close())
 }
 
 // write writes one file. It has its name only when it is complete and verified.
@@ -227,21 +210,4 @@ func rewrite(data []byte, d *ocispec.Descriptor, changed map[digest.Digest]ocisp
 	sum := sha256.Sum256(text)
 	d.Digest, d.Size = digest.NewDigestFromEncoded(digest.SHA256, hex.EncodeToString(sum[:])), int64(len(text))
 	return text, nil
-}
-
-// ociType returns the media type of OCI for one of Docker's, whose documents and layers are the same.
-func ociType(mediaType string) string {
-	switch mediaType {
-	case dockerIndex:
-		return ocispec.MediaTypeImageIndex
-	case dockerManifest:
-		return ocispec.MediaTypeImageManifest
-	case dockerConfig:
-		return ocispec.MediaTypeImageConfig
-	case dockerLayer:
-		return ocispec.MediaTypeImageLayer
-	case dockerGzipLayer:
-		return ocispec.MediaTypeImageLayerGzip
-	}
-	return mediaType
 }

@@ -6,12 +6,14 @@ package lean
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -24,11 +26,7 @@ const form = ".lean-1"
 // of the OCI layout. spool is a folder that keeps the forms, by the digests of the layers. A layer that unpacks to something else
 // than the configuration of its image says is an error.
 func Files(ctx context.Context, dir string, files []bundle.File, spool string) ([]bundle.File, error) {
-	l := layout{dir: dir, files: make(map[string]bundle.File, len(files))}
-	for _, f := range files {
-		l.files[f.Path] = f
-	}
-	layers, err := l.layers()
+	layers, err := layers(files, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +52,31 @@ func Files(ctx context.Context, dir string, files []bundle.File, spool string) (
 	return out, nil
 }
 
+// ErrBusy reports that a spool is making the lean layers of another package.
+var ErrBusy = errors.New("the layers of another package are being compressed")
+
+// Spool keeps lean forms in a folder. It makes those of one package at a time, because each layer takes 60 MiB meanwhile.
+type Spool struct {
+	dir    string
+	making sync.Mutex
+}
+
+// NewSpool returns a spool in a folder, which may be missing.
+func NewSpool(dir string) *Spool { return &Spool{dir: dir} }
+
 // Companion returns an archive with the lean forms of the layers of a package, for bundle.Bundle.Lean, or nil if no layer has one.
-// The archive is a file in the spool. Close it.
-func Companion(ctx context.Context, a *bundle.Archive, spool string) (*bundle.Archive, error) {
+// The archive is a file in the spool. Close it. If the spool lacks it and is busy, the error is ErrBusy.
+func (s *Spool) Companion(ctx context.Context, a *bundle.Archive) (*bundle.Archive, error) {
 	info := a.Index.Packages[0]
-	name := filepath.Join(spool, a.Digest+form+".tar.gz")
+	name := filepath.Join(s.dir, a.Digest+form+".tar.gz")
 	made, err := bundle.Open(name)
 	if err != nil {
-		if err := makeCompanion(ctx, a, spool, name); err != nil {
+		if !s.making.TryLock() {
+			return nil, ErrBusy
+		}
+		err := makeCompanion(ctx, a, s.dir, name)
+		s.making.Unlock()
+		if err != nil {
 			return nil, fmt.Errorf("lean layers of %s %s: %w", info.Name, info.Version, err)
 		}
 		if made, err = bundle.Open(name); err != nil {

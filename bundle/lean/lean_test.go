@@ -187,7 +187,7 @@ func TestCompanionReplacesLayersOfPackage(t *testing.T) {
 	var with [2]*bundle.Archive
 	for n := range with {
 		var err error
-		if with[n], err = lean.Companion(t.Context(), plain, spool); err != nil || with[n] == nil {
+		if with[n], err = lean.NewSpool(spool).Companion(t.Context(), plain); err != nil || with[n] == nil {
 			t.Fatal(err)
 		}
 		defer with[n].Close()
@@ -208,7 +208,7 @@ func TestCompanionReplacesLayersOfPackage(t *testing.T) {
 		t.Error(err)
 	}
 
-	none, err := lean.Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))), spool)
+	none, err := lean.NewSpool(spool).Companion(t.Context(), packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, []byte("small"))))))
 	if err != nil || none != nil {
 		t.Errorf("a package of small layers has a companion: %v", err)
 	}
@@ -259,4 +259,61 @@ func TestExtractedLayoutIsRead(t *testing.T) {
 			t.Errorf("%s: the plain layer: %v", name, err)
 		}
 	}
+}
+
+// TestEachFlippedByteIsNamed flips one byte of a lean bundle at a time, between its first and its last.
+func TestEachFlippedByteIsNamed(t *testing.T) {
+	files := layoutOf(t, imageOf(t, gzipLayer(t, text(1)), gzipLayer(t, text(2))))
+	plain := packaged(t, files)
+	companion, err := lean.NewSpool(t.TempDir()).Companion(t.Context(), plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer companion.Close()
+	var buf bytes.Buffer
+	if _, err := bundle.WriteBundle(t.Context(), &buf, bundle.Bundle{Packages: []*bundle.Archive{plain}, Lean: []*bundle.Archive{companion}}); err != nil {
+		t.Fatal(err)
+	}
+	data := buf.Bytes()
+	whole, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+	if err != nil || whole.Verify(t.Context()) != nil {
+		t.Fatal(err)
+	}
+	const flips = 40
+	layers := 0
+	for n := range flips {
+		at := n * (len(data) - 1) / (flips - 1)
+		data[at] ^= 1
+		a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+		if err == nil {
+			err = a.Verify(t.Context())
+		}
+		if err == nil {
+			t.Errorf("byte %d of %d: not found", at, len(data))
+		}
+		for _, e := range leanEntries(whole) {
+			if damaged, ok := errors.AsType[*bundle.DigestError](err); ok && damaged.Path == e.Path {
+				layers++
+				if _, err := a.ReadFile(e.Path, e.Size); err == nil {
+					t.Errorf("byte %d: %s is read all the same", at, e.Path)
+				}
+				if err := a.VerifyLayers(t.Context()); err == nil || !strings.Contains(err.Error(), e.Path) {
+					t.Errorf("byte %d: unpacking %s: %v", at, e.Path, err)
+				}
+			}
+		}
+		data[at] ^= 1
+	}
+	if layers < flips/2 {
+		t.Errorf("only %d of %d flips are named as one of a lean layer", layers, flips)
+	}
+}
+
+func leanEntries(a *bundle.Archive) (list []bundle.Entry) {
+	for _, e := range a.Index.Entries {
+		if e.Layer != nil {
+			list = append(list, e)
+		}
+	}
+	return list
 }

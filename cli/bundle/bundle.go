@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
@@ -178,9 +179,9 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 			return p, err
 		}
 	}
-	spooled := ""
+	var spooled *lean.Spool
 	if o.lean {
-		spooled = deflated(o.cache)
+		spooled = lean.NewSpool(deflated(o.cache))
 	}
 	if p.programs, err = a.nodePrograms(ctx, spool, o.programs); err != nil {
 		return p, err

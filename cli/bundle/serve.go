@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
@@ -169,7 +170,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	s, err := server.New(reads, server.Options{
 		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "", Commands: a.nodes,
-		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
+		Lean: lean.NewSpool(deflated(cache)), URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		MaxConnections: o.connections, MaxConnectionsPerClient: o.ofClient, MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,
 	})

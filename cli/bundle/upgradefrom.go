@@ -63,7 +63,7 @@ func (a commands) has(ctx context.Context, c cluster, from packages.Source, plat
 	if c.record == nil {
 		return nil, nil
 	}
-	var same []*bundle.Archive
+	var same []bundle.InstalledPackage
 	for _, p := range c.record.Packages {
 		archive, err := packageOf(ctx, p, from, platform)
 		var unusable *packages.UnusableError
@@ -73,7 +73,7 @@ func (a commands) has(ctx context.Context, c cluster, from packages.Source, plat
 		case err != nil:
 			return nil, err
 		default:
-			same = append(same, archive)
+			same = append(same, bundle.InstalledPackage{Archive: archive, Lean: p.Lean})
 		}
 	}
 	if len(same) == 0 {

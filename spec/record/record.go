@@ -46,6 +46,9 @@ type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Index   string `json:"index"` // sha256 of the package's index
+	// Lean are the layers of images that the control planes have in their lean form only: the sha256 of each form, by the sha256 of the
+	// layer. It is optional.
+	Lean map[string]string `json:"lean,omitempty"`
 }
 
 // AddOn is an installed add-on.
@@ -152,6 +155,11 @@ func (r Record) check() error {
 		}
 		if err := once("package", p.Name, p.Version); err != nil {
 			return err
+		}
+		for layer, form := range p.Lean {
+			if !digest.MatchString(layer) || !digest.MatchString(form) {
+				return fmt.Errorf("packages: %s %s has the lean layer %q of %q, and neither may be anything but a sha256", p.Name, p.Version, form, layer)
+			}
 		}
 	}
 	for _, a := range r.AddOns {

@@ -34,9 +34,16 @@ func text(t testing.TB) string {
 }
 
 func TestRecordSurvivesRoundTrip(t *testing.T) {
-	got, err := record.Parse([]byte(text(t)))
-	if err != nil || !reflect.DeepEqual(got, sample()) {
-		t.Errorf("%v\n%+v\n%+v", err, got, sample())
+	lean := sample()
+	lean.Packages[0].Lean = map[string]string{lean.Bundle: strings.Repeat("cd", 32)}
+	for _, want := range []record.Record{sample(), lean} {
+		data, err := want.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := record.Parse(data); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v\n%+v\n%+v", err, got, want)
+		}
 	}
 }
 
@@ -50,6 +57,7 @@ func TestInvalidRecordIsRefused(t *testing.T) {
 		{`"bundle": "ab`, `"bundle": "AB`, "not a sha256"},
 		{`"name": "kubernetes"`, `"name": "../kubernetes"`, "is not a package"},
 		{`"version": "1.34.4"`, `"version": "1.34.4/../x"`, "is not a package"},
+		{`"index": "`, `"lean": {"../x": "y"}, "index": "`, "neither may be anything but a sha256"},
 		{`"version": "1.34.4"`, `"version": "1.35.4"`, "package kubernetes 1.35.4 is listed twice"},
 		{`"name": "host-2"`, `"name": "host-1"`, "node host-1 is listed twice"},
 		{`kind: Installer\n`, `kind: Pod\n`, "kind"},

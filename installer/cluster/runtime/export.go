@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images/archive"
@@ -52,7 +51,7 @@ type layoutBlobs struct{ layout *Layout }
 
 // Info implements content.InfoProvider.
 func (b layoutBlobs) Info(_ context.Context, d digest.Digest) (content.Info, error) {
-	name := path.Join(b.layout.dir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+	name := b.layout.oci.Blob(d)
 	e, ok := b.layout.archive.Entry(name)
 	if !ok {
 		return content.Info{}, fmt.Errorf("%s: %w", name, errdefs.ErrNotFound)
@@ -65,7 +64,7 @@ func (b layoutBlobs) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (con
 	if _, err := b.Info(ctx, desc.Digest); err != nil {
 		return nil, err
 	}
-	data, err := b.layout.archive.ReadFile(b.layout.blob(desc), maxExported)
+	data, err := b.layout.archive.ReadFile(b.layout.oci.Blob(desc.Digest), maxExported)
 	return blobBytes{bytes.NewReader(data)}, err
 }
 

@@ -3,20 +3,15 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
-
-// maxManifest bounds the JSON documents of a layout; registries refuse more than 4 MiB.
-const maxManifest = 4 << 20
 
 // Image is one image of a layout.
 type Image struct {
@@ -44,34 +39,21 @@ type Layout struct {
 	Images  []Image
 	archive *bundle.Archive
 	dir     string
+	oci     *ocilayout.Layout
 }
 
 // OpenLayout reads the list of images in a folder, such as addons/flannel/0.26.7/images. A folder that the archive does
 // not have is a layout without images.
 func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
-	l := &Layout{archive: a, dir: dir, Images: dockerArchives(a, dir)}
-	if _, ok := a.Entry(path.Join(dir, ocispec.ImageIndexFile)); !ok {
-		return l, nil
-	}
-	var index ocispec.Index
-	if err := l.archive.ReadJSON(path.Join(dir, ocispec.ImageIndexFile), maxManifest, &index); err != nil {
+	oci, err := ocilayout.Open(a, dir)
+	if err != nil {
 		return nil, err
 	}
-	for _, desc := range index.Manifests {
-		ref := desc.Annotations[images.AnnotationImageName]
-		if ref == "" {
-			ref = desc.Annotations[ocispec.AnnotationRefName]
-		}
-		if ref == "" {
-			return nil, fmt.Errorf("%s: image %s has no name", dir, desc.Digest)
-		}
-		l.Images = append(l.Images, Image{Ref: ref, Target: ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}})
+	l := &Layout{archive: a, dir: dir, oci: oci, Images: dockerArchives(a, dir)}
+	for _, i := range oci.Images {
+		l.Images = append(l.Images, Image{Ref: i.Ref, Target: i.Target})
 	}
 	return l, nil
-}
-
-func (l *Layout) blob(desc ocispec.Descriptor) string {
-	return path.Join(l.dir, ocispec.ImageBlobsDir, desc.Digest.Algorithm().String(), desc.Digest.Encoded())
 }
 
 // copyBlob copies one blob unless the store has it.
@@ -81,7 +63,7 @@ func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec
 	} else if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
-	blob := &resumable{archive: l.archive, name: l.blob(desc)}
+	blob := &resumable{archive: l.archive, name: l.oci.Blob(desc.Digest)}
 	ingest := "sealift-" + desc.Digest.String()
 	err := writeBlob(ctx, store, ingest, blob, desc)
 	if err != nil && blob.resumed() && isDamage(err) { // leftovers may be the fault

@@ -32,7 +32,7 @@ const snapshotLabel = "containerd.io/gc.ref.snapshot."
 
 // lean returns the lean form of a layer, if the archive has that.
 func (l *Layout) lean(layer ocispec.Descriptor) (bundle.Entry, bool) {
-	return l.archive.LeanLayer(l.blob(layer))
+	return l.archive.LeanLayer(l.oci.Blob(layer.Digest))
 }
 
 // carried returns the descriptor of a blob as the archive has it: its lean form, or itself.

@@ -42,12 +42,31 @@ func leanImage(t *testing.T) v1.Image {
 // leanBundle returns the bundle of a package with lean layers.
 func leanBundle(t *testing.T, plain *bundle.Archive) *bundle.Archive {
 	t.Helper()
-	companion, err := lean.Companion(t.Context(), plain, t.TempDir())
+	return leanBundleFile(t, plain, filepath.Join(t.TempDir(), "bundle.tar.gz"))
+}
+
+// leanBundleFile writes that bundle to a file.
+func leanBundleFile(t *testing.T, plain *bundle.Archive, name string) *bundle.Archive {
+	t.Helper()
+	companion, err := lean.NewSpool(t.TempDir()).Companion(t.Context(), plain)
 	if err != nil || companion == nil {
 		t.Fatalf("no companion: %v", err)
 	}
-	t.Cleanup(func() { _ = companion.Close() })
-	return assembled(t, bundle.Bundle{Packages: []*bundle.Archive{plain}, Lean: []*bundle.Archive{companion}})
+	defer companion.Close()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bundle.WriteBundle(t.Context(), f, bundle.Bundle{Packages: []*bundle.Archive{plain}, Lean: []*bundle.Archive{companion}})
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
 }
 
 func assembled(t *testing.T, b bundle.Bundle) *bundle.Archive {
@@ -209,13 +228,22 @@ func TestForgedLeanLayerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*bundle.Layer){
-		"wrong diff id": func(*bundle.Layer) {},
-		"window":        func(l *bundle.Layer) { l.Window = 1 << 10 },
+	own := sha256.Sum256(forged)
+	for name, row := range map[string]struct {
+		want     string
+		change   func(*bundle.Layer)
+		verified bool // an archive is consistent in itself; the image's configuration is not read
+	}{
+		"another program":                  {"wrong diff id", func(*bundle.Layer) {}, false},
+		"another program with its diff_id": {"wrong diff id", func(l *bundle.Layer) { l.DiffID = hex.EncodeToString(own[:]) }, true},
+		"a window that is too small":       {"window", func(l *bundle.Layer) { l.Window = 1 << 10 }, false},
 	} {
-		a := forge(string(forged), change)
-		if _, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		a := forge(string(forged), row.change)
+		if _, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := a.VerifyLayers(t.Context()); (err == nil) != row.verified {
+			t.Errorf("%s: verified: %v", name, err)
 		}
 	}
 	wantLoad(t, r, leanBundle(t, plain), runtime.Result{Loaded: 1})

@@ -97,7 +97,7 @@ func (l *Layout) open(layer ocispec.Descriptor) (io.ReadCloser, error) {
 	if e, ok := l.lean(layer); ok {
 		return l.archive.OpenLayer(e.Path)
 	}
-	return l.archive.OpenEntry(l.blob(layer))
+	return l.archive.OpenEntry(l.oci.Blob(layer.Digest))
 }
 
 // copyProgram copies a program out of a layer, if it has it.

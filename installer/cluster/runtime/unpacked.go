@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/compression"
 )
 
 // guessedRatio is how many times larger a layer is unpacked where its file does not say it. Most are smaller.
@@ -83,14 +84,16 @@ func (s sized) unpacked() (int64, error) {
 		return 0, nil
 	}
 	head, err := s.read(0, tarMagicAt+len(tarMagic))
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+	}
+	switch compression.Of(head) {
+	case compression.Gzip:
 		return s.gzip()
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), isSkippable(head):
+	case compression.Zstd:
 		return s.zstd()
-	case len(head) > tarMagicAt && string(head[tarMagicAt:]) == tarMagic:
+	}
+	if len(head) > tarMagicAt && string(head[tarMagicAt:]) == tarMagic {
 		return s.entry.Size, nil
 	}
 	return 0, nil
@@ -174,11 +177,6 @@ func (s sized) stargz(at int64) (int64, error) {
 		}
 	}
 	return total, nil
-}
-
-// isSkippable reports whether data begin with a frame that zstd skips (RFC 8878 §3.1.2).
-func isSkippable(data []byte) bool {
-	return len(data) >= 4 && data[0]&0xf0 == 0x50 && string(data[1:4]) == "\x2a\x4d\x18"
 }
 
 // maxZstdBlock is the most that a block unpacks to (RFC 8878 §3.1.1.2.4).

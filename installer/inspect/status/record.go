@@ -61,7 +61,7 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	r.AddOns = addOnsOf(whole, versions)
 	for _, p := range installed.Index.Packages {
 		if runs := versions[p.Name]; runs == "" || runs == p.Version { // the kubelet may have removed the images of an upgrade's intermediate versions
-			r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
+			r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index, Lean: installed.Index.LeanLayers(p)})
 		}
 	}
 	nodes, err := view.Nodes(ctx)

@@ -2,6 +2,8 @@ package status
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +101,17 @@ func TestRecordListsClusterVersions(t *testing.T) {
 	if err != nil || r.Bundle != installed.Digest || len(installed.Index.Packages) != 2 || len(r.Packages) != 1 || r.Packages[0].Version != "1.0" {
 		t.Errorf("%v: %+v", err, r)
 	}
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte("addons/store/1.0"))); len(r.Packages) != 1 || r.Packages[0].Lean[strings.Repeat("a", 64)] != want {
+		t.Errorf("the record does not say that a layer is lean: %+v", r.Packages)
+	}
+}
+
+// leanLayer is a file that replaces the layer of which all digits of the digest are a.
+func leanLayer(addOn string) bundle.File {
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(addOn)))
+	f := bundle.BytesFile(addOn+"/images/blobs/sha256/"+sum, 0o644, []byte(addOn))
+	f.Layer = &bundle.Layer{Blob: strings.Repeat("a", 64), DiffID: sum, Size: 1, Compression: bundle.Zstd, Window: 1 << 20}
+	return f
 }
 
 // installedIndex is the index of a bundle with the running package, and an intermediate version.
@@ -108,7 +121,7 @@ func installedIndex(t *testing.T) []byte {
 	for _, version := range []string{"0.9", "1.0"} {
 		var packed bytes.Buffer
 		if _, err := bundle.WritePackage(t.Context(), &packed, bundle.Package{Name: "store", Version: version, Platforms: []string{"linux/amd64"},
-			Files: []bundle.File{bundle.BytesFile("addons/store/"+version+"/Manifest", 0o644, nil)}}, bundle.WriteOptions{}); err != nil {
+			Files: []bundle.File{bundle.BytesFile("addons/store/"+version+"/Manifest", 0o644, nil), leanLayer("addons/store/" + version)}}, bundle.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		one, err := bundle.NewArchive(bytes.NewReader(packed.Bytes()), int64(packed.Len()))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +91,27 @@ func (c *Containerd) start(ctx context.Context) (err error) {
 func (c *Containerd) Restart(ctx context.Context) error {
 	c.daemon.Stop()
 	return c.start(ctx)
+}
+
+// Kill kills containerd with SIGKILL and starts it again with the same folders.
+func (c *Containerd) Kill(ctx context.Context) error {
+	if err := syscall.Kill(c.daemon.PID(), syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-c.daemon.Done()
+	return c.start(ctx)
+}
+
+// Upgrade stops containerd and starts another version, such as 2.4.2, with the same folders.
+func (c *Containerd) Upgrade(ctx context.Context, version string) error {
+	w, err := upstream.NewWorkshop(upstream.Options{})
+	if err != nil {
+		return err
+	}
+	if c.binary, err = w.File(ctx, upstream.FileOf{Component: "containerd-v" + version, Name: "containerd"}); err != nil {
+		return err
+	}
+	return c.Restart(ctx)
 }
 
 // ForTest runs containerd until t ends and returns its socket.

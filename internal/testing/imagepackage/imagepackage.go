@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/random"
@@ -17,12 +18,18 @@ import (
 // Write writes a package to a file. It has one small image with this reference.
 func Write(t testing.TB, name, ref string) {
 	t.Helper()
-	dir := t.TempDir()
-	written, err := layout.Write(dir, empty.Index)
+	image, err := random.Image(1000, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := random.Image(1000, 2)
+	WriteImage(t, name, ref, image)
+}
+
+// WriteImage writes a package app 1.0 with an image, and with other files, to a file.
+func WriteImage(t testing.TB, name, ref string, image v1.Image, files ...bundle.File) {
+	t.Helper()
+	dir := t.TempDir()
+	written, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +40,7 @@ func Write(t testing.TB, name, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}}
+	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}, Files: files}
 	p.Contents.Images = []bundle.Image{{ID: digest.Hex[:12], Ref: ref, Digest: digest.String(), Platforms: map[string]string{"linux/amd64": digest.String()}}}
 	if err := filepath.WalkDir(dir, func(file string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
