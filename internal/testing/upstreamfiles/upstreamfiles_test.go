@@ -1,5 +1,6 @@
 // Package upstreamfiles tests what Sealift does with files that are not made up: charts, kustomizations and manifests that upstream
-// projects give to their users, as they lie in Go modules. They are in the module cache, never in this repository.
+// projects give to their users, as they lie in Go modules. They are in the module cache, never in this repository. An add-on of the
+// catalogue that has no chart is tested in the same way: what its hooks make is applied and removed.
 package upstreamfiles
 
 import (

@@ -22,7 +22,7 @@ var compileTimes = map[string]time.Duration{
 	"descheduler":            150 * time.Second,
 	"traefik":                300 * time.Second,
 	"prometheus":             300 * time.Second,
-	"alertmanager":           120 * time.Second,
+	"alertmanager":           60 * time.Second,
 }
 
 // cost is the expected time to make a component.
