@@ -25,6 +25,7 @@ type image struct {
 	tag             string // empty if it is named by its digest alone
 	dir             string // its OCI layout in the archive
 	root            manifest
+	attached        string // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 
 // manifest is an index or the manifest of one platform, with everything below.
@@ -34,6 +35,7 @@ type manifest struct {
 	children []manifest
 	blobs    []ocispec.Descriptor
 	absent   int // manifests of platforms that the bundle does not have
+	subject  *ocispec.Descriptor
 }
 
 func (i image) blobPath(d ocispec.Descriptor) string {
@@ -97,6 +99,40 @@ func readImages(a *bundle.Archive) ([]image, error) {
 			seen[key] = d.Digest.String()
 			all = append(all, i)
 		}
+		attached, err := readAttached(a, dir, seen)
+		if err != nil {
+			return nil, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+		}
+		all = append(all, attached...)
+	}
+	return all, nil
+}
+
+// readAttached reads what is attached to the images of a package. seen has the digests of all that was read before.
+func readAttached(a *bundle.Archive, dir string, seen map[string]string) (all []image, err error) {
+	name := path.Join(dir, bundle.ReferrersName)
+	if _, ok := a.Entry(name); !ok {
+		return nil, nil
+	}
+	var list ocispec.Index
+	if err := a.ReadJSON(name, maxManifest, &list); err != nil {
+		return nil, err
+	}
+	for _, d := range list.Manifests {
+		i, err := newImage(a, dir, d)
+		if err != nil {
+			return nil, err
+		}
+		if i.attached = d.Annotations[bundle.SubjectAnnotation]; i.attached == "" {
+			return nil, fmt.Errorf("%s does not say what %s is attached to", name, i.ref)
+		}
+		if other, ok := seen[i.repository+":"+i.target()]; ok && other != d.Digest.String() {
+			i.tag = "" // packages of different days may have different signatures under one tag
+		}
+		if key := i.repository + ":" + i.target(); seen[key] == "" {
+			seen[key] = d.Digest.String()
+			all = append(all, i)
+		}
 	}
 	return all, nil
 }
@@ -137,7 +173,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 	var content struct {
 		MediaType         string
 		Manifests, Layers []ocispec.Descriptor
-		Config            *ocispec.Descriptor
+		Config, Subject   *ocispec.Descriptor
 	}
 	if err := a.ReadJSON(i.blobPath(d), maxManifest, &content); err != nil {
 		return m, fmt.Errorf("image %s: %w", i.ref, err)
@@ -145,6 +181,7 @@ func (i image) read(a *bundle.Archive, d ocispec.Descriptor, depth int) (manifes
 	if content.MediaType != "" { // registries compare it with what they are told
 		m.MediaType, d.MediaType = content.MediaType, content.MediaType
 	}
+	m.subject = content.Subject
 	if m.index = d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == string(types.DockerManifestList); m.index {
 		for _, child := range content.Manifests {
 			if _, ok := a.Entry(i.blobPath(child)); !ok {

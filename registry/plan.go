@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -21,7 +22,7 @@ const (
 	Pushed  = "pushed"
 )
 
-// Image is one image of a plan or a result.
+// Image is one image of a plan or a result, or something attached to one.
 type Image struct {
 	Ref    string `json:"ref"`
 	Target string `json:"target"` // its name in the registry
@@ -29,6 +30,8 @@ type Image struct {
 	State  string `json:"state"`
 	Size   int64  `json:"size"` // bytes of its blobs
 	Note   string `json:"note,omitempty"`
+	// Subject is set for a signature, an SBOM or an attestation: the digest of what it is attached to.
+	Subject string `json:"subject,omitempty"`
 }
 
 // Summary is a plan, or what came of it.
@@ -134,7 +137,7 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 	if i.tag == "" {
 		separator = "@"
 	}
-	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing}
+	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing, Subject: i.attached}
 	for _, d := range i.blobs() {
 		out.Size += d.Size
 	}
@@ -152,7 +155,13 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		return fmt.Errorf("ask for %s: %w", out.Target, err)
 	}
 	if err == nil && there.Digest == i.root.Digest {
-		out.State = Present
+		listed, err := p.listed(ctx, repo, i)
+		if err != nil {
+			return fmt.Errorf("ask what is attached to %s in %s: %w", i.attached, repo.Reference.Repository, err)
+		}
+		if listed {
+			out.State = Present
+		}
 		return p.has(ctx, i, path)
 	}
 	if err == nil {
@@ -167,6 +176,21 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		}
 	}
 	return nil
+}
+
+// listed reports whether the registry lists a manifest among the referrers of its subject, if it has one. An interrupted push to a
+// registry without the referrers API may have left it unlisted.
+func (p *Push) listed(ctx context.Context, repo *remote.Repository, i image) (listed bool, err error) {
+	if i.root.subject == nil {
+		return true, nil
+	}
+	err = p.options.retry(ctx, func(ctx context.Context) error {
+		return repo.Referrers(ctx, *i.root.subject, "", func(page []ocispec.Descriptor) error {
+			listed = listed || slices.ContainsFunc(page, func(d ocispec.Descriptor) bool { return d.Digest == i.root.Digest })
+			return nil
+		})
+	})
+	return listed, err
 }
 
 // has notes the blobs of an image that the registry has.

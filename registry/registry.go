@@ -1,7 +1,8 @@
 // Package registry fills a registry of the site with the images of a bundle, under the names that clusters find by a rule: the
 // registry's prefix, and then the whole name of the image. It writes the configuration with that rule for containerd, OpenShift and k3s.
 //
-// What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
+// What upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
+// stand for it. What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
 package registry
 
 import (
@@ -152,6 +153,7 @@ func (o Options) repository(client *auth.Client, path string) (*remote.Repositor
 		return nil, err
 	}
 	repo.Client, repo.PlainHTTP = client, o.Target.Plain
+	repo.SkipReferrersGC = true // many registries refuse to delete, and the old list of referrers does no harm
 	return repo, nil
 }
 

@@ -12,11 +12,15 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 )
 
-// Blobs returns the content of a resolved image that remains to be fetched: configurations and layers, each once.
+// Blobs returns the content of a resolved image that remains to be fetched: configurations and layers, and those of what is attached, each
+// once.
 func (r Resolved) Blobs() []Descriptor {
 	var list []Descriptor
 	for _, m := range r.Manifests {
 		list = append(append(list, m.Config), m.Layers...)
+	}
+	for _, a := range r.Attached {
+		list = append(append(list, a.Config), a.Layers...)
 	}
 	return unique(list)
 }

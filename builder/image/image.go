@@ -29,6 +29,8 @@ type Resolved struct {
 	Indexes []Descriptor `json:"indexes,omitempty"`
 	// Manifests has one element for each platform asked for, in that order.
 	Manifests []Manifest `json:"manifests"`
+	// Attached are signatures, SBOMs and attestations; each is after what it is attached to.
+	Attached []Attached `json:"attached,omitempty"`
 }
 
 // Manifest is the image for one platform.
@@ -63,10 +65,10 @@ func (r Resolved) all() []Descriptor {
 	for _, m := range r.Manifests {
 		list = append(list, m.Descriptor)
 	}
-	for _, m := range r.Manifests {
-		list = append(append(list, m.Config), m.Layers...)
+	for _, a := range r.Attached {
+		list = append(list, a.Descriptor)
 	}
-	return unique(list)
+	return unique(append(list, r.Blobs()...))
 }
 
 func unique(list []Descriptor) []Descriptor {
