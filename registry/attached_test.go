@@ -23,6 +23,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/testing/faultyregistry"
+	"github.com/sealift/sealift/internal/testing/realregistry"
 	"github.com/sealift/sealift/registry"
 )
 
@@ -160,7 +161,7 @@ func TestAttachmentsAreListedByEveryRegistry(t *testing.T) {
 	for what, start := range map[string]func() string{
 		"with the referrers API":           func() string { return faultyregistry.New(t, ggcr.WithReferrersSupport(true)).Host },
 		"without it":                       func() string { return faultyregistry.New(t).Host },
-		"distribution, which lacks it too": func() string { return distribution(t) },
+		"distribution, which lacks it too": func() string { return realregistry.Start(t) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			images, host := several(t), start()

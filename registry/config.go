@@ -28,10 +28,7 @@ func hosts(images []Image, t Target) (names []string) {
 // OpenShift's mirror sets, and the registries.yaml of k3s and RKE2. ca are the certificates that the registry needs, or empty.
 func Configuration(s Summary, t Target, ca string) (map[string]string, error) {
 	files := make(map[string]string)
-	address := "https://" + t.Host
-	if t.Plain {
-		address = "http://" + t.Host
-	}
+	address := t.url().Base()
 	mirrors := make(map[string]any)
 	var byDigest, byTag []any
 	for _, host := range hosts(s.Images, t) {

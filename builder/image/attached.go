@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 // Attached is a signature, an SBOM or an attestation that upstream has attached to an image, or to something attached to it.
@@ -206,14 +208,7 @@ func (r *repository) referrersPage(ctx context.Context, at *url.URL) (body []byt
 	if len(body) > maxManifest {
 		return nil, nil, fmt.Errorf("its list of referrers has more than %d bytes", maxManifest)
 	}
-	target, ok := strings.CutPrefix(resp.Header.Get("Link"), "<")
-	if !ok {
-		return body, nil, nil
-	}
-	target, _, _ = strings.Cut(target, ">")
-	if next, err = at.Parse(target); err == nil && next.Host != at.Host {
-		err = fmt.Errorf("its list of referrers goes on at another server, %s", next.Host)
-	}
+	next, err = transfer.NextPage(at, resp.Header.Get("Link"))
 	return body, next, err
 }
 
