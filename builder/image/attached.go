@@ -76,6 +76,9 @@ func (s *Source) attach(ctx context.Context, r *Resolved, find func(ctx context.
 	if err != nil {
 		return err
 	}
+	if err := s.attest(ctx, ref, r); err != nil {
+		return s.wrapAs("what is attached to image", ref, err)
+	}
 	queue := append([]Descriptor{r.Root}, r.Indexes...)
 	for _, m := range r.Manifests {
 		queue = append(queue, m.Descriptor)
@@ -103,6 +106,46 @@ func (s *Source) attach(ctx context.Context, r *Resolved, find func(ctx context.
 				return s.wrapAs("what is attached to image", ref, fmt.Errorf("more than %d signatures and other attachments; build with --without-referrers", maxAttached))
 			}
 			queue = append(queue, a.Descriptor)
+		}
+	}
+	return nil
+}
+
+// The annotations with which buildkit marks an attestation in an index, and names the manifest that it is about.
+const (
+	attestationType    = "vnd.docker.reference.type"
+	attestationSubject = "vnd.docker.reference.digest"
+)
+
+// attest adds the attestations in the image's indexes. With them, an index of whose platforms all are carried is complete: some registries
+// take no other.
+func (s *Source) attest(ctx context.Context, ref Reference, r *Resolved) error {
+	carried := make(map[string]bool)
+	for _, m := range r.Manifests {
+		carried[m.Digest] = true
+	}
+	for _, d := range append([]Descriptor{r.Root}, r.Indexes...) {
+		if !types.MediaType(d.MediaType).IsIndex() {
+			continue
+		}
+		body, err := s.document(ctx, ref, d)
+		if err != nil {
+			return err
+		}
+		listed, err := manifestsIn(body)
+		if err != nil {
+			return err
+		}
+		for _, one := range listed {
+			if one.Annotations[attestationType] != "attestation-manifest" || !carried[one.Annotations[attestationSubject]] || carried[one.Digest.String()] || !types.MediaType(one.MediaType).IsImage() {
+				continue
+			}
+			m, err := s.attachment(ctx, ref, descriptor(one))
+			if err != nil {
+				return err
+			}
+			carried[m.Digest] = true
+			r.Attestations = append(r.Attestations, m)
 		}
 	}
 	return nil
@@ -144,7 +187,7 @@ func (s *Source) referrers(ctx context.Context, ref Reference, subject string) (
 		if err != nil {
 			return nil, err
 		}
-		if list, err = referrersIn(body); err != nil {
+		if list, err = manifestsIn(body); err != nil {
 			return nil, err
 		}
 	}
@@ -155,10 +198,11 @@ func (s *Source) referrers(ctx context.Context, ref Reference, subject string) (
 	return found, nil
 }
 
-func referrersIn(body []byte) ([]ocispec.Descriptor, error) {
+// manifestsIn returns what an index lists.
+func manifestsIn(body []byte) ([]ocispec.Descriptor, error) {
 	var index ocispec.Index
 	if err := json.Unmarshal(body, &index); err != nil {
-		return nil, fmt.Errorf("list of referrers is damaged: %w", err)
+		return nil, fmt.Errorf("an index is damaged: %w", err)
 	}
 	return index.Manifests, nil
 }
@@ -171,7 +215,7 @@ func (r *repository) referrers(ctx context.Context, subject string) (list []ocis
 		if err != nil || body == nil {
 			return nil, false, err
 		}
-		page, err := referrersIn(body)
+		page, err := manifestsIn(body)
 		if err != nil {
 			return nil, false, err
 		}

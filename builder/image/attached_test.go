@@ -199,3 +199,44 @@ func TestUnavailableReferrersAreAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestAttestationsInIndexAreKept has an index as buildkit writes it, with an attestation for each platform.
+func TestAttestationsInIndexAreKept(t *testing.T) {
+	r := newRegistry(t)
+	amd, arm := newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)
+	index := newIndex(t, amd, arm)
+	attestations := map[v1.Image]v1.Image{amd: artifact(t, "of amd64", nil), arm: artifact(t, "of arm64", nil)}
+	for _, subject := range []v1.Image{amd, arm} {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: attestations[subject], Descriptor: v1.Descriptor{
+			Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
+			Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": digestOf(t, subject)},
+		}})
+	}
+	r.pushIndex(t, "mirrored/app:1", index)
+	b := newBench(t, r)
+	resolved, err := b.resolve(t, "app:1")
+	if err == nil {
+		err = b.AttachPinned(t.Context(), &resolved, nil) // the index is what a lock pins
+	}
+	if err == nil {
+		err = b.fetchAll(t, resolved)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := b.unpack(t, resolved)
+	for subject, attestation := range attestations {
+		layers, err := attestation.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{digestOf(t, attestation), digestOf(t, layers[0])} {
+			if exists(dir, d) != (subject == amd) {
+				t.Errorf("the layout has the attestation of %s: %v", digestOf(t, subject), exists(dir, d))
+			}
+		}
+	}
+	if exists(dir, "../../"+bundle.ReferrersName) {
+		t.Error("an attestation in the index is listed as a referrer")
+	}
+}

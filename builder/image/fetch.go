@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -16,11 +17,8 @@ import (
 // once.
 func (r Resolved) Blobs() []Descriptor {
 	var list []Descriptor
-	for _, m := range r.Manifests {
+	for _, m := range slices.Concat(r.Manifests, r.extra()) {
 		list = append(append(list, m.Config), m.Layers...)
-	}
-	for _, a := range r.Attached {
-		list = append(append(list, a.Config), a.Layers...)
 	}
 	return unique(list)
 }
