@@ -12,6 +12,9 @@ import (
 // hosts lists the registries that images come from, such as registry.k8s.io.
 func hosts(images []Image, t Target) (names []string) {
 	for _, i := range images {
+		if i.Kind == KindChart { // Helm is told where charts are
+			continue
+		}
 		rest := strings.TrimPrefix(strings.TrimPrefix(i.Target, t.Host+"/"), t.Prefix)
 		name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 		host, _, _ := strings.Cut(i.Ref, "/")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
@@ -19,13 +20,16 @@ const maxManifest = 4 << 20
 // maxDepth bounds indexes within indexes.
 const maxDepth = 8
 
-// image is one of the bundle's images.
+// image is one of the bundle's images, or something else that is pushed like one.
 type image struct {
+	kind            string
 	ref, repository string // as upstream names it, and its repository there
 	tag             string // empty if it is named by its digest alone
 	dir             string // its OCI layout in the archive
 	root            manifest
-	attached        string // digest of what it is attached to, if it is a signature, an SBOM or an attestation
+	file            string                   // path of its only layer in the archive, instead of a layout
+	made            map[digest.Digest][]byte // manifest and configuration that no file has
+	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 
 // manifest is an index or the manifest of one platform, with everything below.
@@ -39,6 +43,9 @@ type manifest struct {
 }
 
 func (i image) blobPath(d ocispec.Descriptor) string {
+	if i.file != "" {
+		return i.file
+	}
 	return path.Join(i.dir, ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded())
 }
 
@@ -123,6 +130,7 @@ func readAttached(a *bundle.Archive, dir string, seen map[string]string) (all []
 		if err != nil {
 			return nil, err
 		}
+		i.kind = KindAttachment
 		if i.attached = d.Annotations[bundle.SubjectAnnotation]; i.attached == "" {
 			return nil, fmt.Errorf("%s does not say what %s is attached to", name, i.ref)
 		}
@@ -138,7 +146,7 @@ func readAttached(a *bundle.Archive, dir string, seen map[string]string) (all []
 }
 
 func newImage(a *bundle.Archive, dir string, d ocispec.Descriptor) (image, error) {
-	i := image{ref: d.Annotations["io.containerd.image.name"], dir: dir}
+	i := image{kind: KindImage, ref: d.Annotations["io.containerd.image.name"], dir: dir}
 	if i.ref == "" {
 		i.ref = d.Annotations[ocispec.AnnotationRefName]
 	}

@@ -22,15 +22,23 @@ const (
 	Pushed  = "pushed"
 )
 
-// Image is one image of a plan or a result, or something attached to one.
+// The kinds of what is pushed.
+const (
+	KindImage      = "image"
+	KindAttachment = "attachment" // a signature, an SBOM or an attestation of an image
+	KindChart      = "chart"      // of Helm
+)
+
+// Image is one image of a plan or a result, or something else that is pushed.
 type Image struct {
+	Kind   string `json:"kind"`
 	Ref    string `json:"ref"`
 	Target string `json:"target"` // its name in the registry
 	Digest string `json:"digest"` // an index or a manifest
 	State  string `json:"state"`
 	Size   int64  `json:"size"` // bytes of its blobs
 	Note   string `json:"note,omitempty"`
-	// Subject is set for a signature, an SBOM or an attestation: the digest of what it is attached to.
+	// Subject is the digest of what an attachment is attached to.
 	Subject string `json:"subject,omitempty"`
 }
 
@@ -59,6 +67,7 @@ type Push struct {
 type blob struct {
 	ocispec.Descriptor
 	path  string        // in the archive
+	data  []byte        // the content itself, if the archive does not have it
 	token chan struct{} // a mutex whose waiters can be cancelled
 	in    map[string]bool
 	first string // a repository that has it
@@ -74,6 +83,11 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
+	charts, err := readCharts(a)
+	if err != nil {
+		return nil, err
+	}
+	images = append(images, charts...)
 	client := o.client()
 	p := &Push{Summary: Summary{Target: o.Target.String(), Images: make([]Image, len(images))}, options: o, archive: a, images: images, slots: make(chan struct{}, o.Parallel), blobs: make(map[string]*blob)}
 	var mu sync.Mutex
@@ -91,7 +105,7 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	for _, i := range images {
 		for _, d := range i.blobs() {
 			if p.blobs[d.Digest.String()] == nil {
-				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.blobPath(d), token: make(chan struct{}, 1), in: make(map[string]bool)}
+				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.blobPath(d), data: i.made[d.Digest], token: make(chan struct{}, 1), in: make(map[string]bool)}
 				p.Total += d.Size
 			}
 		}
@@ -137,7 +151,7 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 	if i.tag == "" {
 		separator = "@"
 	}
-	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing, Subject: i.attached}
+	out := Image{Kind: i.kind, Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing, Subject: i.attached}
 	for _, d := range i.blobs() {
 		out.Size += d.Size
 	}

@@ -133,10 +133,12 @@ func (u *upload) bring(ctx context.Context, b *blob) error {
 }
 
 // send opens the content of a blob and gives it to push. It ends a transfer that makes no progress.
-func (u *upload) send(ctx context.Context, b *blob, push func(context.Context, ocispec.Descriptor, io.Reader) error) error {
-	content, err := u.archive.OpenEntry(b.path)
-	if err != nil {
-		return err
+func (u *upload) send(ctx context.Context, b *blob, push func(context.Context, ocispec.Descriptor, io.Reader) error) (err error) {
+	content := io.NopCloser(bytes.NewReader(b.data))
+	if b.data == nil {
+		if content, err = u.archive.OpenEntry(b.path); err != nil {
+			return err
+		}
 	}
 	defer content.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -184,9 +186,12 @@ func (u *upload) manifest(ctx context.Context, m manifest, name string) error {
 			return err
 		}
 	}
-	text, err := u.archive.ReadFile(u.blobPath(m.Descriptor), maxManifest)
-	if err != nil {
-		return err
+	text, made := u.made[m.Digest]
+	if !made {
+		var err error
+		if text, err = u.archive.ReadFile(u.blobPath(m.Descriptor), maxManifest); err != nil {
+			return err
+		}
 	}
 	return u.put(ctx, m.Descriptor, text, name)
 }

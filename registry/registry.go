@@ -1,7 +1,7 @@
 // Package registry fills a registry of the site with the images of a bundle, under the names that clusters find by a rule: the
 // registry's prefix, and then the whole name of the image. It writes the configuration with that rule for containerd, OpenShift and k3s.
 //
-// What upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
+// Charts are pushed as Helm does, below charts/. What upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
 // stand for it. What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
 package registry
 
