@@ -49,7 +49,11 @@ func newWorld(t *testing.T, targets ...string) *world {
 	server := httptest.NewServer(http.FileServer(http.Dir(w.files)))
 	t.Cleanup(server.Close)
 	w.fileServer = server.URL
-	w.registry = realregistry.Start(t)
+	data := filepath.Join(dir, "registry")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.registry = realregistry.StartIn(t, data)
 	machine, err := debian.Machine()
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,16 @@ import (
 // Start runs an empty registry on loopback until the test ends, and returns its host:port. Manifests in it can be deleted.
 func Start(t *testing.T) (host string) {
 	t.Helper()
+	return StartIn(t, t.TempDir())
+}
+
+// StartIn is Start with a folder for its data, which exists.
+func StartIn(t *testing.T, dir string) (host string) {
+	t.Helper()
 	binary, err := lab.Workshop(t).File(t.Context(), upstream.Program("registry"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	if host, err = daemon.FreeAddress(); err != nil {
 		t.Fatal(err)
 	}
