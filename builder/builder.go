@@ -54,6 +54,8 @@ type Options struct {
 	Shared      store.Store   // has blobs that builds on several machines share, and gets those that it lacks; nil for none
 	// Vouched are digests of .deb files that the caller has found in signed indexes of their archives; see Sources.
 	Vouched []string
+	// WithoutReferrers leaves out signatures, SBOMs and attestations that upstream has attached to images. DockerArchive always does.
+	WithoutReferrers bool
 }
 
 // ImageFormat is the format of images in a package.
@@ -128,6 +130,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetcher, Vouched: o.Vouched, Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
 		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
+		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive,
 	})
 	return b, errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/testing/realregistry"
 )
 
 type countedTags struct{ pages atomic.Int32 }
@@ -30,7 +31,7 @@ func (c *countedTags) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestTagsAreListedPageByPage has more tags in distribution's registry than one answer has.
 func TestTagsAreListedPageByPage(t *testing.T) {
 	const tags = 1100
-	host := startRegistry(t, t.TempDir())
+	host := realregistry.Start(t)
 	ref, err := name.ParseReference(host + "/mirrored/app:v0.0.0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,10 @@
 package builder_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,10 +24,8 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/internal/testing/lab"
-	"github.com/sealift/sealift/testgrid/lab/daemon"
+	"github.com/sealift/sealift/internal/testing/realregistry"
 	"github.com/sealift/sealift/testgrid/lab/debian"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // world is the environment of a build: a real registry and a file server on loopback, and Debian's archive.
@@ -42,12 +38,6 @@ type world struct {
 	targets    []string
 }
 
-const registryConfig = `version: 0.1
-log: {level: warn}
-storage: {filesystem: {rootdirectory: %q}}
-http: {addr: %q}
-`
-
 // newWorld makes a world with the given targets; without any, the built-in ones.
 func newWorld(t *testing.T, targets ...string) *world {
 	t.Helper()
@@ -59,7 +49,11 @@ func newWorld(t *testing.T, targets ...string) *world {
 	server := httptest.NewServer(http.FileServer(http.Dir(w.files)))
 	t.Cleanup(server.Close)
 	w.fileServer = server.URL
-	w.registry = startRegistry(t, dir)
+	data := filepath.Join(dir, "registry")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.registry = realregistry.StartIn(t, data)
 	machine, err := debian.Machine()
 	if err != nil {
 		t.Fatal(err)
@@ -72,42 +66,6 @@ mirrors:
   http://ftp.debian.org/debian-security: %s
 `, w.registry, server.URL, machine.Main, machine.Security))
 	return w
-}
-
-// startRegistry runs distribution's registry until the test ends.
-func startRegistry(t *testing.T, dir string) string {
-	t.Helper()
-	workshop := lab.Workshop(t)
-	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	settings := filepath.Join(dir, "registry.yaml")
-	writeFile(t, settings, fmt.Sprintf(registryConfig, filepath.Join(dir, "registry"), address))
-	d, err := daemon.Start(daemon.Command{Path: binary, Args: []string{"serve", settings}, Log: filepath.Join(dir, "registry.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	err = d.WaitReady(ctx, func(ctx context.Context) error {
-		resp, err := fetch.Client{}.Get(ctx, "http://"+address+"/v2/", nil)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, d.LogTail())
-	}
-	return address
 }
 
 func writeFile(t *testing.T, path, content string) {

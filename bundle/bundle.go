@@ -44,6 +44,14 @@ type Image struct {
 	Size         int64 `json:"size"` // bytes of manifests, configs and layers, as transferred
 }
 
+const (
+	// ReferrersName is the file beside a layout's index.json that lists what upstream attached to its images. It is an OCI index. The
+	// annotation org.opencontainers.image.ref.name has the full name: the repository, and cosign's tag or the digest.
+	ReferrersName = "referrers.json"
+	// SubjectAnnotation has the digest of the manifest or index that something in ReferrersName is attached to.
+	SubjectAnnotation = "dev.sealift.subject"
+)
+
 // Blob identifies the content of a file.
 type Blob struct {
 	SHA256 string `json:"sha256" yaml:"sha256"` // lower-case hex

@@ -12,6 +12,9 @@ import (
 // hosts lists the registries that images come from, such as registry.k8s.io.
 func hosts(images []Image, t Target) (names []string) {
 	for _, i := range images {
+		if i.Kind == KindChart { // Helm is told where charts are
+			continue
+		}
 		rest := strings.TrimPrefix(strings.TrimPrefix(i.Target, t.Host+"/"), t.Prefix)
 		name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 		host, _, _ := strings.Cut(i.Ref, "/")
@@ -28,10 +31,7 @@ func hosts(images []Image, t Target) (names []string) {
 // OpenShift's mirror sets, and the registries.yaml of k3s and RKE2. ca are the certificates that the registry needs, or empty.
 func Configuration(s Summary, t Target, ca string) (map[string]string, error) {
 	files := make(map[string]string)
-	address := "https://" + t.Host
-	if t.Plain {
-		address = "http://" + t.Host
-	}
+	address := t.url().Base()
 	mirrors := make(map[string]any)
 	var byDigest, byTag []any
 	for _, host := range hosts(s.Images, t) {

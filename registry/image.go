@@ -5,19 +5,40 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
-// image is one of the bundle's images.
+// image is one of the bundle's images, or something else that is pushed like one.
 type image struct {
+	kind            string
 	ref, repository string // as upstream names it, and its repository there
 	tag             string // empty if it is named by its digest alone
 	layout          *ocilayout.Layout
 	root            ocilayout.Manifest
-	blobs           []ocispec.Descriptor // of all platforms, each once
+	blobs           []ocispec.Descriptor     // of all platforms, each once
+	file            string                   // path of its only layer in the archive, instead of a layout
+	made            map[digest.Digest][]byte // manifest and configuration that no file has
+	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
+}
+
+// blobPath is the path of a blob in the archive.
+func (i image) blobPath(d digest.Digest) string {
+	if i.file != "" {
+		return i.file
+	}
+	return i.layout.Blob(d)
+}
+
+// document returns an index or a manifest of the image.
+func (i image) document(d digest.Digest) ([]byte, error) {
+	if text, ok := i.made[d]; ok {
+		return text, nil
+	}
+	return i.layout.Document(d)
 }
 
 // target is what the image is pushed as: its tag, or else its digest.
@@ -28,7 +49,8 @@ func (i image) target() string {
 	return i.root.Digest.String()
 }
 
-// readImages reads the manifests of all images of an archive. An image that several packages have is listed once.
+// readImages reads the manifests of all images of an archive, and of what is attached to them. An image that several packages have is
+// listed once.
 func readImages(a *bundle.Archive) ([]image, error) {
 	var all []image
 	seen := make(map[string]string)
@@ -51,12 +73,41 @@ func readImages(a *bundle.Archive) ([]image, error) {
 			seen[key] = digest
 			all = append(all, i)
 		}
+		attached, err := readAttached(a, layout, seen)
+		if err != nil {
+			return nil, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+		}
+		all = append(all, attached...)
+	}
+	return all, nil
+}
+
+// readAttached reads what is attached to the images of a layout. seen has the digests of all that was read before.
+func readAttached(a *bundle.Archive, layout *ocilayout.Layout, seen map[string]string) (all []image, err error) {
+	list, err := layout.Attached()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range list {
+		i, err := newImage(a, layout, one)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", one.Ref, err)
+		}
+		i.kind, i.attached = KindAttachment, one.Subject
+		digest := i.root.Digest.String()
+		if other, ok := seen[i.repository+":"+i.target()]; ok && other != digest {
+			i.tag = "" // packages of different days may have different signatures under one tag
+		}
+		if key := i.repository + ":" + i.target(); seen[key] == "" {
+			seen[key] = digest
+			all = append(all, i)
+		}
 	}
 	return all, nil
 }
 
 func newImage(a *bundle.Archive, layout *ocilayout.Layout, from ocilayout.Image) (image, error) {
-	i := image{ref: from.Ref, layout: layout}
+	i := image{kind: KindImage, ref: from.Ref, layout: layout}
 	named, err := reference.ParseNormalizedNamed(i.ref)
 	if err != nil {
 		return i, err

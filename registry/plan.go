@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -21,14 +22,24 @@ const (
 	Pushed  = "pushed"
 )
 
-// Image is one image of a plan or a result.
+// The kinds of what is pushed.
+const (
+	KindImage      = "image"
+	KindAttachment = "attachment" // a signature, an SBOM or an attestation of an image
+	KindChart      = "chart"      // of Helm
+)
+
+// Image is one image of a plan or a result, or something else that is pushed.
 type Image struct {
+	Kind   string `json:"kind"`
 	Ref    string `json:"ref"`
 	Target string `json:"target"` // its name in the registry
 	Digest string `json:"digest"` // an index or a manifest
 	State  string `json:"state"`
 	Size   int64  `json:"size"` // bytes of its blobs
 	Note   string `json:"note,omitempty"`
+	// Subject is the digest of what an attachment is attached to.
+	Subject string `json:"subject,omitempty"`
 }
 
 // Summary is a plan, or what came of it.
@@ -56,6 +67,7 @@ type Push struct {
 type blob struct {
 	ocispec.Descriptor
 	path  string        // in the archive
+	data  []byte        // the content itself, if the archive does not have it
 	token chan struct{} // a mutex whose waiters can be cancelled
 	in    map[string]bool
 	first string // a repository that has it
@@ -71,6 +83,11 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
+	charts, err := readCharts(a)
+	if err != nil {
+		return nil, err
+	}
+	images = append(images, charts...)
 	client := o.client()
 	p := &Push{Summary: Summary{Target: o.Target.String(), Images: make([]Image, len(images))}, options: o, archive: a, images: images, slots: make(chan struct{}, o.Parallel), blobs: make(map[string]*blob)}
 	var mu sync.Mutex
@@ -88,7 +105,7 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	for _, i := range images {
 		for _, d := range i.blobs {
 			if p.blobs[d.Digest.String()] == nil {
-				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.layout.Blob(d.Digest), token: make(chan struct{}, 1), in: make(map[string]bool)}
+				p.blobs[d.Digest.String()] = &blob{Descriptor: d, path: i.blobPath(d.Digest), data: i.made[d.Digest], token: make(chan struct{}, 1), in: make(map[string]bool)}
 				p.Total += d.Size
 			}
 		}
@@ -134,7 +151,7 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 	if i.tag == "" {
 		separator = "@"
 	}
-	out := Image{Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing}
+	out := Image{Kind: i.kind, Ref: i.ref, Target: p.options.Target.Host + "/" + path + separator + i.target(), Digest: i.root.Digest.String(), State: Missing, Subject: i.attached}
 	for _, d := range i.blobs {
 		out.Size += d.Size
 	}
@@ -152,7 +169,13 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		return fmt.Errorf("ask for %s: %w", out.Target, err)
 	}
 	if err == nil && there.Digest == i.root.Digest {
-		out.State = Present
+		listed, err := p.listed(ctx, repo, i)
+		if err != nil {
+			return fmt.Errorf("ask what is attached to %s in %s: %w", i.attached, repo.Reference.Repository, err)
+		}
+		if listed {
+			out.State = Present
+		}
 		return p.has(ctx, i, path)
 	}
 	if err == nil {
@@ -167,6 +190,21 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		}
 	}
 	return nil
+}
+
+// listed reports whether the registry lists a manifest among the referrers of its subject, if it has one. An interrupted push to a
+// registry without the referrers API may have left it unlisted.
+func (p *Push) listed(ctx context.Context, repo *remote.Repository, i image) (listed bool, err error) {
+	if i.root.Subject == nil {
+		return true, nil
+	}
+	err = p.options.retry(ctx, func(ctx context.Context) error {
+		return repo.Referrers(ctx, *i.root.Subject, "", func(page []ocispec.Descriptor) error {
+			listed = listed || slices.ContainsFunc(page, func(d ocispec.Descriptor) bool { return d.Digest == i.root.Digest })
+			return nil
+		})
+	})
+	return listed, err
 }
 
 // has notes the blobs of an image that the registry has.

@@ -135,10 +135,12 @@ func (u *upload) bring(ctx context.Context, b *blob) error {
 }
 
 // send opens the content of a blob and gives it to push. It ends a transfer that makes no progress.
-func (u *upload) send(ctx context.Context, b *blob, push func(context.Context, ocispec.Descriptor, io.Reader) error) error {
-	content, err := u.archive.OpenEntry(b.path)
-	if err != nil {
-		return err
+func (u *upload) send(ctx context.Context, b *blob, push func(context.Context, ocispec.Descriptor, io.Reader) error) (err error) {
+	content := io.NopCloser(bytes.NewReader(b.data))
+	if b.data == nil {
+		if content, err = u.archive.OpenEntry(b.path); err != nil {
+			return err
+		}
 	}
 	defer content.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -186,7 +188,7 @@ func (u *upload) manifest(ctx context.Context, m ocilayout.Manifest, name string
 			return err
 		}
 	}
-	text, err := u.layout.Document(m.Digest)
+	text, err := u.document(m.Digest)
 	if err != nil {
 		return err
 	}
@@ -217,13 +219,13 @@ func refusesIndex(err error) bool {
 // reduce is what a tag leads to if the registry does not take an index with absent platforms: the only manifest, or else an index
 // of those that the bundle has.
 func (p *Push) reduce(i image) (ocispec.Descriptor, []byte, error) {
-	text, err := i.layout.Document(i.root.Digest)
+	text, err := i.document(i.root.Digest)
 	if err != nil {
 		return ocispec.Descriptor{}, nil, err
 	}
 	if len(i.root.Children) == 1 {
 		only := i.root.Children[0].Descriptor
-		text, err = i.layout.Document(only.Digest)
+		text, err = i.document(only.Digest)
 		return only, text, err
 	}
 	var whole map[string]any

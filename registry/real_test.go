@@ -1,67 +1,23 @@
 package registry_test
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/internal/testing/realregistry"
 	"github.com/sealift/sealift/registry"
-	"github.com/sealift/sealift/testgrid/lab/daemon"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
-
-// distribution starts an empty registry.
-func distribution(t *testing.T) (host string) {
-	t.Helper()
-	binary, err := lab.Workshop(t).File(t.Context(), upstream.Program("registry"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if host, err = daemon.FreeAddress(); err != nil {
-		t.Fatal(err)
-	}
-	settings := filepath.Join(dir, "registry.yaml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "version: 0.1\nlog: {level: warn}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", dir, host), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d, err := daemon.Start(daemon.Command{Path: binary, Args: []string{"serve", settings}, Log: filepath.Join(dir, "log"), Env: []string{"OTEL_TRACES_EXPORTER=none"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := d.WaitReady(ctx, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/v2/", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err, d.LogTail())
-	}
-	return host
-}
 
 // TestClustersFindPushedImages pushes to distribution, and lets containerd and skopeo find the images there, by the written configuration.
 func TestClustersFindPushedImages(t *testing.T) {
-	host, images := distribution(t), several(t)
+	host, images := realregistry.Start(t), several(t)
 	a := content(t, images)
 	o := options(t, host)
 	planned, err := registry.Prepare(t.Context(), a, o)
@@ -112,7 +68,7 @@ func TestClustersFindPushedImages(t *testing.T) {
 
 // TestDistributionTakesWhatBundleHas pushes an index to a real registry that refuses it, because one of its platforms is absent.
 func TestDistributionTakesWhatBundleHas(t *testing.T) {
-	host := distribution(t)
+	host := realregistry.Start(t)
 	amd, other := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "s390x", layer(t, 3))
 	absent, err := other.Digest()
 	if err != nil {

@@ -1,32 +1,29 @@
 // Package registry fills a registry of the site with the images of a bundle, under the names that clusters find by a rule: the
 // registry's prefix, and then the whole name of the image. It writes the configuration with that rule for containerd, OpenShift and k3s.
 //
-// What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
+// Charts are pushed as Helm does, below charts/. What upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
+// stand for it. What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
 package registry
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
+	"github.com/sealift/sealift/internal/ociurl"
 	"github.com/sealift/sealift/internal/outage"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 )
-
-// Scheme begins the URL of a registry.
-const Scheme = "oci://"
 
 // Target is a registry, and the prefix of the repositories in it.
 type Target struct {
@@ -38,29 +35,14 @@ type Target struct {
 // ParseTarget reads a URL such as oci://harbor.corp/mirror. A registry on loopback is spoken to without TLS, and any other one only if
 // plain is set.
 func ParseTarget(text string, plain bool) (Target, error) {
-	rest, ok := strings.CutPrefix(text, Scheme)
-	if !ok {
-		return Target{}, fmt.Errorf("%q is not the URL of a registry such as oci://harbor.corp/mirror", text)
-	}
-	if strings.ContainsAny(rest, "@?#") {
-		return Target{}, errors.New("the URL of a registry has no user, query or fragment; log in with 'docker login' or 'podman login'")
-	}
-	host, prefix, _ := strings.Cut(strings.Trim(rest, "/"), "/")
-	t := Target{Host: host, Prefix: prefix}
-	if _, err := reference.ParseNamed(t.repository("x")); err != nil {
-		return Target{}, fmt.Errorf("%q is not the URL of a registry such as oci://harbor.corp/mirror: %w", text, err)
-	}
-	only := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		only = h
-	}
-	ip := net.ParseIP(strings.Trim(only, "[]"))
-	t.Plain = plain || only == "localhost" || ip != nil && ip.IsLoopback()
-	return t, nil
+	u, err := ociurl.Parse(text, plain)
+	return Target{Host: u.Host, Prefix: u.Path, Plain: u.Plain}, err
 }
 
 // String is the target as a URL.
-func (t Target) String() string { return Scheme + strings.TrimSuffix(t.Host+"/"+t.Prefix, "/") }
+func (t Target) String() string { return t.url().String() }
+
+func (t Target) url() ociurl.URL { return ociurl.URL{Host: t.Host, Path: t.Prefix, Plain: t.Plain} }
 
 // path is the repository of an upstream one, such as mirror/registry.k8s.io/pause. A port is separated by an underscore.
 func (t Target) path(upstream string) string {
@@ -152,6 +134,7 @@ func (o Options) repository(client *auth.Client, path string) (*remote.Repositor
 		return nil, err
 	}
 	repo.Client, repo.PlainHTTP = client, o.Target.Plain
+	repo.SkipReferrersGC = true // many registries refuse to delete, and the old list of referrers does no harm
 	return repo, nil
 }
 

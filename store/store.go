@@ -1,5 +1,5 @@
 // Package store keeps packages: it puts, gets and lists values by key and reads them at any offset. A store is a folder, a
-// bucket on an S3 server, or a read-only web server.
+// bucket on an S3 server, a repository of a container registry, or a read-only web server.
 //
 // The package knows keys and bytes, but not what the bytes mean. Retry is the only place that retries transient network
 // failures. Every request has a timeout.
@@ -66,7 +66,7 @@ type Store interface {
 	Put(ctx context.Context, key string, value Value) (version string, err error)
 	// Swap stores a small value if the key still has the version old; an empty old means no value. Otherwise the error
 	// wraps ErrChanged. Folders and AWS guarantee that only one of several concurrent writers succeeds. On a server without
-	// conditional writes, the last writer wins.
+	// conditional writes, and in a registry, the last writer wins.
 	Swap(ctx context.Context, key string, data []byte, old string) (version string, err error)
 	// List returns all values whose key begins with prefix, sorted by key.
 	List(ctx context.Context, prefix string) ([]Info, error)
@@ -167,8 +167,8 @@ func Folder(location string) string {
 // Open opens the store at a URL with the default options.
 func Open(location string) (Store, error) { return Opener{}.Open(location) }
 
-// Open opens the store at a URL: file:///srv/packages or the path of a folder; s3://bucket/prefix, see S3Config; or
-// https://host/path, which is read-only. It sends no request.
+// Open opens the store at a URL: file:///srv/packages or the path of a folder; s3://bucket/prefix, see S3Config;
+// oci://registry/repository; or https://host/path, which is read-only. It sends no request.
 func (o Opener) Open(location string) (Store, error) {
 	if !strings.Contains(location, "://") {
 		return openDir(location)
@@ -202,8 +202,10 @@ func (o Opener) Open(location string) (Store, error) {
 		return o.openS3(location)
 	case "http", "https":
 		return o.openHTTP(u)
+	case "oci":
+		return o.openRegistry(location)
 	}
-	return nil, fmt.Errorf("store %q: scheme %q is not known; use file:///path, the path of a folder, s3://bucket/prefix or https://host/path", location, u.Scheme)
+	return nil, fmt.Errorf("store %q: scheme %q is not known; use file:///path, the path of a folder, s3://bucket/prefix, oci://registry/repository or https://host/path", location, u.Scheme)
 }
 
 func checkKey(key string) error {

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sealift/sealift/builder/fetch"
 )
 
-// Blobs returns the content of a resolved image that remains to be fetched: configurations and layers, each once.
+// Blobs returns the content of a resolved image that remains to be fetched: configurations and layers, and those of what is attached, each
+// once.
 func (r Resolved) Blobs() []Descriptor {
 	var list []Descriptor
-	for _, m := range r.Manifests {
+	for _, m := range slices.Concat(r.Manifests, r.extra()) {
 		list = append(append(list, m.Config), m.Layers...)
 	}
 	return unique(list)

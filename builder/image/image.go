@@ -29,6 +29,10 @@ type Resolved struct {
 	Indexes []Descriptor `json:"indexes,omitempty"`
 	// Manifests has one element for each platform asked for, in that order.
 	Manifests []Manifest `json:"manifests"`
+	// Attestations are listed in Root or Indexes, and are about Manifests: buildkit keeps SBOMs and provenance there.
+	Attestations []Manifest `json:"attestations,omitempty"`
+	// Attached are signatures, SBOMs and attestations; each is after what it is attached to.
+	Attached []Attached `json:"attached,omitempty"`
 }
 
 // Manifest is the image for one platform.
@@ -63,10 +67,19 @@ func (r Resolved) all() []Descriptor {
 	for _, m := range r.Manifests {
 		list = append(list, m.Descriptor)
 	}
-	for _, m := range r.Manifests {
-		list = append(append(list, m.Config), m.Layers...)
+	for _, m := range r.extra() {
+		list = append(list, m.Descriptor)
 	}
-	return unique(list)
+	return unique(append(list, r.Blobs()...))
+}
+
+// extra returns the manifests of all that is attached.
+func (r Resolved) extra() []Manifest {
+	list := slices.Clone(r.Attestations)
+	for _, a := range r.Attached {
+		list = append(list, a.Manifest)
+	}
+	return list
 }
 
 func unique(list []Descriptor) []Descriptor {

@@ -21,7 +21,7 @@ import (
 // from the cache when the files are. Its index.json has one descriptor for each reference, which has the digest of the
 // reference's target and the name in both annotations that tools read: org.opencontainers.image.ref.name (skopeo) and
 // io.containerd.image.name (containerd). Blobs that images share are stored once; manifests and layers of other platforms are
-// absent.
+// absent. What is attached to images is listed in bundle.ReferrersName beside index.json.
 func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	if len(resolved) == 0 {
 		return nil, nil
@@ -37,6 +37,13 @@ func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, err
 	files := []bundle.File{
 		bundle.BytesFile(path.Join(dir, ocispec.ImageIndexFile), cache.FileMode, index),
 		bundle.BytesFile(path.Join(dir, ocispec.ImageLayoutFile), cache.FileMode, marker),
+	}
+	referrers, err := referrersIndex(resolved)
+	if err != nil {
+		return nil, err
+	}
+	if referrers != nil {
+		files = append(files, bundle.BytesFile(path.Join(dir, bundle.ReferrersName), cache.FileMode, referrers))
 	}
 	for _, d := range blobsOf(resolved) {
 		files = append(files, c.File(path.Join(dir, ocispec.ImageBlobsDir, "sha256", d.hex()), bundle.Blob{SHA256: d.hex(), Size: d.Size}))
@@ -73,9 +80,47 @@ func layoutIndex(resolved []Resolved) ([]byte, error) {
 	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int {
 		return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
 	})
+	return encode(ocispec.ImageIndexFile, index)
+}
+
+// referrersIndex lists what is attached to images, or is nil if nothing is.
+func referrersIndex(resolved []Resolved) ([]byte, error) {
+	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
+	seen := make(map[string]bool)
+	for _, r := range resolved {
+		ref, err := ParseReference(r.Ref)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range r.Attached {
+			key := ref.Repository() + " " + a.Digest + " " + a.Tag
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			name := ref.Repository() + "@" + a.Digest
+			if a.Tag != "" {
+				name = ref.Repository() + ":" + a.Tag
+			}
+			index.Manifests = append(index.Manifests, ocispec.Descriptor{
+				MediaType: a.MediaType, Digest: digest.Digest(a.Digest), Size: a.Size,
+				Annotations: map[string]string{ocispec.AnnotationRefName: name, bundle.SubjectAnnotation: a.Subject},
+			})
+		}
+	}
+	if len(index.Manifests) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int {
+		return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
+	})
+	return encode(bundle.ReferrersName, index)
+}
+
+func encode(name string, index ocispec.Index) ([]byte, error) {
 	data, err := json.MarshalIndent(index, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", ocispec.ImageIndexFile, err)
+		return nil, fmt.Errorf("encode %s: %w", name, err)
 	}
 	return append(data, '\n'), nil
 }

@@ -164,7 +164,7 @@ func renderError(a AddOn, d manifest.Chart, err error) error {
 // resolveImages resolves the images of a chart's pods.
 func (k *chartKind) resolveImages(ctx context.Context, r *resolving, c *renderedChart) error {
 	for _, use := range c.uses.Pulled {
-		resolved, err := k.images.one(ctx, r, manifest.Image{Ref: use.Ref})
+		resolved, err := k.images.carried(ctx, r, manifest.Image{Ref: use.Ref})
 		if err != nil {
 			return fmt.Errorf("chart %s, %s: %w", c.Name, use.Where, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -60,11 +61,30 @@ func (k *imageKind) resolve(ctx context.Context, r *resolving) part {
 	for i, d := range directives {
 		p.from = append(p.from, d.Pos)
 		r.begin(d.Pos, func() (err error) {
-			p.Images[i], err = k.one(ctx, r, d)
+			p.Images[i], err = k.carried(ctx, r, d)
 			return err
 		})
 	}
 	return p
+}
+
+// carried resolves an image that the package carries, with what is attached to it.
+func (k *imageKind) carried(ctx context.Context, run *resolving, d manifest.Image) (image.Resolved, error) {
+	r, err := k.one(ctx, run, d)
+	if err != nil || k.options.WithoutReferrers {
+		return r, err
+	}
+	locked, ok := run.pins.Lock.Image(r.Ref)
+	if !ok {
+		return r, k.source.Attach(ctx, &r)
+	}
+	var pinned []image.Attached
+	for _, a := range locked.Attached {
+		pinned = append(pinned, image.Attached{
+			Manifest: image.Manifest{Descriptor: image.Descriptor{MediaType: a.MediaType, Digest: a.Digest, Size: a.Size}}, Subject: a.Subject, Tag: a.Tag,
+		})
+	}
+	return r, k.source.AttachPinned(ctx, &r, pinned)
 }
 
 // one resolves one image, which may be pinned.
@@ -135,13 +155,30 @@ func (k *imageKind) made(_ bundle.PackageInfo, name string) bool {
 
 // keep keeps the locks of other platforms.
 func (k *imageKind) keep(_ *manifest.File, now *lock.Lock, was lock.Lock) {
-	for _, i := range now.Images {
+	for n, i := range now.Images {
 		if before, ok := was.Image(i.Ref); ok && before.Digest == i.Digest {
 			resolved := maps.Clone(i.Platforms)
 			maps.Copy(i.Platforms, before.Platforms)
 			maps.Copy(i.Platforms, resolved)
+			now.Images[n].Attached = append(i.Attached, attachedElsewhere(before, i, resolved)...)
 		}
 	}
+}
+
+// attachedElsewhere returns what the earlier lock of an image has attached to its platforms that were not resolved now.
+func attachedElsewhere(before, now lock.Image, resolved map[string]string) (kept []lock.Attached) {
+	elsewhere := make(map[string]bool)
+	for platform, digest := range before.Platforms {
+		_, here := resolved[platform]
+		elsewhere[digest] = !here && digest != now.Digest
+	}
+	for _, a := range before.Attached {
+		if elsewhere[a.Subject] && !slices.ContainsFunc(now.Attached, func(b lock.Attached) bool { return b.Digest == a.Digest && b.Tag == a.Tag }) {
+			kept = append(kept, a)
+			elsewhere[a.Digest] = true
+		}
+	}
+	return kept
 }
 
 func (p *imagePart) images() []image.Resolved { return p.Images }
@@ -179,6 +216,9 @@ func lockImages(l *lock.Lock, images []image.Resolved) {
 		i := lock.Image{Ref: r.Ref, Digest: r.Root.Digest, MediaType: r.Root.MediaType, Size: r.Root.Size, Platforms: make(map[string]string)}
 		for _, m := range r.Manifests {
 			i.Platforms[m.Platform] = m.Digest
+		}
+		for _, a := range r.Attached {
+			i.Attached = append(i.Attached, lock.Attached{Digest: a.Digest, MediaType: a.MediaType, Size: a.Size, Subject: a.Subject, Tag: a.Tag})
 		}
 		l.Images = append(l.Images, i)
 	}

@@ -131,6 +131,8 @@ type Options struct {
 	CAs       trust.CAs        // that servers are trusted by
 	Charts    helm.Renderer    // renders charts
 	Log       *slog.Logger
+	// WithoutReferrers leaves out what upstream has attached to images.
+	WithoutReferrers bool
 }
 
 // Set is all kinds of directive. It may be used from several goroutines.

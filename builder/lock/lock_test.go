@@ -212,3 +212,34 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAttachmentsAreLocked(t *testing.T) {
+	was, now := sample(), sample()
+	now.Images[1].Attached = []lock.Attached{
+		{Digest: "sha256:" + two, MediaType: "application/vnd.oci.image.manifest.v1+json", Size: 7, Subject: "sha256:" + one},
+		{Digest: "sha256:" + one, MediaType: "application/vnd.oci.image.manifest.v1+json", Size: 8, Subject: "sha256:" + two, Tag: "sha256-" + two + ".sig"},
+	}
+	parsed, err := lock.Parse("Manifest.lock", strings.NewReader(encoded(t, now)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := parsed.Image("registry.example.io/a:1"); !cmp.Equal(got.Attached, now.Images[1].Attached) {
+		t.Errorf("read %+v", got.Attached)
+	}
+	var changed []string
+	for _, c := range lock.Diff(was, now) {
+		changed = append(changed, c.What)
+	}
+	want := []string{"image registry.example.io/a:1 attached sha256-" + two + ".sig", "image registry.example.io/a:1 attached to sha256:" + one + ", sha256:" + two}
+	if diff := cmp.Diff(want, changed); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for what, wrong := range map[string]string{
+		`digest of an attachment of registry.example.io/a:1 is "sha256:1"`: strings.Replace(encoded(t, now), "- digest: sha256:"+two, "- digest: sha256:1", 1),
+		"an attachment of registry.example.io/a:1 has no subject":          strings.Replace(encoded(t, now), "    subject: sha256:"+one+"\n", "", 1),
+	} {
+		if _, err := lock.Parse("Manifest.lock", strings.NewReader(wrong)); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("got %v, want %q", err, what)
+		}
+	}
+}

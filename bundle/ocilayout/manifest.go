@@ -32,6 +32,7 @@ type Manifest struct {
 	Absent   int        // of an index: how many the archive lacks, usually for other platforms
 	Config   ocispec.Descriptor
 	Layers   []ocispec.Descriptor
+	Subject  *ocispec.Descriptor // what the manifest is attached to, or nil
 }
 
 // document has the fields of an index and of a manifest.
@@ -40,6 +41,7 @@ type document struct {
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
+	Subject   *ocispec.Descriptor  `json:"subject"`
 }
 
 // Read reads a document and all below it. A manifest that the archive lacks is fs.ErrNotExist, but only counted if an index names it.
@@ -74,6 +76,7 @@ func (w *walk) read(d ocispec.Descriptor, depth int) (Manifest, error) {
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", d.Digest, err)
 	}
+	m.Subject = doc.Subject
 	if doc.Config != nil {
 		m.Config, m.Layers = *doc.Config, doc.Layers
 	}
@@ -100,8 +103,10 @@ func parse(data []byte) (doc document, err error) {
 		return doc, fmt.Errorf("%w: is not JSON of an index or a manifest: %w", ErrDocument, err)
 	}
 	all := slices.Concat(doc.Manifests, doc.Layers)
-	if doc.Config != nil {
-		all = append(all, *doc.Config)
+	for _, one := range []*ocispec.Descriptor{doc.Config, doc.Subject} {
+		if one != nil {
+			all = append(all, *one)
+		}
 	}
 	for _, d := range all {
 		if err := d.Digest.Validate(); err != nil {

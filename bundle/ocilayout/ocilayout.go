@@ -29,6 +29,8 @@ type Image struct {
 	Ref string // as upstream names it
 	// Target is an index or a manifest: its media type, digest and size.
 	Target ocispec.Descriptor
+	// Subject is the digest of what it is attached to, of a signature, an SBOM or an attestation.
+	Subject string
 }
 
 // Layout is an OCI image layout among the files of an archive or a package.
@@ -90,9 +92,27 @@ func Names(ref string) map[string]string {
 }
 
 func open(l *Layout) (*Layout, error) {
-	name := path.Join(l.dir, ocispec.ImageIndexFile)
+	var err error
+	l.Images, err = l.list(ocispec.ImageIndexFile)
+	return l, err
+}
+
+// Attached lists what upstream attached to the images of the layout (bundle.ReferrersName).
+func (l *Layout) Attached() ([]Image, error) {
+	images, err := l.list(bundle.ReferrersName)
+	for _, i := range images {
+		if i.Subject == "" {
+			return nil, fmt.Errorf("%s does not say what %s is attached to", path.Join(l.dir, bundle.ReferrersName), i.Ref)
+		}
+	}
+	return images, err
+}
+
+// list reads one of the indexes of the layout. It is empty if the archive lacks it.
+func (l *Layout) list(file string) (images []Image, err error) {
+	name := path.Join(l.dir, file)
 	if !l.has(name) {
-		return l, nil
+		return nil, nil
 	}
 	data, err := l.read(name, maxDocument)
 	if err != nil {
@@ -110,9 +130,9 @@ func open(l *Layout) (*Layout, error) {
 		if ref == "" {
 			return nil, fmt.Errorf("%s: image %s has no name", name, d.Digest)
 		}
-		l.Images = append(l.Images, Image{Ref: ref, Target: bare(d)})
+		images = append(images, Image{Ref: ref, Target: bare(d), Subject: d.Annotations[bundle.SubjectAnnotation]})
 	}
-	return l, nil
+	return images, nil
 }
 
 // bare returns a descriptor without annotations, which belong to the place where it was found.

@@ -27,6 +27,7 @@ type buildOptions struct {
 	references  bool
 	imageFormat string
 	lean        bool
+	noReferrers bool
 	engine      string
 	since       string
 	list        bool
@@ -88,6 +89,7 @@ the same command goes on. A package that the store has from the same input is no
 		"how images lie in the package: oci, lean with layers compressed again, or docker-archive for kURL's readers")
 	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, for a smaller package: --image-format lean")
 	cmd.MarkFlagsMutuallyExclusive("lean", "image-format")
+	flags.BoolVar(&o.noReferrers, "without-referrers", false, "leave out signatures, SBOMs and attestations that upstream attached to images")
 	flags.Var(app.NewChoice(&o.engine, dockerfile.Engines()), "engine",
 		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
 	flags.StringVar(&o.since, "changed-since", "", "build only add-ons that differ from their package in this store")
@@ -118,6 +120,7 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	defer o.sources.cache.close(a, store)
 	watch := newTransferWatch(a.Err, "fetched")
 	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked || o.cluster.On != "", builder.ImageFormat(o.imageFormat), o.engine
+	settings.WithoutReferrers = o.noReferrers
 	lines, err := o.lines(store, settings)
 	if err != nil {
 		return app.UsageError("%v", err)

@@ -70,6 +70,7 @@ type clusterInput struct {
 	Platforms   []string `json:"platforms"`
 	ImageFormat string   `json:"imageFormat"`
 	Config      string   `json:"config"` // sha256 of sealift.yaml
+	NoReferrers bool     `json:"withoutReferrers,omitempty"`
 }
 
 // clusterOutput is the output of a pod.
@@ -150,6 +151,7 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 		input, err := json.Marshal(clusterInput{
 			Program: o.cluster.Program(), Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
 			Vouched: sources.Vouched, Targets: o.sources.targets, Platforms: o.sources.platforms, ImageFormat: o.imageFormat, Config: store.Bytes(files[config.FileName]).SHA256,
+			NoReferrers: o.noReferrers,
 		})
 		if err != nil {
 			return nil, err

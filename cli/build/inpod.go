@@ -85,7 +85,7 @@ func (a commands) buildInPod(ctx context.Context, s store.Store, in clusterInput
 	defer c.Close()
 	b, err := builder.New(c, builder.Options{
 		Config: settings, Targets: in.Targets, Platforms: in.Platforms, Log: a.Log, Locked: true, ImageFormat: builder.ImageFormat(in.ImageFormat),
-		Charts: engine.Renderer{}, CAs: a.CAs, Shared: s, Vouched: in.Vouched,
+		Charts: engine.Renderer{}, CAs: a.CAs, Shared: s, Vouched: in.Vouched, WithoutReferrers: in.NoReferrers,
 	})
 	if err != nil {
 		return clusterOutput{}, err

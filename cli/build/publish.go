@@ -50,7 +50,8 @@ func (a commands) publishCommand() *cobra.Command {
 the same bytes are not uploaded. A package is listed only after all of its bytes are in the store. Several processes
 can publish to one release at once.
 
-A store is a folder, or s3://bucket/prefix with settings such as ?endpoint=https://minio.example.com:9000.
+A store is a folder, s3://bucket/prefix with settings such as ?endpoint=https://minio.example.com:9000, or a repository
+of a container registry, oci://registry/repository.
 Credentials come from where the AWS tools find them. Large packages are uploaded in parts: after an interruption,
 the same command resumes the upload.
 
@@ -58,12 +59,13 @@ With --layout kurl, the keys are (dist|staging)/<release>/<name>-<version>.tar.g
 		Example: `  sealift publish dist/*.tar.gz --store /srv/packages
   sealift publish dist/*.tar.gz --store 's3://packages/stable?region=eu-central-1'
   sealift publish dist/*.tar.gz --store s3://kurl-sh --layout kurl --stage staging --release v2026.11.21-0
+  sealift publish dist/*.tar.gz --store oci://harbor.corp/sealift/packages
   sealift publish dist/*.tar.gz --store s3://packages -o json | jq -r '.[] | select(.status == "uploaded").key'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, archives []string) error { return a.publish(cmd.Context(), archives, o) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.store, "store", "", "store for the packages: a folder, its file:// URL, or s3://bucket/prefix")
+	flags.StringVar(&o.store, "store", "", "store for the packages: a folder, its file:// URL, s3://bucket/prefix, or oci://registry/repository")
 	flags.Var(app.NewChoice(&o.layout, []string{layoutSealift, layoutKURL}), "layout", "layout of the keys: sealift or kurl")
 	flags.StringVar(&o.release, "release", "", "name of the release, for --layout kurl")
 	flags.Var(app.NewChoice(&o.stage, []string{"dist", "staging"}), "stage", "dist or staging, for --layout kurl")

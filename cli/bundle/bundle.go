@@ -88,7 +88,7 @@ first bundle with a package takes longer.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
-	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, oci://registry/repository, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write; with --split a folder that is empty or does not exist")
 	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")

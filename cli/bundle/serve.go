@@ -66,7 +66,7 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.store, "store", "", "store of the packages and Installers: a folder, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.store, "store", "", "store of the packages and Installers: a folder, s3://bucket/prefix, oci://registry/repository, or https://host/path")
 	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
 	o.programs.add(cmd)
 	flags.StringVar(&o.url, "url", "", "URL by which clients reach the server, such as https://sealift.example.com (default: from each request)")

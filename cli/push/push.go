@@ -47,9 +47,12 @@ func Push(in *app.App) *cobra.Command {
 	o := pushOptions{}
 	cmd := &cobra.Command{
 		Use:   "push ARCHIVE|URL oci://REGISTRY/PREFIX",
-		Short: "Push the images of a bundle to a registry",
+		Short: "Push the images and charts of a bundle to a registry",
 		Long: `Push the images of a bundle or a package, all platforms of each, to the registry of a site. The image
 registry.k8s.io/pause:3.10 becomes REGISTRY/PREFIX/registry.k8s.io/pause:3.10, with the same digest.
+
+What upstream attached to the images goes with them: signatures, SBOMs and attestations.
+Helm charts become REGISTRY/PREFIX/charts/NAME:VERSION, as 'helm push' makes them.
 
 What the registry has is not sent. A layer that several images have is sent once, and the registry copies it. After an
 interruption run the same command again. --plan asks the registry and sends nothing.
@@ -158,12 +161,22 @@ func printPush(out io.Writer, s registry.Summary, o pushOptions) error {
 			fmt.Fprintf(out, "%s: %s: %s\n", i.Target, i.Note, i.Digest)
 		}
 	}
+	counts := make(map[string]int)
+	for _, i := range s.Images {
+		counts[i.Kind]++
+	}
+	what := app.Counted(counts[registry.KindImage], registry.KindImage)
+	for _, kind := range []string{registry.KindAttachment, registry.KindChart} {
+		if counts[kind] > 0 {
+			what += ", " + app.Counted(counts[kind], kind)
+		}
+	}
 	there := slices.DeleteFunc(slices.Clone(s.Images), func(i registry.Image) bool { return i.State != registry.Present })
 	verbs := [2]string{"sent", "copied"}
 	if o.plan {
 		verbs = [2]string{"to send", "to copy"}
 	}
-	fmt.Fprintf(out, "%s: %s of %s, %d there already; %s %s, and %s within the registry\n", s.Target, app.Counted(len(s.Images), "image"), app.FormatBytes(s.Total),
+	fmt.Fprintf(out, "%s: %s of %s, %d there already; %s %s, and %s within the registry\n", s.Target, what, app.FormatBytes(s.Total),
 		len(there), app.FormatBytes(s.Send), verbs[0], app.FormatBytes(s.Mounted)+" "+verbs[1])
 	if o.config != "" && !o.plan {
 		fmt.Fprintf(out, "the configuration for clusters is in %s\n", o.config)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/internal/testing/objects"
+	"github.com/sealift/sealift/internal/testing/realregistry"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
@@ -86,6 +87,13 @@ func TestPublishListsPackages(t *testing.T) {
 			want(t, "index", listed(t, r), map[string]string{"a-1.tar.gz": "index of a1", "b-1.tar.gz": "index of other", "b-2.tar.gz": "index of b2"})
 		})
 	}
+}
+
+func TestRegistryHoldsRelease(t *testing.T) {
+	r := release.In(open(t, "oci://"+realregistry.Start(t)+"/packages"), "dist/v1")
+	want(t, "first", publish(t, r, candidate("app", "1.0", "one"), candidate("app", "2.0+b", "two")), []release.Status{release.Uploaded, release.Uploaded})
+	want(t, "again", publish(t, r, candidate("app", "1.0", "one"), candidate("app", "2.0+b", "other")), []release.Status{release.Present, release.Uploaded})
+	want(t, "index", listed(t, r), map[string]string{"app-1.0.tar.gz": "index of one", "app-2.0+b.tar.gz": "index of other"})
 }
 
 func TestKurlLayoutIsWritten(t *testing.T) {

@@ -24,10 +24,10 @@ type Registry struct {
 	fault    func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// New starts a registry, until the test ends.
-func New(t *testing.T) *Registry {
+// New starts a registry, until the test ends. It lacks the referrers API, unless an option says otherwise.
+func New(t *testing.T, options ...registry.Option) *Registry {
 	t.Helper()
-	r := &Registry{Inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
+	r := &Registry{Inner: registry.New(append(options, registry.Logger(log.New(io.Discard, "", 0)))...)}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.Host = strings.TrimPrefix(server.URL, "http://")

@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
+	directives "github.com/sealift/sealift/manifest"
+)
+
+// The media types of a chart in a registry, as Helm writes and expects them.
+const (
+	chartConfig  = "application/vnd.cncf.helm.config.v1+json"
+	chartContent = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+)
+
+const (
+	// maxChart bounds a chart that is unpacked to read its Chart.yaml, in bytes.
+	maxChart = 64 << 20
+	// maxChartFile bounds Chart.yaml, in bytes.
+	maxChartFile = 1 << 20
+)
+
+// readCharts makes an artifact of each chart of an archive. A chart that several packages have is listed once.
+func readCharts(a *bundle.Archive) (all []image, err error) {
+	seen := make(map[string]string)
+	for _, p := range a.Index.Packages {
+		dir := path.Join(p.Dir(), directives.ChartsDir)
+		for _, e := range a.Below(dir) {
+			if path.Dir(e.Path) != dir || !strings.HasSuffix(e.Path, ".tgz") {
+				continue
+			}
+			i, err := newChart(a, e)
+			if err != nil {
+				return nil, fmt.Errorf("chart %s: %w", e.Path, err)
+			}
+			switch other, ok := seen[i.ref]; {
+			case ok && other != e.SHA256:
+				return nil, fmt.Errorf("%s has another content than in the package before; push them as two bundles under two prefixes", e.Path)
+			case !ok:
+				seen[i.ref] = e.SHA256
+				all = append(all, i)
+			}
+		}
+	}
+	return all, nil
+}
+
+func newChart(a *bundle.Archive, e bundle.Entry) (image, error) {
+	text, err := chartFile(a, e)
+	if err != nil {
+		return image{}, err
+	}
+	var chart struct{ Name, Version string }
+	if err := yaml.Unmarshal(text, &chart); err != nil {
+		return image{}, fmt.Errorf("Chart.yaml: %w", err)
+	}
+	config, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return image{}, fmt.Errorf("Chart.yaml: %w", err)
+	}
+	i := image{kind: KindChart, repository: "charts/" + chart.Name, tag: strings.ReplaceAll(chart.Version, "+", "_"), file: e.Path} // as Helm writes tags
+	i.ref = i.repository + ":" + chart.Version
+	if _, err := reference.ParseNamed("registry.example/" + i.repository + ":" + i.tag); err != nil {
+		return i, fmt.Errorf("name %q and version %q of its Chart.yaml cannot be those of a repository and a tag: %w", chart.Name, chart.Version, err)
+	}
+	parts := []ocispec.Descriptor{
+		{MediaType: chartConfig, Digest: digest.FromBytes(config), Size: int64(len(config))},
+		{MediaType: chartContent, Digest: digest.NewDigestFromEncoded(digest.SHA256, e.SHA256), Size: e.Size},
+	}
+	written, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: parts[0], Layers: parts[1:],
+		Annotations: map[string]string{ocispec.AnnotationTitle: chart.Name, ocispec.AnnotationVersion: chart.Version},
+	})
+	if err != nil {
+		return i, err
+	}
+	root := digest.FromBytes(written)
+	i.root = ocilayout.Manifest{Descriptor: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: root, Size: int64(len(written))}}
+	i.blobs = parts
+	i.made = map[digest.Digest][]byte{parts[0].Digest: config, root: written}
+	return i, nil
+}
+
+// chartFile returns the Chart.yaml of a packed chart: <name>/Chart.yaml.
+func chartFile(a *bundle.Archive, e bundle.Entry) (text []byte, err error) {
+	content, err := a.OpenEntry(e.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	unpacked, err := gzip.NewReader(content)
+	if err != nil {
+		return nil, err
+	}
+	for files := tar.NewReader(io.LimitReader(unpacked, maxChart)); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("it has no Chart.yaml")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if parent, file := path.Split(path.Clean(header.Name)); file != "Chart.yaml" || strings.Count(parent, "/") != 1 {
+			continue
+		}
+		if header.Size > maxChartFile {
+			return nil, fmt.Errorf("its Chart.yaml has %d bytes, which is too large", header.Size)
+		}
+		return io.ReadAll(files)
+	}
+}

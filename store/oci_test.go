@@ -1,0 +1,226 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/internal/testing/faultyregistry"
+	"github.com/sealift/sealift/internal/testing/realregistry"
+	"github.com/sealift/sealift/store"
+)
+
+func TestRegistryIsAStore(t *testing.T) {
+	for name, start := range map[string]func() string{
+		"distribution": func() string { return realregistry.Start(t) },
+		"another":      func() string { return faultyregistry.New(t).Host },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, store.Opener{Write: true}, "oci://"+start()+"/sealift/packages")
+			if infos, err := s.List(t.Context(), ""); err != nil || len(infos) != 0 {
+				t.Errorf("an empty repository lists %v, %v", infos, err)
+			}
+			if _, err := s.Get(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v", err)
+			}
+			long := "dir/" + strings.Repeat("long", 60)
+			keys := []string{"app-1.0+b_2.tar.gz", ".sealift/app-1.0.tar.gz.json", long, "dir/empty"}
+			data := map[string][]byte{}
+			for n, key := range keys {
+				data[key] = random(n * 300_000)
+			}
+			data["dir/empty"] = nil
+			for key, content := range data {
+				for _, text := range [][]byte{[]byte("an old value"), content} {
+					var sent, kept int64
+					v := valueOf(t, text)
+					v.Meter = func(s, k int64) { sent, kept = sent+s, kept+k }
+					if _, err := s.Put(t.Context(), key, v); err != nil || sent+kept != int64(len(text)) {
+						t.Fatalf("put %s: %v, %d sent and %d there", key, err, sent, kept)
+					}
+				}
+			}
+			for prefix, want := range map[string]int{"": 4, "app": 1, "app-1.0+b_": 1, ".sealift/": 1, "dir/": 2, "dir/e": 1, "dire": 0, long: 1} {
+				infos, err := s.List(t.Context(), prefix)
+				if err != nil || len(infos) != want {
+					t.Errorf("%q lists %v, %v", prefix, infos, err)
+				}
+				for _, i := range infos {
+					o, err := s.Get(t.Context(), i.Key)
+					if err != nil || o.Size() != i.Size || o.Version() != i.Version || o.Size() != int64(len(data[i.Key])) || o.SHA256() != store.Bytes(data[i.Key]).SHA256 {
+						t.Errorf("%+v is %v, %v", i, o, err)
+						continue
+					}
+					if got := digestOf(t, s, i.Key); got != o.SHA256() {
+						t.Errorf("read %s, want %s", got, o.SHA256())
+					}
+				}
+			}
+			part := make([]byte, 1000)
+			o, err := s.Get(t.Context(), long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			if _, err := o.ReadAt(part, 123_456); err != nil || string(part) != string(data[long][123_456:124_456]) {
+				t.Errorf("a range is other bytes, %v", err)
+			}
+		})
+	}
+}
+
+func TestRegistrySwapsOnlyWhatWasRead(t *testing.T) {
+	s := open(t, store.Opener{Write: true}, "oci://"+realregistry.Start(t)+"/packages")
+	first, err := s.Swap(t.Context(), "index.json", []byte("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Swap(t.Context(), "index.json", []byte("again"), ""); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("a value was replaced that should not exist: %v", err)
+	}
+	second, err := s.Swap(t.Context(), "index.json", []byte("second"), first)
+	if err != nil || second == first {
+		t.Errorf("replaced %s by %s, %v", first, second, err)
+	}
+	if _, err := s.Swap(t.Context(), "index.json", []byte("third"), first); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("an old version was replaced: %v", err)
+	}
+}
+
+// TestRegistryThatFailsIsRetried has a registry that is overloaded, and one whose connection breaks in the middle of a range.
+func TestRegistryThatFailsIsRetried(t *testing.T) {
+	r := faultyregistry.New(t)
+	opener := store.Opener{Write: true, Retry: store.Retry{Wait: time.Millisecond}}
+	s := open(t, opener, "oci://"+r.Host+"/packages")
+	data := random(300_000)
+	var mu sync.Mutex
+	refused := make(map[string]bool)
+	once := func(w http.ResponseWriter, req *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		kind := req.Method + strings.SplitN(req.URL.Path, "/", 5)[3]
+		if refused[kind] {
+			return false
+		}
+		refused[kind] = true
+		if req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/") {
+			w.Header().Set("Content-Range", "bytes 0-299999/300000")
+			w.Header().Set("Content-Length", "300000")
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = w.Write(data[:1000])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}
+	r.SetFault(once)
+	v := valueOf(t, data)
+	if _, err := s.Put(t.Context(), "app-1.0.tar.gz", v); err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := s.List(t.Context(), "app"); err != nil || len(infos) != 1 {
+		t.Errorf("listed %v, %v", infos, err)
+	}
+	o, err := s.Get(t.Context(), "app-1.0.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	got := make([]byte, o.Size())
+	if _, err := o.ReadAt(got, 0); err != nil || store.Bytes(got).SHA256 != v.SHA256 {
+		t.Errorf("after a broken range, the content is another: %v", err)
+	}
+	if len(refused) < 6 {
+		t.Errorf("only %v were refused", refused)
+	}
+}
+
+// TestLoginOfRegistry has a registry that wants a token for each scope, and gives it for a name and password.
+func TestLoginOfRegistry(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	r := faultyregistry.New(t)
+	writeFile(t, dir, "config.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"dXNlcjpzZWNyZXQ="}}}`, r.Host))
+	r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
+		if req.URL.Path == "/token" {
+			user, secret, _ := req.BasicAuth()
+			scopes := req.URL.Query()["scope"]
+			if req.Method == http.MethodPost {
+				user, secret, scopes = req.PostFormValue("username"), req.PostFormValue("password"), strings.Fields(req.PostFormValue("scope"))
+			}
+			if user != "user" || secret != "secret" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			}
+			fmt.Fprintf(w, `{"token":%q,"access_token":%q}`, strings.Join(scopes, " "), strings.Join(scopes, " "))
+			return true
+		}
+		want := "repository:packages:pull"
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			want += ",push"
+		}
+		if strings.Contains(req.Header.Get("Authorization")+" ", want+" ") {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="registry",scope=%q`, r.Host, want))
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	})
+	s := open(t, store.Opener{Write: true}, "oci://"+r.Host+"/packages")
+	v := valueOf(t, random(100_000))
+	if _, err := s.Put(t.Context(), "k", v); err != nil {
+		t.Fatal(err)
+	}
+	if got := digestOf(t, s, "k"); got != v.SHA256 {
+		t.Errorf("read %s, want %s", got, v.SHA256)
+	}
+	writeFile(t, dir, "config.json", []byte("{}"))
+	if _, err := open(t, store.Opener{}, "oci://"+r.Host+"/packages").Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "docker login") || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a login: %v", err)
+	}
+}
+
+func TestForeignTagsOfRegistryAreNoValues(t *testing.T) {
+	r := faultyregistry.New(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.Host+"/v2/packages/manifests/latest", strings.NewReader(`{"schemaVersion":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatal(resp, err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	s := open(t, store.Opener{}, "oci://"+r.Host+"/packages")
+	if infos, err := s.List(t.Context(), ""); err != nil || len(infos) != 0 {
+		t.Errorf("listed %v, %v", infos, err)
+	}
+	if _, err := s.Get(t.Context(), "latest"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "not a value that sealift has stored") {
+		t.Error(err)
+	}
+}
+
+func TestRegistryURLsAreChecked(t *testing.T) {
+	for location, want := range map[string]string{
+		"oci://harbor.corp":                     "names no repository",
+		"oci://harbor.corp/a?plain-http=yes":    "only setting",
+		"oci://harbor.corp/a?region=x":          "only setting",
+		"oci://user:secret@harbor.corp/a":       "docker login",
+		"oci://harbor.corp/A":                   "not the URL of a registry",
+		"oci://harbor.corp/a?plain-http=true":   "",
+		"oci://harbor.corp:8443/mirror/sealift": "",
+	} {
+		if _, err := store.Open(location); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", location, err, want)
+		}
+	}
+}
