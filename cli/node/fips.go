@@ -15,7 +15,7 @@ import (
 // ProgramsOf reports which programs of a bundle or a package, at a path or URL, have no module for FIPS 140-3.
 type ProgramsOf func(ctx context.Context, name string) (fips.Report, error)
 
-// FIPS makes the command fips. Without a ProgramsOf it looks at this host alone.
+// FIPS makes the command fips. It is not among those of nodes: reading build records takes 300 kB of a program.
 func FIPS(a *app.App, programs ProgramsOf) *cobra.Command {
 	cmd := &cobra.Command{Use: "fips", Short: "Look for what has no FIPS 140-3 module"}
 	cmd.AddCommand(onHost(a, commands{App: a}.fipsVerifyCommand(programs))...)
@@ -25,21 +25,17 @@ func FIPS(a *app.App, programs ProgramsOf) *cobra.Command {
 func (a commands) fipsVerifyCommand(programs ProgramsOf) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Check that the programs of this host have a FIPS 140-3 module that is active",
+		Use:   "verify [BUNDLE|URL]",
+		Short: "Check that programs have a FIPS 140-3 module that is active",
 		Long: `Check that this host works in FIPS mode: its kernel, each Go program that runs, in pods too, and the encryption of Secrets in etcd.
 A Go program says in its build record which module it was linked with and whether it starts in FIPS mode; GODEBUG in the
 environment of its process overrides that. Run the command as root.`,
-		Example: "  sealift fips verify\n  sealift fips verify -o json | jq '.findings[] | select(.approved | not)'",
-		Args:    cobra.NoArgs,
-	}
-	if programs != nil {
-		cmd.Use, cmd.Args = "verify [BUNDLE|URL]", cobra.MaximumNArgs(1)
-		cmd.Short = "Check that programs have a FIPS 140-3 module that is active"
-		cmd.Long += "\n\nWith a bundle or a package, check its Go programs instead: those in image layers, archives, host packages and the bundle itself."
-		cmd.Example = "  sealift fips verify cluster.tar.gz\n" + cmd.Example
+		Example: "  sealift fips verify cluster.tar.gz\n  sealift fips verify\n  sealift fips verify -o json | jq '.findings[] | select(.approved | not)'",
+		Args:    cobra.MaximumNArgs(1),
 	}
 	cmd.Long += `
+
+With a bundle or a package, check its Go programs instead: those in image layers, archives, host packages and the bundle itself.
 
 Programs in other languages are not judged: their cryptography comes from the libraries of their distribution. The command
 changes nothing. Exit code 3 means that something has no module, or one that is not active.`
