@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/catalog/packages"
@@ -83,5 +85,39 @@ func TestLeanBundleIsSmallerAndTheSameAgain(t *testing.T) {
 	}
 	if err := errors.Join(a.Verify(t.Context()), a.VerifyLayers(t.Context())); err != nil || a.Index.Format != bundle.FormatLean || !strings.HasSuffix(a.Index.Format, "v2") {
 		t.Errorf("%s, %v", a.Index.Format, err)
+	}
+}
+
+// TestReaderOutlivesItsPlan reads a lean bundle whose plan was evicted from a cache.
+func TestReaderOutlivesItsPlan(t *testing.T) {
+	r := request(t, both)
+	dir := t.TempDir()
+	publish(t, dir, "base", "1.0", platform, imageFiles(t))
+	publish(t, dir, "user", "2.0", platform, map[string]string{"Manifest": "", "install.sh": ""})
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Packages, r.Lean = packages.Source{Store: s}, lean.NewSpool(t.TempDir())
+	plan, err := assemble.Prepare(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := plan.Open(t.Context())
+	if err := errors.Join(err, plan.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(reader, plan.Size())
+	if err != nil || a.Index.Format != bundle.FormatLean {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Verify(t.Context()), reader.Close()); err != nil {
+		t.Error(err)
+	}
+	if a.Verify(t.Context()) == nil {
+		t.Error("the closed reader still has its lean layers open")
+	}
+	if _, err := plan.Open(t.Context()); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a reader of a closed plan: %v", err)
 	}
 }
