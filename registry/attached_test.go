@@ -158,13 +158,13 @@ func digestOf(t *testing.T, what interface{ Digest() (v1.Hash, error) }) string 
 }
 
 func TestAttachmentsAreListedByEveryRegistry(t *testing.T) {
-	for what, start := range map[string]func() string{
-		"with the referrers API":           func() string { return faultyregistry.New(t, ggcr.WithReferrersSupport(true)).Host },
-		"without it":                       func() string { return faultyregistry.New(t).Host },
-		"distribution, which lacks it too": func() string { return realregistry.Start(t) },
+	for what, start := range map[string]func(t *testing.T) string{
+		"with the referrers API":           func(t *testing.T) string { return faultyregistry.New(t, ggcr.WithReferrersSupport(true)).Host },
+		"without it":                       func(t *testing.T) string { return faultyregistry.New(t).Host },
+		"distribution, which lacks it too": func(t *testing.T) string { return realregistry.Start(t) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			images, host := several(t), start()
+			images, host := several(t), start(t)
 			all := attachments(t, images["registry.k8s.io/other:v2"])
 			a := attach(t, content(t, images), all)
 			done, err := push(t.Context(), a, options(t, host))

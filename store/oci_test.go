@@ -17,12 +17,12 @@ import (
 )
 
 func TestRegistryIsAStore(t *testing.T) {
-	for name, start := range map[string]func() string{
-		"distribution": func() string { return realregistry.Start(t) },
-		"another":      func() string { return faultyregistry.New(t).Host },
+	for name, start := range map[string]func(t *testing.T) string{
+		"distribution": func(t *testing.T) string { return realregistry.Start(t) },
+		"another":      func(t *testing.T) string { return faultyregistry.New(t).Host },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, store.Opener{Write: true}, "oci://"+start()+"/sealift/packages")
+			s := open(t, store.Opener{Write: true}, "oci://"+start(t)+"/sealift/packages")
 			if infos, err := s.List(t.Context(), ""); err != nil || len(infos) != 0 {
 				t.Errorf("an empty repository lists %v, %v", infos, err)
 			}
