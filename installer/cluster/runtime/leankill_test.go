@@ -24,7 +24,6 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/poll"
-	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
@@ -172,25 +171,4 @@ func wantFiles(t *testing.T, ctx context.Context, socket string, want map[string
 	if err := errors.Join(err, service.Remove(ctx, "look")); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// TestLeanImageSurvivesUpgradeOfContainerd loads a lean image with one version of containerd and looks for it with a newer one.
-func TestLeanImageSurvivesUpgradeOfContainerd(t *testing.T) {
-	c := containerd.StartForTest(t)
-	a := leanBundle(t, archive(t, map[string]v1.Image{leanRef: leanImage(t)}))
-	load := func(want runtime.Result) {
-		t.Helper()
-		r, err := runtime.Connect(t.Context(), c.Socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = r.Close() }()
-		wantLoad(t, r, a, want)
-	}
-	load(runtime.Result{Loaded: 1})
-	if err := c.Upgrade(t.Context(), releases.Newest("containerd").Version); err != nil {
-		t.Fatal(err)
-	}
-	load(runtime.Result{Present: 1})
-	wantFiles(t, namespaces.WithNamespace(t.Context(), "k8s.io"), c.Socket, map[string]int64{"usr/local/bin/tool": 1_600_000, "etc/motd": 1})
 }
