@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/cli/node"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/store"
 )
@@ -89,7 +90,7 @@ func TestSnapshotCommandsWork(t *testing.T) {
 		snapshot.Index
 	}
 	newest := must(t, "snapshot", "show", "--store", location, "--identity", key, "--ca-hash", hash, "-o", "json")
-	if err := json.Unmarshal([]byte(newest), &shown); err != nil || shown.File != listed[1].File || shown.Kubernetes != "1.36.3" {
+	if err := json.Unmarshal([]byte(newest), &shown); err != nil || shown.File != listed[1].File || shown.Kubernetes != releases.Current("kubernetes").Version {
 		t.Errorf("%+v, %v", shown, err)
 	}
 	if out := must(t, "snapshot", "show", listed[0].File, "--store", location, "--identity", key, "--ca-hash", hash); !strings.Contains(out, "signed by the cluster "+hash) || !strings.Contains(out, "/etc/kubernetes/pki/ca.key") || !strings.Contains(out, "host-1") {
