@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
@@ -126,7 +127,7 @@ func TestSnapshotHasAllControlPlaneFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if index.Kubernetes != "1.36.3" || index.Node != "host-1" || !strings.HasPrefix(index.Cluster, "sha256:") || index.Etcd != saved.Etcd {
+	if index.Kubernetes != releases.Current("kubernetes").Version || index.Node != "host-1" || !strings.HasPrefix(index.Cluster, "sha256:") || index.Etcd != saved.Etcd {
 		t.Errorf("the index is %+v", index)
 	}
 	if want := []string{"/etc/kubernetes/large", "/etc/kubernetes/link"}; !slices.Equal(index.LeftOut, want) {
