@@ -246,9 +246,12 @@ func TestFailingProviderProgramIsNamed(t *testing.T) {
 
 // TestMachinesArePrepared has what HOSTS.yaml prepares on a machine, and none left where that fails.
 func TestMachinesArePrepared(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	hosts, err := load(t, "systems:\n  x: {command: ./hosts, prepare: {folder: ., script: 'cp note "+out+"'}}\n  y: {command: ./hosts, prepare: {script: 'echo no room; exit 3'}}\n",
-		"hosts", program+`[ "$1" != remove ] || touch `+out+".removed\n", "note", "carried\n")
+	out, folder := filepath.Join(t.TempDir(), "out"), t.TempDir() // not the folder of the program, which writes a log while it is packed
+	if err := os.WriteFile(filepath.Join(folder, "note"), []byte("carried\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := load(t, "systems:\n  x: {command: ./hosts, prepare: {folder: "+folder+", script: 'cp note "+out+"'}}\n  y: {command: ./hosts, prepare: {script: 'echo no room; exit 3'}}\n",
+		"hosts", program+`[ "$1" != remove ] || touch `+out+".removed\n")
 	if err != nil {
 		t.Fatal(err)
 	}
