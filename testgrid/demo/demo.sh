@@ -42,7 +42,7 @@ on_host_shown() {
 expect() {
     cat <<-'EOF'
 	Sealift's programs are compiled first, then the lab makes what the world offers, then a host becomes a cluster.
-	On two processors with empty caches this takes about 19 minutes: 5 + 13 + 1. Later runs take two minutes.
+	On two processors with empty caches this takes about 14 minutes: 3 + 10 + 1. Later runs take two minutes.
 	EOF
 }
 
