@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // version is set by the linker at release; a build from a checkout uses the module's own.
@@ -34,14 +36,10 @@ func CurrentVersion() versionInfo {
 
 // fipsModule describes the module for FIPS 140-3 that this program has, or returns "".
 func fipsModule() string {
-	module := fips140.Version()
-	switch {
-	case module == "latest": // the toolchain's own code, which nobody has certified
+	if fips140.Version() == "latest" { // the toolchain's own code, which nobody has certified
 		return ""
-	case fips140.Enabled():
-		return module + ", active"
 	}
-	return module + ", not active"
+	return fips.Module{Name: fips140.Version(), Active: fips140.Enabled()}.String()
 }
 
 // VersionCommand returns the command that prints it, for a program of this name.

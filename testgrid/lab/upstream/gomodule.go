@@ -216,7 +216,7 @@ func (f goMod) local() (paths []string) {
 	return paths
 }
 
-// older lists the arguments of `go mod edit` that require those of the libraries, module@version, of which the file requires older ones.
+// older lists arguments of `go mod edit`: a requirement for each library, module@version, of which the file requires an older version.
 func (f goMod) older(libraries []string) (args []string) {
 	for _, library := range libraries {
 		module, version, _ := strings.Cut(library, "@")
