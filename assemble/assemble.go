@@ -31,15 +31,12 @@ type Request struct {
 	// Steps are intermediate Kubernetes versions at which an upgrade to the Installer's version stops, as an Installer names them.
 	// Their packages come with the bundle.
 	Steps []spec.AddOn
-	// Binary is the sealift for the nodes. Platform is its platform.
-	Binary   *bundle.Member
-	Platform string
-	// Commands are the commands of Binary that scripts may start: install, join, upgrade. A script for another command
-	// prints an error and fails.
+	// Programs are the programs for the nodes, one for each platform of theirs.
+	Programs []Program
+	// Commands are the commands of the nodes' sealift that scripts may start: install, join, upgrade. A script for another
+	// command prints an error and fails.
 	Commands []string
-	// Preflight is the sealift-preflight for the nodes. The bundle has it if an add-on or the Installer has something for it
-	// to do, or if KeepPreflight is set. nil leaves it out, and with it the checks of add-ons.
-	Preflight     *bundle.Member
+	// KeepPreflight keeps sealift-preflight in the bundle even if no add-on and no Installer has something for it to do.
 	KeepPreflight bool
 	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
@@ -149,7 +146,7 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 
 // PrepareSupplement plans an archive with only the named packages, each <name>-<version>, for a cluster that needs more
 // than its bundle has, for example the Kubernetes releases between two versions.
-func PrepareSupplement(ctx context.Context, from packages.Source, platform string, names []string) (_ *Plan, err error) {
+func PrepareSupplement(ctx context.Context, from packages.Source, platforms, names []string) (_ *Plan, err error) {
 	p := &Plan{}
 	defer func() {
 		if err != nil {
@@ -159,7 +156,7 @@ func PrepareSupplement(ctx context.Context, from packages.Source, platform strin
 	var b bundle.Bundle
 	for _, name := range names {
 		at := place{from, from.Key(name + packages.Suffix)}
-		object, archive, err := from.Open(ctx, at.key, platform)
+		object, archive, err := from.Open(ctx, at.key, platforms...)
 		if object != nil {
 			p.objects, p.places = append(p.objects, object), append(p.places, at)
 		}
@@ -209,7 +206,7 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 	if err != nil {
 		return part{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
-	object, archive, err := from.Open(ctx, key, r.Platform)
+	object, archive, err := from.Open(ctx, key, Platforms(r.Programs)...)
 	one := part{place: place{from, key}, object: object, archive: archive}
 	if errors.Is(err, fs.ErrNotExist) {
 		return one, &packages.UnknownError{Message: fmt.Sprintf("%s: the store has no package %s%s", wanted.Pos, key, from.Others(ctx, wanted.Name))}

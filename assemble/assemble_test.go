@@ -63,12 +63,12 @@ func request(t *testing.T, installer string) assemble.Request {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	member, err := assemble.Binary(t.Context(), binary, "")
+	member, err := assemble.ProgramMember(t.Context(), bundle.BinaryName, binary, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = member.Close() })
-	return assemble.Request{Installer: i, Packages: packages.Source{Store: s}, Binary: member, Platform: platform, Commands: []string{"install", "join"}}
+	return assemble.Request{Installer: i, Packages: packages.Source{Store: s}, Programs: []assemble.Program{{Platform: platform, Sealift: member}}, Commands: []string{"install", "join"}}
 }
 
 const both = "  user: {version: '2.0'}\n  base: {version: '1.0'}\n"
@@ -294,10 +294,10 @@ func TestInstallScriptRefuses(t *testing.T) {
 		want  string
 		code  int
 	}{
-		"another platform": {func(dir string) { replace(dir, platform+"'", "linux/s390x'") }, []string{"airgap"}, "the bundle is for linux/s390x", 3},
+		"another platform": {func(dir string) { replace(dir, "    'Linux ", "    'Linux of ") }, []string{"airgap"}, "the bundle is for " + platform, 3},
 		"no bundle":        {func(dir string) { _ = os.Remove(filepath.Join(dir, "cluster.tar.gz")) }, []string{"airgap"}, "no bundle here", 1},
 		"two bundles":      {func(dir string) { _ = os.WriteFile(filepath.Join(dir, "b.tar.gz"), nil, 0o600) }, []string{"airgap"}, "more than one archive", 1},
-		"another binary":   {func(dir string) { replace(dir, "digest='", "digest='0") }, []string{"airgap"}, "not the one that this script was made with", 1},
+		"another binary":   {func(dir string) { replace(dir, " digest=", " digest=0") }, []string{"airgap"}, "not the one that this script was made with", 1},
 		"truncated bundle": {func(dir string) { _ = os.Truncate(filepath.Join(dir, "cluster.tar.gz"), 300) }, []string{"airgap"}, "copy it again", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,10 +369,10 @@ func TestPreflightProgramIsCarriedIfUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Packages.Store, r.KeepPreflight = s, row.keep
-			if r.Preflight, err = assemble.Preflight(t.Context(), program, ""); err != nil {
+			if r.Programs[0].Preflight, err = assemble.ProgramMember(t.Context(), bundle.PreflightName, program, ""); err != nil {
 				t.Fatal(err)
 			}
-			defer r.Preflight.Close()
+			defer r.Programs[0].Preflight.Close()
 			data := assembled(t, r)
 			a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
 			if err != nil {

@@ -4,13 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"path"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/platform"
 )
 
 //go:embed install.sh
@@ -18,6 +16,9 @@ var installScript string
 
 //go:embed tasks.sh
 var tasksScript string
+
+// programsMark is the line of install.sh that is replaced by the choice of a program.
+const programsMark = "    # @PROGRAMS@\n"
 
 // tasksMark is the line of install.sh that is replaced by the tasks in tasks.sh.
 const tasksMark = "# @TASKS@\n"
@@ -33,16 +34,14 @@ func ScriptNames() []string { return []string{"install", "join", "upgrade", "tas
 
 // Script starts sealift on a node: the one in the bundle beside it, or one that a server provides.
 type Script struct {
-	Platform string // of the binary, such as linux/amd64
-	Digest   string // sha256 of the binary
-	Size     int64  // of the binary, in bytes
+	Programs []Program // of which the script takes the host's
 	// Command is one of ScriptNames.
 	Command string
-	// Commands are the commands of the binary. For any other command, the script prints an error and fails.
+	// Commands are the commands of the nodes' sealift. For any other command, the script prints an error and fails.
 	Commands []string
-	// URL is the URL of the Installer on a server, and BinaryURL that of the archive with the binary. Both are empty in a
-	// bundle. They are inserted unquoted, so they must contain nothing that a shell interprets.
-	URL, BinaryURL string
+	// URL is the URL of the Installer on a server. The server has the archive with a sealift at ProgramsURL/SHA256/ProgramFile.
+	// Both are empty in a bundle. They are inserted unquoted, so they must contain nothing that a shell interprets.
+	URL, ProgramsURL string
 }
 
 // Text returns the script.
@@ -53,31 +52,12 @@ func (s Script) Text() []byte {
 	} else if !slices.Contains(s.Commands, s.Command) {
 		return fmt.Appendf(nil, refusal, s.Command)
 	}
-	return []byte(strings.NewReplacer("@PLATFORM@", s.Platform, "@SHA256@", s.Digest, "@SIZE@", strconv.FormatInt(s.Size, 10), "@COMMAND@", s.Command,
-		"@URL@", s.URL, "@BINARY@", s.BinaryURL, tasksMark+"\n", tasks).Replace(text))
-}
-
-// Binary makes a bundle member of the nodes' sealift. spool is a folder for its compressed form, see bundle.WriteOptions; "" leaves it
-// unchanged.
-func Binary(ctx context.Context, name, spool string) (*bundle.Member, error) {
-	return program(ctx, bundle.BinaryName, name, spool)
-}
-
-// Preflight makes a bundle member of the nodes' sealift-preflight, as Binary does.
-func Preflight(ctx context.Context, name, spool string) (*bundle.Member, error) {
-	return program(ctx, bundle.PreflightName, name, spool)
-}
-
-func program(ctx context.Context, member, name, spool string) (*bundle.Member, error) {
-	file, err := bundle.DiskFile(member, 0o755, name)
-	if err != nil {
-		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
+	var choices []platform.Program
+	for _, p := range s.Programs {
+		choices = append(choices, platform.Program{Platform: p.Platform, Path: p.Sealift.Path(), SHA256: p.Sealift.SHA256(), Size: p.Sealift.Size()})
 	}
-	members, err := bundle.Render(ctx, []bundle.File{file}, bundle.WriteOptions{Spool: spool, Plain: spool == "", Jobs: runtime.GOMAXPROCS(0)})
-	if err != nil {
-		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
-	}
-	return members[0], nil
+	return []byte(strings.NewReplacer(programsMark, platform.Cases(choices), "@PLATFORMS@", strings.Join(Platforms(s.Programs), ", "), "@COMMAND@", s.Command,
+		"@URL@", s.URL, "@PROGRAMS_URL@", s.ProgramsURL, "@PROGRAM_FILE@", ProgramFile, tasksMark+"\n", tasks).Replace(text))
 }
 
 // members returns the files at the root of the bundle. All but the programs are in memory.
@@ -88,16 +68,18 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 	}
 	var files []bundle.File
 	for _, command := range ScriptNames() {
-		script := Script{Platform: r.Platform, Digest: r.Binary.SHA256(), Size: r.Binary.Size(), Command: command, Commands: r.Commands}
+		script := Script{Programs: r.Programs, Command: command, Commands: r.Commands}
 		files = append(files, bundle.BytesFile(command+".sh", 0o755, script.Text()))
 	}
 	members, err := bundle.Render(ctx, append(files, bundle.BytesFile(bundle.InstallerName, 0o644, text)), bundle.WriteOptions{})
-	if err != nil || r.Preflight == nil {
-		return append(members, r.Binary), err
+	if err != nil {
+		return nil, err
 	}
 	used, err := r.usesPreflight(archives)
-	if members = append(members, r.Binary); used {
-		members = append(members, r.Preflight)
+	for _, p := range r.Programs {
+		if members = append(members, p.Sealift); used && p.Preflight != nil {
+			members = append(members, p.Preflight)
+		}
 	}
 	return members, err
 }

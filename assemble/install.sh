@@ -12,13 +12,13 @@
 # command.
 set -eu
 
-platform='@PLATFORM@'
-digest='@SHA256@'
-size='@SIZE@' # of sealift, in bytes
+program='' # path of the sealift for this host in a bundle; choose_program sets it
+digest=''
+size='' # in bytes
 command='@COMMAND@'
 script=$command
 url='@URL@'       # of the Installer on a server; empty in a bundle
-archive='@BINARY@' # with the server's sealift
+archive='@PROGRAMS_URL@' # below which a server has the archives with sealift; choose_program completes it
 node_binary=/usr/local/bin/sealift
 unwritable='nothing can be written below /var/lib/sealift: mount its file system for writing, or free space on it'
 
@@ -27,19 +27,22 @@ die() {
     exit "${status:-1}"
 }
 
-host_platform() {
-    case "$(uname -s) $(uname -m)" in
-    'Linux x86_64') echo linux/amd64 ;;
-    'Linux aarch64') echo linux/arm64 ;;
-    *) uname -s -m ;;
+# choose_program: ends unless there is a sealift for this host.
+choose_program() {
+    local host
+    host=$(uname -s -m)
+    case $host in
+    # @PROGRAMS@
+    *) status=3 die "this host is $host, the bundle is for @PLATFORMS@" ;;
     esac
+    archive=${archive:+$archive/$digest/@PROGRAM_FILE@}
 }
 
 # find_bundle: the bundle to install is $SEALIFT_BUNDLE, or unpacked or in parts here, or the only archive here.
 find_bundle() {
     if [ -n "${SEALIFT_BUNDLE:-}" ]; then
         printf '%s' "$SEALIFT_BUNDLE"
-    elif [ -f bin/sealift ] && { [ -f index.json ] || compgen -G '*.part-*' >/dev/null; }; then
+    elif [ -f "$program" ] && { [ -f index.json ] || compgen -G '*.part-*' >/dev/null; }; then
         printf .
     else
         local archives=(*.tar.gz)
@@ -73,19 +76,19 @@ check_room() {
         status=3 die "no space left for /var/lib/sealift, which is on $mount ($device): sealift needs $((size / 1000000 + 1)) MB there, and $((free / 1000000)) MB are free; free some, or mount a larger disk there"
 }
 
-# take_binary: bin/sealift of the bundle $1, or if that is empty the node's own, from an earlier run, or that of the server.
+# take_binary: the sealift of the bundle $1, or if that is empty the node's own, from an earlier run, or that of the server.
 take_binary() {
     if [ -z "$1" ] && is_ours "$node_binary"; then
         cat "$node_binary"
     elif [ -z "$1" ]; then
-        download "$archive" | tar xzf - -O bin/sealift
+        download "$archive" | tar xzf - -O "$program"
     elif [ -d "${1%%:*}" ]; then # of a list of folders, the first one has it
-        cat "${1%%:*}/bin/sealift"
+        cat "${1%%:*}/$program"
     else
         # by its standard input: GNU tar takes what is before a colon in a name for a host
         local once=()
         ! tar --version 2>/dev/null | grep -q GNU || once=(--occurrence=1) # elsewhere the whole archive is read
-        tar xzf - "${once[@]}" -O bin/sealift <"$1"
+        tar xzf - "${once[@]}" -O "$program" <"$1"
     fi
 }
 
@@ -135,7 +138,7 @@ main() {
         esac
         shift
     done
-    [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the bundle is for $platform"
+    choose_program
     case $script in
     tasks | join)
         # a node may have this sealift, and needs no bundle then
@@ -164,11 +167,11 @@ main() {
     take_binary "$bundle" >"$binary" || {
         check_room "$binary"
         [ -n "$bundle" ] || die "$archive could not be downloaded; run the same command again"
-        die "$bundle has no bin/sealift, or is damaged; copy it again"
+        die "$bundle has no $program, or is damaged; copy it again"
     }
     is_ours "$binary" || {
         check_room "$binary"
-        die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
+        die "$program of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
     }
     chmod 0700 "$binary"
     [ -x "$binary" ] || status=3 die "no program can be run from /var/lib/sealift: mount its file system without the option noexec"

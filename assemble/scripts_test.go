@@ -121,8 +121,9 @@ func TestTLSUploadsAreAccepted(t *testing.T) {
 
 // TestScriptsOfNodesAreClean holds what goes to nodes against shellcheck, as a shell gets it.
 func TestScriptsOfNodesAreClean(t *testing.T) {
+	r := request(t, both)
 	for _, command := range assemble.ScriptNames() {
-		s := assemble.Script{Platform: platform, Digest: strings.Repeat("0", 64), Command: command, Commands: []string{"install", "join"}}
+		s := assemble.Script{Programs: r.Programs, Command: command, Commands: []string{"install", "join"}}
 		cmd := exec.CommandContext(t.Context(), "shellcheck", "--severity=warning", "-")
 		cmd.Stdin = strings.NewReader(string(s.Text()))
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -69,6 +69,9 @@ func (p *packer) render(piece piece) (*Member, error) {
 // SHA256 is the digest of the file's content, lower-case hex.
 func (m *Member) SHA256() string { return m.entry.SHA256 }
 
+// Path is the path in a bundle.
+func (m *Member) Path() string { return m.entry.Path }
+
 // Size is the length of the content, in bytes.
 func (m *Member) Size() int64 { return m.entry.Size }
 

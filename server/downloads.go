@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/httprange"
@@ -139,14 +140,16 @@ const maxTags = 1 << 20
 // presignedFor is how long a presigned URL of the store is valid.
 const presignedFor = time.Hour
 
-// getBinary sends the sealift for the nodes, in a separate archive.
+// getBinary sends the sealift for the nodes of one platform, in a separate archive.
 func (s *Server) getBinary(w http.ResponseWriter, r *http.Request) error {
-	if r.PathValue("digest") != s.options.Binary.SHA256() || r.PathValue("file") != binaryFile {
+	digest := r.PathValue("digest")
+	n := slices.IndexFunc(s.options.Programs, func(p assemble.Program) bool { return p.Sealift.SHA256() == digest })
+	if n < 0 || r.PathValue("file") != assemble.ProgramFile {
 		return problem(http.StatusNotFound, "the server now has another sealift; download the script again")
 	}
-	data, size := s.options.Binary.Archive()
+	data, size := s.options.Programs[n].Sealift.Archive()
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	return s.broken(w, r, s.send(w, r, content{ReaderAt: data, size: size, tag: s.options.Binary.SHA256() + "-member", name: binaryFile}))
+	return s.broken(w, r, s.send(w, r, content{ReaderAt: data, size: size, tag: digest + "-member", name: assemble.ProgramFile}))
 }
 
 // getPackages lists the packages.

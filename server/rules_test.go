@@ -253,7 +253,7 @@ func TestUnusablePackagesAreNamed(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, "junk-1.0.tar.gz", []byte("no archive at all"))
 	put(t, s, "alias-1.0.tar.gz", pack(t, "real", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
-	front := serve(t, s, func(o *server.Options) { o.Platform = "plan9/mips" })
+	front := serve(t, s, func(o *server.Options) { o.Programs[0].Platform = "plan9/mips" })
 	put(t, s, "foreign-1.0.tar.gz", pack(t, "foreign", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
 	for name, want := range map[string]string{
 		"junk":    "junk-1.0.tar.gz: not an archive made by sealift; if kURL made it, convert it with 'sealift import'",

@@ -11,9 +11,6 @@ import (
 	"github.com/sealift/sealift/internal/connlimit"
 )
 
-// binaryFile is the name of the archive with the nodes' sealift.
-const binaryFile = "sealift.tar.gz"
-
 var (
 	// plainHost and plainPath match text that is safe in a script: a shell takes it literally.
 	plainHost = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
@@ -41,8 +38,8 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	script := assemble.Script{
-		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Size: s.options.Binary.Size(), Command: command, Commands: s.options.Commands,
-		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
+		Programs: s.options.Programs, Command: command, Commands: s.options.Commands,
+		URL: base + releasePath(r) + "/" + id, ProgramsURL: base + "/bin",
 	}
 	_, _ = w.Write(script.Text()) // the client may be gone
 	return nil

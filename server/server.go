@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
@@ -29,19 +29,16 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Options configures a server. Packages, Binary and Platform are required.
+// Options configures a server. Packages and Programs are required.
 type Options struct {
 	Packages packages.Source // also the store of Installers
-	// Binary is the sealift for the nodes. Platform is its platform, such as linux/amd64.
-	Binary   *bundle.Member
-	Platform string
-	// Preflight is the sealift-preflight in bundles that need it, or in all if KeepPreflight is set. nil leaves it out, and
-	// with it the checks of add-ons.
-	Preflight     *bundle.Member
+	// Programs are the programs for the nodes, one for each platform of theirs. The sealift-preflight among them is in bundles that
+	// need it, or in all if KeepPreflight is set.
+	Programs      []assemble.Program
 	KeepPreflight bool
 	// Lean makes and keeps lean forms of layers, for clients that ask for them. nil refuses these.
 	Lean *lean.Spool
-	// Commands are the commands of Binary that scripts may run: install, join, upgrade.
+	// Commands are the commands of the nodes' sealift that scripts may run: install, join, upgrade.
 	Commands []string
 	// URL is the URL by which clients reach the server, such as https://sealift.example.com. If empty, the request's Host
 	// is used.

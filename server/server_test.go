@@ -94,11 +94,11 @@ func newServer(t *testing.T, s store.Store, change func(*server.Options)) *serve
 	if err := os.WriteFile(name, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := assemble.Binary(t.Context(), name, "")
+	binary, err := assemble.ProgramMember(t.Context(), bundle.BinaryName, name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := server.Options{Packages: packages.Source{Store: s}, Binary: binary, Platform: platform,
+	o := server.Options{Packages: packages.Source{Store: s}, Programs: []assemble.Program{{Platform: platform, Sealift: binary}},
 		Commands: []string{"install"}, Token: token, Rate: 1e6}
 	if change != nil {
 		change(&o)

@@ -230,8 +230,8 @@ func (s Source) Trust(key string, archive *bundle.Archive) error {
 	return nil
 }
 
-// Open opens a package for a platform, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
-func (s Source) Open(ctx context.Context, key, wanted string) (store.Object, *bundle.Archive, error) {
+// Open opens a package for platforms, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
+func (s Source) Open(ctx context.Context, key string, wanted ...string) (store.Object, *bundle.Archive, error) {
 	object, err := s.Store.Get(ctx, key)
 	if err != nil {
 		return nil, nil, err
@@ -249,9 +249,12 @@ func (s Source) Open(ctx context.Context, key, wanted string) (store.Object, *bu
 	if err := s.Trust(key, archive); err != nil {
 		return object, nil, err
 	}
-	if !platform.Contains(archive.Index.Platforms, wanted) {
-		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",
-			key, strings.Join(archive.Index.Platforms, ", "), wanted, wanted)}
+	for _, one := range wanted {
+		if !platform.Contains(archive.Index.Platforms, one) {
+			info := archive.Index.Packages[0]
+			return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with: sealift build %s --platform %s",
+				key, strings.Join(archive.Index.Platforms, ", "), one, info.Dir(), strings.Join(wanted, ","))}
+		}
 	}
 	return object, archive, nil
 }

@@ -66,6 +66,9 @@ With --since, files of an earlier bundle are left out. Installing such a bundle 
 sealift install --bundle NEW --base OLD. An upgrade of a cluster that has these files needs the new one alone. With both
 flags, --since says which files are left out.
 
+With several platforms, one bundle installs hosts of each: its packages must be for all of them, and it has a sealift for
+each. --sealift and --sealift-preflight take the files in any order: the machine in their ELF headers says which is which.
+
 With --evidence, write a bill of materials down to the packages in image layers beside the bundle, signed with the same key.
 
 With --split, FILE is a folder with parts that fit on media: FAT32, DVDs. Parts may be copied to several disks. With
@@ -82,6 +85,8 @@ first bundle with a package takes longer.`,
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json
+  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --platform linux/amd64,linux/arm64 \
+      --sealift amd64/sealift-node,arm64/sealift-node
   sealift bundle -f installer.yaml --store dist --out cluster --split 4.7GB --parity 10%`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
@@ -113,7 +118,7 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
 		}
 	}
-	if err := o.split.check(); err != nil {
+	if err := errors.Join(o.split.check(), o.programs.check()); err != nil {
 		return err
 	}
 	installer, err := installers.Load(o.file)
@@ -175,7 +180,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 		return p, err
 	}
 	if since == nil {
-		if since, err = a.has(ctx, runs, from, o.programs.platform); err != nil {
+		if since, err = a.has(ctx, runs, from, o.programs.platforms); err != nil {
 			return p, err
 		}
 	}
@@ -187,7 +192,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 		return p, err
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
-		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Installer: installer, Steps: steps, Packages: from, Programs: p.programs, Commands: a.nodes, KeepPreflight: len(o.programs.preflight) > 0,
 		Since: since, Lean: spooled, Key: key,
 	}); err != nil {
 		return p, errors.Join(err, p.programs.close())

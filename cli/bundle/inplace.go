@@ -28,7 +28,7 @@ func InPlace(a *app.App, nodes []string) func(ctx context.Context, file string, 
 		}
 		from := packagesOf(stored, cache)
 		from.Signers = keys
-		plan, err := c.prepare(ctx, i, from, bundleOptions{file: file, programs: programFlags{sealift: self, platform: hostPlatform}}, "")
+		plan, err := c.prepare(ctx, i, from, bundleOptions{file: file, programs: programFlags{sealift: []string{self}, platforms: []string{hostPlatform}}}, "")
 		if err != nil {
 			return nil, err
 		}

@@ -59,6 +59,7 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 		Example: `  sealift serve --store /srv/packages --listen :8080
   sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
       --url https://sealift.example.com --token-file token
+  sealift serve --store /srv/packages --listen :8080 --platform linux/amd64,linux/arm64 --sealift amd64/sealift-node,arm64/sealift-node
   curl -fsS --data-binary @installer.yaml http://127.0.0.1:8080/installer
   curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
   curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz`,
@@ -125,7 +126,7 @@ func (o serveOptions) check() error {
 }
 
 func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), o.programs.check()); err != nil {
 		return err
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -169,7 +170,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	s, err := server.New(reads, server.Options{
-		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "", Commands: a.nodes,
+		Packages: packages, Programs: programs, KeepPreflight: len(o.programs.preflight) > 0, Commands: a.nodes,
 		Lean: lean.NewSpool(deflated(cache)), URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		MaxConnections: o.connections, MaxConnectionsPerClient: o.ofClient, MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,

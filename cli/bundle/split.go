@@ -135,7 +135,7 @@ func completeParts(ctx context.Context, folder string, verify bool) (err error) 
 	}
 	defer root.Close()
 	return made.Extract(ctx, root, func(e bundle.Entry) bool {
-		return e.Path == bundle.BinaryName || slices.Contains(assemble.ScriptNames(), strings.TrimSuffix(e.Path, ".sh"))
+		return bundle.IsProgram(bundle.BinaryName, e.Path) || slices.Contains(assemble.ScriptNames(), strings.TrimSuffix(e.Path, ".sh"))
 	})
 }
 

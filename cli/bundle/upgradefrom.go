@@ -59,13 +59,13 @@ func (c cluster) steps(installer *spec.Installer) (steps []spec.AddOn, err error
 }
 
 // has returns the files that the cluster has, as far as the store has the same builds of its packages. It is nil if there are none.
-func (a commands) has(ctx context.Context, c cluster, from packages.Source, platform string) (*bundle.Since, error) {
+func (a commands) has(ctx context.Context, c cluster, from packages.Source, platforms []string) (*bundle.Since, error) {
 	if c.record == nil {
 		return nil, nil
 	}
 	var same []bundle.InstalledPackage
 	for _, p := range c.record.Packages {
-		archive, err := packageOf(ctx, p, from, platform)
+		archive, err := packageOf(ctx, p, from, platforms)
 		var unusable *packages.UnusableError
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable):
@@ -83,12 +83,12 @@ func (a commands) has(ctx context.Context, c cluster, from packages.Source, plat
 }
 
 // packageOf opens the index of a package. Another build than the cluster's is fs.ErrNotExist.
-func packageOf(ctx context.Context, p record.Package, from packages.Source, platform string) (*bundle.Archive, error) {
+func packageOf(ctx context.Context, p record.Package, from packages.Source, platforms []string) (*bundle.Archive, error) {
 	at, key, err := from.Place(spec.AddOn{Name: p.Name, Version: p.Version})
 	if err != nil {
 		return nil, err
 	}
-	object, archive, err := at.Open(ctx, key, platform)
+	object, archive, err := at.Open(ctx, key, platforms...)
 	if object != nil {
 		err = errors.Join(err, object.Close())
 	}

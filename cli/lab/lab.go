@@ -64,10 +64,11 @@ func (a commands) labBuildCommand() *cobra.Command {
 		Use:   "build [COMPONENT...]",
 		Short: "Build the images and files that the lab serves",
 		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
+With --platform, programs and images are also cross-compiled for arm64, which takes about as long again.
 With --kubernetes or --add-on only what these versions and the other add-ons need is made, and the default system of hosts.
 Downloads overlap with compiles; one component is compiled at a time. While it works, the lab says which components are under
 way, how many are made, and how long that took so far. Nothing is made twice on a machine.`,
-		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab build --kubernetes v1.36.3\n  sealift-testgrid lab build etcd-v3.6.8",
+		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab build --kubernetes v1.36.3\n  sealift-testgrid lab build --platform linux/amd64,linux/arm64\n  sealift-testgrid lab build etcd-v3.6.8",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if len(ids) > 0 && len(c.names()) > 0 {
 				return app.UsageError("name components, or give --kubernetes or --add-on; see '%s --help'", cmd.CommandPath())
@@ -99,12 +100,13 @@ way, how many are made, and how long that took so far. Nothing is made twice on 
 	return cmd
 }
 
-// choice is the choice of versions that build and serve have.
-type choice struct{ kubernetes, addOns []string }
+// choice is the choice of versions and platforms that build and serve have.
+type choice struct{ kubernetes, addOns, platforms []string }
 
 func (c *choice) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&c.kubernetes, "kubernetes", nil, "only these Kubernetes releases, of "+strings.Join(upstream.Releases(), ", ")+"; default: those that the tests install")
 	cmd.Flags().StringSliceVar(&c.addOns, "add-on", nil, "only these versions of other add-ons, of "+strings.Join(upstream.AddOns(), ", ")+"; default: those that the tests install")
+	cmd.Flags().StringSliceVar(&c.platforms, "platform", upstream.Platforms()[:1], "for these platforms, of "+strings.Join(upstream.Platforms(), ", "))
 }
 
 func (c *choice) names() []string { return slices.Concat(c.kubernetes, c.addOns) }
@@ -120,16 +122,32 @@ func (c *choice) check() error {
 			return app.UsageError("the lab has no add-on %s; it has %s", addOn, strings.Join(upstream.AddOns(), ", "))
 		}
 	}
+	for _, platform := range c.platforms {
+		if !slices.Contains(upstream.Platforms(), platform) {
+			return app.UsageError("the lab makes nothing for %s; it knows %s", platform, strings.Join(upstream.Platforms(), ", "))
+		}
+	}
 	return nil
+}
+
+// images and downloads are those that the lab serves for this choice.
+func (c *choice) images() []upstream.Image {
+	return upstream.ImagesOn(c.platforms, upstream.Images(c.names()...))
+}
+
+func (c *choice) downloads() []upstream.Download {
+	return upstream.DownloadsOn(c.platforms, upstream.Downloads(c.names()...))
 }
 
 // components lists what there is to make for this choice, or what the lab makes without one.
 func (c *choice) components() []string {
-	if chosen := c.names(); len(chosen) > 0 {
-		ids := upstream.ComponentsOf(upstream.Images(chosen...), upstream.Downloads(chosen...))
+	ids := upstream.ComponentsOf(c.images(), c.downloads())
+	if len(c.names()) > 0 {
 		return append(ids, upstream.Program("registry").Component, upstream.HostDebian12)
 	}
-	return upstream.Everyday()
+	ids = append(ids, upstream.Everyday()...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func (a commands) labServeCommand() *cobra.Command {
@@ -148,7 +166,7 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 			if err := c.check(); err != nil {
 				return err
 			}
-			o.Progress, o.Images, o.Downloads = a.progress, upstream.Images(c.names()...), upstream.Downloads(c.names()...)
+			o.Progress, o.Images, o.Downloads = a.progress, c.images(), c.downloads()
 			m, err := mirror.Serve(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -201,11 +201,11 @@ func servedTo(t *testing.T, dir, addOns string) (url string, line *countedLine) 
 	if err := os.WriteFile(tool, append([]byte("#!/bin/sh\nexit 0\n"), noise...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := assemble.Binary(t.Context(), os.Args[0], "")
+	binary, err := assemble.ProgramMember(t.Context(), bundle.BinaryName, os.Args[0], "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checker, err := assemble.Preflight(t.Context(), tool, "")
+	checker, err := assemble.ProgramMember(t.Context(), bundle.PreflightName, tool, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +213,8 @@ func servedTo(t *testing.T, dir, addOns string) (url string, line *countedLine) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(t.Context(), server.Options{Packages: packages.Source{Store: from}, Binary: binary, Preflight: checker,
-		Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Commands: []string{"install"}})
+	s, err := server.New(t.Context(), server.Options{Packages: packages.Source{Store: from}, Commands: []string{"install"},
+		Programs: []assemble.Program{{Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Sealift: binary, Preflight: checker}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,12 +160,12 @@ func storeBundle(t *testing.T, text, dir string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := assemble.Binary(t.Context(), "kurl_test.go", "")
+	binary, err := assemble.ProgramMember(t.Context(), bundle.BinaryName, "kurl_test.go", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = binary.Close() })
-	plan, err := assemble.Prepare(t.Context(), assemble.Request{Installer: i, Binary: binary, Platform: kurl.Platform, Commands: []string{"install"},
+	plan, err := assemble.Prepare(t.Context(), assemble.Request{Installer: i, Programs: []assemble.Program{{Platform: kurl.Platform, Sealift: binary}}, Commands: []string{"install"},
 		Packages: packages.Source{Store: kurl.NewStore(from, t.TempDir())}})
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,19 @@ var (
 	SSH         = Tool{"ssh", "openssh-client"}
 )
 
+// Triplet is the name of an architecture in the names of compilers and of folders with libraries, such as aarch64-linux-gnu of arm64.
+func Triplet(arch string) string {
+	if arch == "arm64" {
+		arch = "aarch64"
+	}
+	return arch + "-linux-gnu"
+}
+
+// CrossCompiler is the C compiler for another architecture, and the C library of that.
+func CrossCompiler(arch string) []Tool {
+	return []Tool{{Triplet(arch) + "-gcc", "gcc-" + Triplet(arch)}, Installed("libc6-dev-" + arch + "-cross")}
+}
+
 // Installed is a package without a program, such as a library to link with.
 func Installed(pkg string) Tool { return Tool{Package: pkg} }
 

@@ -1,6 +1,7 @@
 package debian
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,37 @@ func Machine() (Archives, error) {
 // MakeTree installs the essential packages of a release, apt and the named packages into dir, which must not exist. It uses
 // the machine's own archive. It then removes everything that is specific to this machine or run. It needs root.
 func MakeTree(ctx context.Context, dir, suite string, packages []string) error {
+	if err := debootstrap(ctx, dir, suite, packages); err != nil {
+		return err
+	}
+	return neutralise(dir, suite)
+}
+
+// UnpackTree is MakeTree for another architecture, whose programs do not run here: the packages are unpacked, and none of their scripts
+// has run.
+func UnpackTree(ctx context.Context, dir, suite, arch string, packages []string) error {
+	if err := debootstrap(ctx, dir, suite, packages, "--foreign", "--arch="+arch); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "var/cache/apt/archives/*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, name := range found {
+		// as debootstrap unpacks them: what is there, such as the links of a merged /usr, stays
+		cmd := exec.CommandContext(ctx, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "sh", name, dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("unpack %s: %w: %s", filepath.Base(name), err, bytes.TrimSpace(out))
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "etc/apt"), 0o755); err != nil {
+		return err
+	}
+	return errors.Join(neutralise(dir, suite), removeBelow(dir, "var/cache/apt/archives/*.deb"))
+}
+
+// debootstrap runs the program of that name.
+func debootstrap(ctx context.Context, dir, suite string, packages []string, more ...string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a Debian tree has files of many owners, which only root can make: run this as root")
 	}
@@ -42,15 +74,15 @@ func MakeTree(ctx context.Context, dir, suite string, packages []string) error {
 	if keyring == "" {
 		keyring = archiveKeyring
 	}
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--merged-usr", "--keyring="+keyring,
-		"--include="+strings.Join(packages, ","), suite, dir, archives.Main)
+	args := append([]string{"--variant=minbase", "--merged-usr", "--keyring=" + keyring, "--include=" + strings.Join(packages, ",")}, more...)
+	cmd := exec.CommandContext(ctx, "debootstrap", append(args, suite, dir, archives.Main)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return fmt.Errorf("install Debian %s: %w\n%s", suite, err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
-	return neutralise(dir, suite)
+	return nil
 }
 
 // upstreamArchive is the archive that a freshly installed system would use. A lab host cannot reach it.

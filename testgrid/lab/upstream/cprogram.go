@@ -13,13 +13,25 @@ type CProgram struct {
 	Name   string
 	Source FileOf
 	Define []string // preprocessor macros, NAME=value
+	Arch   string   `json:",omitempty"` // to compile for; empty for amd64
 }
 
 // Needs implements Recipe.
 func (p CProgram) Needs() []string { return []string{p.Source.Component} }
 
 // Tools implements Recipe.
-func (p CProgram) Tools() []debian.Tool { return []debian.Tool{debian.GCC, debian.CLibrary} }
+func (p CProgram) Tools() []debian.Tool {
+	if p.Arch != "" {
+		return debian.CrossCompiler(p.Arch)
+	}
+	return []debian.Tool{debian.GCC, debian.CLibrary}
+}
+
+// on implements crossed.
+func (p CProgram) on(arch string, id func(string) string) Recipe {
+	p.Arch, p.Source.Component = arch, id(p.Source.Component)
+	return p
+}
 
 // Make implements Recipe.
 func (p CProgram) Make(ctx context.Context, w *Workshop, dir string) error {
@@ -31,6 +43,10 @@ func (p CProgram) Make(ctx context.Context, w *Workshop, dir string) error {
 	for _, define := range p.Define {
 		args = append(args, "-D"+define)
 	}
-	_, err = run(ctx, exec.CommandContext(ctx, "gcc", append(args, source)...))
+	compiler := debian.GCC
+	if p.Arch != "" {
+		compiler = debian.CrossCompiler(p.Arch)[0]
+	}
+	_, err = run(ctx, exec.CommandContext(ctx, compiler.Program, append(args, source)...))
 	return err
 }

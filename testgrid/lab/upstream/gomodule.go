@@ -39,6 +39,12 @@ type GoModule struct {
 	Set      []string `json:",omitempty"` // linker -X assignments, import/path.name=value
 	Files    []string `json:",omitempty"` // unchanged files of the module, under their base names
 	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
+	Arch     string   `json:",omitempty"` // to build for; empty for amd64
+	Sysroot  string   `json:",omitempty"` // component with the Packages of another architecture
+	// OnlyAMD64 means that the module has C on amd64 alone.
+	OnlyAMD64 bool `json:"-"`
+
+	sysroot string // the folder of Sysroot
 }
 
 // Replacement is another version of a required module, or of a fork of it, and why it is needed.
@@ -56,12 +62,32 @@ type GoCommand struct {
 }
 
 // Needs implements Recipe.
-func (m GoModule) Needs() []string { return nil }
+func (m GoModule) Needs() []string {
+	if m.Sysroot == "" {
+		return nil
+	}
+	return []string{m.Sysroot}
+}
+
+// on implements crossed.
+func (m GoModule) on(arch string, _ func(string) string) Recipe {
+	m.Arch = arch
+	if m.OnlyAMD64 {
+		m.CGO = false
+	}
+	if m.CGO && len(m.Packages) > 0 {
+		m.Sysroot = sysroot(arch).ID()
+	}
+	return m
+}
 
 // Tools implements Recipe.
 func (m GoModule) Tools() []debian.Tool {
 	if !m.CGO {
 		return nil
+	}
+	if m.Arch != "" {
+		return append(debian.CrossCompiler(m.Arch), debian.PkgConfig)
 	}
 	tools := []debian.Tool{debian.GCC, debian.PkgConfig}
 	for _, pkg := range m.Packages {
@@ -71,7 +97,14 @@ func (m GoModule) Tools() []debian.Tool {
 }
 
 // Make implements Recipe.
-func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
+func (m GoModule) Make(ctx context.Context, w *Workshop, dir string) error {
+	if m.Sysroot != "" {
+		tree, err := w.File(ctx, FileOf{m.Sysroot, TreeName})
+		if err != nil {
+			return err
+		}
+		m.sysroot = tree
+	}
 	return m.inMainModule(ctx, func(src, work string) error {
 		if err := m.build(ctx, work, dir); err != nil {
 			return fmt.Errorf("build %s@%s: %w", m.Path, m.Version, err)
@@ -180,7 +213,10 @@ func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *ex
 		cgo = "1"
 	}
 	cmd.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED="+cgo, "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off", "GO111MODULE=on",
-		"GOTOOLCHAIN=local", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOEXPERIMENT=")
+		"GOTOOLCHAIN=local", "GOOS=linux", "GOARCH="+cmp.Or(m.Arch, amd64), "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	if m.CGO && m.Arch != "" {
+		cmd.Env = append(cmd.Env, crossEnvironment(m.Arch, m.sysroot)...)
+	}
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is one image that the lab serves: a tag for an index with one manifest, for linux/amd64.
+// Image is one image that the lab serves: a tag for an index with a manifest for each platform.
 type Image struct {
 	Ref        string   // the full pulled name: host, repository and tag
 	Base       []string // components that are layers, lowest first
@@ -23,6 +23,8 @@ type Image struct {
 	// StandIn is the reason why another program replaces the image's own. Empty if the image has its real program.
 	StandIn string
 	OCI     bool // OCI media types instead of Docker's, as upstream has them
+	// Archs are the architectures of its manifests; none means amd64. See On.
+	Archs []string
 	// Chart is the archive of a Helm chart. Such a reference has a chart, and none of the above but its name.
 	Chart FileOf
 }
@@ -61,34 +63,45 @@ func (i Image) layers() []string {
 // Image assembles an image and builds missing layers. It reads the bytes of layers only when they are needed.
 func (w *Workshop) Image(ctx context.Context, i Image) (v1.ImageIndex, error) {
 	kind := i.mediaTypes()
+	index := mutate.IndexMediaType(empty.Index, kind.index)
+	for _, arch := range archsOf(i) {
+		img, err := w.imageOn(ctx, i, arch)
+		if err != nil {
+			return nil, fmt.Errorf("make image %s for %s: %w", i.Ref, arch, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        img,
+			Descriptor: v1.Descriptor{MediaType: kind.manifest, Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
+	}
+	return index, nil
+}
+
+// imageOn assembles an image for one architecture.
+func (w *Workshop) imageOn(ctx context.Context, i Image, arch string) (v1.Image, error) {
+	kind := i.mediaTypes()
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, kind.manifest), kind.config)
-	var err error
 	for _, id := range i.layers() {
+		id = idOn(w.components, arch, id)
 		dir, err := w.Path(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+			return nil, err
 		}
 		l, err := openLayer(dir, kind.layer)
 		if err != nil {
-			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+			return nil, err
 		}
 		img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: kind.layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "sealift lab: " + id}})
 		if err != nil {
-			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+			return nil, err
 		}
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: epoch}
+	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Cmd, User: i.User, Env: []string{defaultPath}, WorkingDir: "/"}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
-		return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
-	}
-	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, kind.index), mutate.IndexAddendum{
-		Add:        img,
-		Descriptor: v1.Descriptor{MediaType: kind.manifest, Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
-	}), nil
+	return mutate.ConfigFile(img, config)
 }

@@ -38,6 +38,11 @@ type FileLayer struct {
 // Needs implements Recipe.
 func (l FileLayer) Needs() []string { return componentsOf(l.Files) }
 
+// on implements crossed.
+func (l FileLayer) on(arch string, id func(string) string) Recipe {
+	return FileLayer{Files: placedOn(arch, id, l.Files)}
+}
+
 // Tools implements Recipe.
 func (l FileLayer) Tools() []debian.Tool { return nil }
 
@@ -50,17 +55,35 @@ func (l FileLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 type BusyboxLayer struct {
 	Binary  FileOf
 	Folders []string // empty ones beside bin; tmp is world-writable
+	// List is the same busybox for this machine, which lists its commands; empty if Binary runs here.
+	List FileOf `json:",omitzero"`
+}
+
+// on implements crossed.
+func (l BusyboxLayer) on(_ string, id func(string) string) Recipe {
+	l.List = l.Binary
+	l.Binary.Component = id(l.Binary.Component)
+	return l
 }
 
 // Needs implements Recipe.
-func (l BusyboxLayer) Needs() []string { return []string{l.Binary.Component} }
+func (l BusyboxLayer) Needs() []string {
+	if l.List.Component != "" {
+		return []string{l.Binary.Component, l.List.Component}
+	}
+	return []string{l.Binary.Component}
+}
 
 // Tools implements Recipe.
 func (l BusyboxLayer) Tools() []debian.Tool { return nil }
 
 // Make implements Recipe.
 func (l BusyboxLayer) Make(ctx context.Context, w *Workshop, dir string) error {
-	binary, err := w.File(ctx, l.Binary)
+	lister := l.Binary
+	if l.List.Component != "" {
+		lister = l.List
+	}
+	binary, err := w.File(ctx, lister)
 	if err != nil {
 		return err
 	}
@@ -101,6 +124,15 @@ type SystemLayer struct {
 	Suite    string
 	Packages []string
 	Keep     []string // files that are also kept beside the layer, under their base names
+	Arch     string   `json:",omitempty"` // of the system; empty for amd64
+	// Links are those that the packages' own scripts make, which do not run for another architecture: from path to target.
+	Links map[string]string `json:",omitempty"`
+}
+
+// on implements crossed.
+func (l SystemLayer) on(arch string, _ func(string) string) Recipe {
+	l.Arch, l.Links = arch, alternatives()
+	return l
 }
 
 // Needs implements Recipe.
@@ -112,8 +144,13 @@ func (l SystemLayer) Tools() []debian.Tool { return debian.TreeTools() }
 // Make implements Recipe.
 func (l SystemLayer) Make(ctx context.Context, _ *Workshop, dir string) error {
 	tree := filepath.Join(dir, "tree")
-	if err := debian.MakeTree(ctx, tree, l.Suite, l.Packages); err != nil {
+	if err := makeTree(ctx, tree, l.Suite, l.Arch, l.Packages); err != nil {
 		return err
+	}
+	for name, target := range l.Links {
+		if err := os.Symlink(target, filepath.Join(tree, filepath.FromSlash(name))); err != nil {
+			return err
+		}
 	}
 	if err := debian.StripTree(tree); err != nil {
 		return err
@@ -133,6 +170,7 @@ func (l SystemLayer) Make(ctx context.Context, _ *Workshop, dir string) error {
 type SystemTree struct {
 	Suite    string
 	Packages []string
+	Arch     string `json:",omitempty"` // of the system, whose packages are only unpacked; empty for amd64
 }
 
 // TreeName is the folder in a SystemTree's component.
@@ -146,7 +184,7 @@ func (s SystemTree) Tools() []debian.Tool { return debian.TreeTools() }
 
 // Make implements Recipe.
 func (s SystemTree) Make(ctx context.Context, _ *Workshop, dir string) error {
-	return debian.MakeTree(ctx, filepath.Join(dir, TreeName), s.Suite, s.Packages)
+	return makeTree(ctx, filepath.Join(dir, TreeName), s.Suite, s.Arch, s.Packages)
 }
 
 // layerDescription describes a layer in a manifest and a config.

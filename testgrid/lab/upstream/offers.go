@@ -111,8 +111,13 @@ const versitygwChart = "ghcr.io/versity/versitygw/charts/versitygw"
 // ComponentsOf lists the components of images and downloads without repetitions.
 func ComponentsOf(images []Image, downloads []Download) []string {
 	var ids []string
+	known := byID(Components())
 	for _, image := range images {
-		ids = append(ids, image.layers()...)
+		for _, arch := range archsOf(image) {
+			for _, id := range image.layers() {
+				ids = append(ids, idOn(known, arch, id))
+			}
+		}
 	}
 	for _, download := range downloads {
 		ids = append(ids, download.Source.Component)

@@ -200,9 +200,9 @@ func flannel(version string, more ...GoCommand) Component {
 		Path:     "github.com/flannel-io/flannel",
 		With:     commonLibraries(),
 		Commands: append([]GoCommand{{Name: "flanneld"}}, more...),
-		CGO:      true,
-		Tags:     []string{"netgo", "osusergo"},
-		Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version},
+		CGO:      true, OnlyAMD64: true,
+		Tags: []string{"netgo", "osusergo"},
+		Set:  []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version},
 	})
 }
 

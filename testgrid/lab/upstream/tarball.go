@@ -37,6 +37,11 @@ type Tarball struct {
 // Needs implements Recipe.
 func (t Tarball) Needs() []string { return componentsOf(t.Files) }
 
+// on implements crossed.
+func (t Tarball) on(arch string, id func(string) string) Recipe {
+	return Tarball{File: strings.ReplaceAll(t.File, amd64, arch), Files: placedOn(arch, id, t.Files)}
+}
+
 // Tools implements Recipe.
 func (t Tarball) Tools() []debian.Tool { return nil }
 

@@ -32,10 +32,17 @@ type Component struct {
 	Name    string
 	Version string
 	Recipe  Recipe
+	Arch    string // arm64; empty for amd64, and for files that are the same for both
 }
 
-// ID is the component's name in the tables, such as "etcd-v3.6.8".
-func (c Component) ID() string { return c.Name + "-" + c.Version }
+// ID is the component's name in the tables, such as "etcd-v3.6.8", or "etcd-v3.6.8-arm64".
+func (c Component) ID() string {
+	id := c.Name + "-" + c.Version
+	if c.Arch != "" {
+		id += "-" + c.Arch
+	}
+	return id
+}
 
 // Recipe describes how to build a component. A recipe is plain data, because its JSON form is part of the cache key.
 type Recipe interface {
@@ -74,7 +81,8 @@ func NewWorkshop(o Options) (*Workshop, error) {
 		return nil, err
 	}
 	w := &Workshop{cache: dir, components: map[string]Component{}, progress: newProgress(o.Progress)}
-	for _, c := range Components() {
+	all := Components()
+	for _, c := range append(all, foreign(all)...) {
 		w.components[c.ID()] = c
 	}
 	return w, nil

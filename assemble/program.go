@@ -1,0 +1,56 @@
+package assemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// ProgramFile is the name of the archive with a sealift on a server.
+const ProgramFile = "sealift.tar.gz"
+
+// Program is what nodes of one platform run.
+type Program struct {
+	Platform string // such as linux/amd64
+	Sealift  *bundle.Member
+	// Preflight is the sealift-preflight. The bundle has it if an add-on or the Installer has something for it to do. nil leaves it
+	// out, and with it the checks of add-ons on these nodes.
+	Preflight *bundle.Member
+}
+
+// Close releases the files of the program.
+func (p Program) Close() error {
+	var errs []error
+	for _, m := range []*bundle.Member{p.Sealift, p.Preflight} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Platforms lists the platforms of programs.
+func Platforms(programs []Program) (list []string) {
+	for _, p := range programs {
+		list = append(list, p.Platform)
+	}
+	return list
+}
+
+// ProgramMember makes a member of a bundle from the program in a file. at is its path there, see bundle.ProgramPath. spool is a folder
+// for its compressed form, see bundle.WriteOptions; "" leaves it unchanged.
+func ProgramMember(ctx context.Context, at, name, spool string) (*bundle.Member, error) {
+	file, err := bundle.DiskFile(at, 0o755, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(at), err)
+	}
+	members, err := bundle.Render(ctx, []bundle.File{file}, bundle.WriteOptions{Spool: spool, Plain: spool == "", Jobs: runtime.GOMAXPROCS(0)})
+	if err != nil {
+		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(at), err)
+	}
+	return members[0], nil
+}
