@@ -175,7 +175,7 @@ func (a commands) runInstall(ctx context.Context, in *install.Install, p *change
 	done := installed{Steps: ran, Seconds: took.Seconds(), Log: in.LogFile()}
 	var failed error
 	if in.ControlPlane() && !in.Joins() {
-		done.Joins, failed = joinCommands(ctx)
+		done.Joins, failed = joinCommands(ctx, in.Root)
 	}
 	return change.Result{Document: done, Text: func() error {
 		phases.print(a.Out)

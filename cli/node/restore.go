@@ -204,7 +204,7 @@ func (a commands) restored(ctx context.Context, r *restore.Restore, from *snapsh
 	}
 	var failed error
 	if len(done.Removed) > 0 {
-		done.Join, failed = controlPlaneCommand(ctx)
+		done.Join, failed = controlPlaneCommand(ctx, r.Root)
 	}
 	return change.Result{Document: done, Text: func() error {
 		fmt.Fprintf(a.Out, "restored in %s, log %s\n", took, r.LogFile())
@@ -285,12 +285,12 @@ func lostObjects(lost restore.Lost) (lines []string) {
 }
 
 // controlPlaneCommand makes the command with which hosts take the places of lost control planes.
-func controlPlaneCommand(ctx context.Context) (string, error) {
+func controlPlaneCommand(ctx context.Context, root string) (string, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return "", err
 	}
-	return admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
+	return admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true, Root: root})
 }
 
 // restoreVolumes writes the volumes of a snapshot that this host lacks.

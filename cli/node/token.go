@@ -40,6 +40,7 @@ type tokenOptions struct {
 	description  string
 	from         string // URL of an Installer on a server
 	renew        string // the worker for which the token is
+	root         string
 	format       string
 }
 
@@ -80,6 +81,7 @@ The token is good for that node and for nothing else.`,
 	cmd.Flags().DurationVar(&o.ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
 	cmd.Flags().StringVar(&o.from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
 	cmd.Flags().StringVar(&o.description, "description", "", "description for the list of tokens")
+	addRoot(cmd, &o.root)
 	cmd.MarkFlagsMutuallyExclusive("renew", "control-plane")
 	cmd.MarkFlagsMutuallyExclusive("renew", "from")
 	app.AddOutputFlag(cmd, &o.format)
@@ -95,7 +97,7 @@ func (a commands) createToken(ctx context.Context, admin controlplane.Administra
 		whole, err = admin.RenewToken(ctx, o.ttl, o.description, o.renew)
 		made.Command = hostpath.Sudo("certs renew --token " + whole)
 	} else {
-		made.Command, err = admin.JoinCommand(ctx, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, From: o.from})
+		made.Command, err = admin.JoinCommand(ctx, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, Root: o.root, From: o.from})
 	}
 	if err != nil {
 		return err
@@ -186,14 +188,14 @@ type joinCommand struct {
 }
 
 // joinCommands makes the commands with which hosts join the cluster that was just made.
-func joinCommands(ctx context.Context) ([]joinCommand, error) {
+func joinCommands(ctx context.Context, root string) ([]joinCommand, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return nil, err
 	}
 	var all []joinCommand
 	for _, one := range []controlplane.Invitation{{For: tokenLife}, {For: certificateLife, ControlPlane: true}} {
-		one.Description = "made by the install"
+		one.Description, one.Root = "made by the install", root
 		command, err := admin.JoinCommand(ctx, one)
 		if err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 	if err != nil {
 		return "", err
 	}
-	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
+	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, host.Platform, w) })
 	if err != nil {
 		return "", err
 	}

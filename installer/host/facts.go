@@ -20,6 +20,9 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
+// Platform is this program's platform, and so the host's, such as linux/amd64.
+const Platform = runtime.GOOS + "/" + runtime.GOARCH
+
 // Facts describe a host, as far as an install needs to know it.
 type Facts struct {
 	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian
@@ -56,7 +59,7 @@ func Discover() (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("detect the distribution: %w", err)
 	}
-	f := Facts{Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	f := Facts{Platform: Platform}
 	f.Distribution, f.Version = parseOSRelease(release)
 	if f.Hostname, err = Name(); err != nil {
 		return Facts{}, err

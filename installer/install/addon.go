@@ -10,11 +10,13 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/spec"
@@ -42,6 +44,14 @@ type addOn struct {
 	calls    commands.Calls // of its install.sh
 	texts    [][]byte       // its scripts and templates
 	checks   []byte         // its host-preflight.yaml; nil if it has none
+
+	platforms map[string][]string // of its files that nodes of some platforms alone use, by path
+}
+
+// foreign reports whether a file is for nodes of other platforms.
+func (a addOn) foreign(path, platform string) bool {
+	only, some := a.platforms[path]
+	return some && !slices.Contains(only, platform)
 }
 
 func (a addOn) name() string { return a.info.Name }
@@ -137,6 +147,10 @@ func readAddOn(a *bundle.Archive, wanted *spec.AddOn) (addOn, error) {
 	if one.layout, err = runtime.OpenLayout(a, path.Join(info.Dir(), "images")); err != nil {
 		return addOn{}, err
 	}
+	if one.platforms, err = ocilayout.Platforms(a, info); err != nil {
+		return addOn{}, err
+	}
+	one.layout.Skip = func(path string) bool { return one.foreign(path, host.Platform) }
 	if err := one.readScript(a); err != nil {
 		return addOn{}, err
 	}

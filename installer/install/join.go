@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
@@ -107,8 +108,8 @@ func (j *job) shared(ctx context.Context, r *preflight.Reporter) {
 	needed := make(map[string]string)
 	for _, a := range j.addOns {
 		for _, e := range j.archive.Below(a.info.Dir()) {
-			// a node has the blobs of its own platform alone
-			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(j.archive.Index.Platforms) == 1
+			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(j.archive.Index.Platforms) == 1 ||
+				slices.Contains(a.platforms[e.Path], host.Platform)
 			if blob || j.onNode(a, e) {
 				needed[e.SHA256] = e.Path
 			}

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -20,12 +24,12 @@ import (
 // FindProgram.
 func (i *Install) program(ctx context.Context) (string, error) {
 	beside := filepath.Dir(i.options.Binary)
-	carried, ok := i.archive.Entry(bundle.PreflightName)
+	carried, ok := i.archive.Program(bundle.PreflightName, host.Platform)
 	if !ok {
 		return FindProgram(i.options.Root, beside)
 	}
 	if i.taken != "" {
-		return filepath.Join(i.taken, bundle.PreflightName), nil
+		return filepath.Join(i.taken, carried.Path), nil
 	}
 	for _, name := range programNames(i.options.Root, beside) {
 		if safe, err := files.Own(name); err == nil && isCopy(safe, carried) {
@@ -36,16 +40,16 @@ func (i *Install) program(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
 	}
-	if err := i.extractProgram(ctx, dir); err != nil {
+	if err := i.extractPrograms(ctx, dir, carried.Path); err != nil {
 		return "", errors.Join(fmt.Errorf("extract %s from the bundle: %w", preflight.ProgramName, err), files.RemoveAll(dir))
 	}
 	i.taken = dir
-	return filepath.Join(dir, bundle.PreflightName), nil
+	return filepath.Join(dir, carried.Path), nil
 }
 
 // unasked reports that there is no program to ask, without reading the bundle's.
 func (i *Install) unasked() []preflight.Result {
-	if _, carried := i.archive.Entry(bundle.PreflightName); carried {
+	if _, carried := i.archive.Program(bundle.PreflightName, host.Platform); carried {
 		return nil
 	}
 	name, err := FindProgram(i.options.Root, filepath.Dir(i.options.Binary))
@@ -66,12 +70,16 @@ func noProgram(refused error) preflight.Result {
 	return r
 }
 
-func (c *contents) extractProgram(ctx context.Context, dir string) error {
+// extractPrograms extracts the programs at these paths of the bundle.
+func (c *contents) extractPrograms(ctx context.Context, dir string, paths ...string) error {
+	if len(paths) == 0 {
+		return nil
+	}
 	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return slices.Contains(paths, e.Path) }), root.Close())
 }
 
 // dropProgram removes the extracted program.
@@ -84,22 +92,58 @@ func (i *Install) dropProgram() error {
 
 // keepProgram leaves sealift-preflight on the node, for support bundles and for hosts that join.
 func (i *Install) keepProgram(ctx context.Context) error {
-	kept := filepath.Join(i.options.Root, bundle.PreflightName)
-	if carried, ok := i.archive.Entry(bundle.PreflightName); !ok || isCopy(kept, carried) {
+	if err := i.keepForeign(ctx); err != nil {
+		return err
+	}
+	carried, ok := i.archive.Program(bundle.PreflightName, host.Platform)
+	kept := filepath.Join(i.options.Root, carried.Path)
+	if !ok || isCopy(kept, carried) {
 		return nil
 	}
 	if i.taken == "" {
-		return i.extractProgram(ctx, i.options.Root)
+		return i.extractPrograms(ctx, i.options.Root, carried.Path)
 	}
 	if err := files.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
 	}
-	return files.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
+	return files.Copy(kept, 0o755, filepath.Join(i.taken, carried.Path))
+}
+
+// keepForeign leaves the programs for hosts of other platforms on a control plane, and removes those of an earlier bundle.
+func (i *Install) keepForeign(ctx context.Context) error {
+	var lacking []string
+	for _, platform := range i.foreignPlatforms() {
+		for _, name := range []string{bundle.BinaryName, bundle.PreflightName} {
+			at := bundle.ProgramPath(name, platform)
+			kept := filepath.Join(i.options.Root, at)
+			e, ok := i.archive.Entry(at)
+			switch {
+			case !ok || !i.ControlPlane():
+				if err := files.Remove(kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			case !isCopy(kept, e):
+				lacking = append(lacking, at)
+			}
+		}
+	}
+	return i.extractPrograms(ctx, i.options.Root, lacking...)
+}
+
+func (j *job) foreignPlatforms() []string {
+	return slices.DeleteFunc(platform.OfHosts(), func(p string) bool { return p == host.Platform })
+}
+
+// Sealift returns the digest of the sealift for nodes of another platform, or "" if the bundle has none.
+func (i *Install) Sealift(platform string) string {
+	e, _ := i.archive.Entry(bundle.ProgramPath(bundle.BinaryName, platform))
+	return e.SHA256
 }
 
 // programNames are the paths of a sealift-preflight outside a bundle.
 func programNames(root, beside string) []string {
-	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)}
+	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.ProgramPath(bundle.PreflightName, host.Platform)),
+		filepath.Join(root, bundle.PreflightName)}
 }
 
 // FindProgram returns the sealift-preflight beside sealift, or else the one that an install has kept, or "". The error is why an

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
@@ -103,8 +104,17 @@ func (i *Install) needs() (preflight.Needs, error) {
 		pending[step.ID] = true
 	}
 	var files, programs, packages, count, imageFiles uint64
-	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
-		files += uint64(program.Size)
+	if pending["node/sealift"] {
+		programs := []string{bundle.PreflightName, bundle.ProgramPath(bundle.PreflightName, host.Platform)}
+		for _, platform := range i.foreignPlatforms() {
+			if i.ControlPlane() {
+				programs = append(programs, bundle.ProgramPath(bundle.BinaryName, platform), bundle.ProgramPath(bundle.PreflightName, platform))
+			}
+		}
+		for _, name := range programs {
+			program, _ := i.archive.Entry(name)
+			files += uint64(program.Size)
+		}
 	}
 	var layouts []*runtime.Layout
 	for _, a := range i.addOns {

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -32,17 +33,18 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 }
 
 // onNode reports whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
-// distributions' packages go nowhere. A control plane keeps everything but the blobs of images, which containerd has, for
-// hosts that join.
+// distributions' packages go nowhere. A control plane keeps everything for hosts that join, but the blobs of images that its containerd
+// has.
 func (j *job) onNode(a addOn, e bundle.Entry) bool {
 	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
-	if !ok || strings.HasPrefix(below, "images/blobs/") {
+	foreign := a.foreign(e.Path, host.Platform)
+	if !ok || strings.HasPrefix(below, "images/blobs/") && !foreign {
 		return false
 	}
 	if j.ControlPlane() {
 		return true
 	}
-	if strings.HasPrefix(below, "images/") {
+	if foreign || strings.HasPrefix(below, "images/") {
 		return false
 	}
 	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+j.facts.Target()+"/")

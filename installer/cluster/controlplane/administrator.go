@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
-	goruntime "runtime"
 	"strings"
 	"time"
 
@@ -75,13 +74,18 @@ func Advertised(manifest []byte) (address string, err error) {
 	return address, nil
 }
 
-// Script is the first script of a joining host.
-func (a Administrator) Script() (*share.Script, error) {
+// Script is the first script of a joining host. root is the install root of this one.
+func (a Administrator) Script(root string) (*share.Script, error) {
 	ca, err := identity.ReadCA(filepath.Join(kubeadm.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
-	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: node.Binary}, nil
+	return &share.Script{CA: ca, Address: share.Address(a.Address), Programs: Programs(root)}, nil
+}
+
+// Programs are those that this host gives out. root is its install root.
+func Programs(root string) share.Programs {
+	return share.Programs{Platform: host.Platform, Binary: node.Binary, Root: root}
 }
 
 // Invitation describes who may join: for how long, and as what.
@@ -89,6 +93,7 @@ type Invitation struct {
 	For          time.Duration
 	Description  string
 	ControlPlane bool
+	Root         string // the install root of this host
 	// From is the URL of an Installer on a server that has the host's files; empty: this control plane gives them out.
 	From string
 }
@@ -97,7 +102,7 @@ type Invitation struct {
 // cluster's certificates, encrypted, where that one finds them; they stay for two hours. exclusion.JoinCommand also asks whether a
 // control plane may join now.
 func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, error) {
-	script, err := a.Script()
+	script, err := a.Script(i.Root)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,10 @@ func (i Image) names() []string {
 // Layout is the images of a package: an OCI image layout inside an archive, or docker-archives (images/*.tar.gz), as kURL
 // has them, or both.
 type Layout struct {
-	Images  []Image
+	Images []Image
+	// Skip reports whether a blob is for other platforms, so that this host does not load it. nil means that all are loaded.
+	Skip func(path string) bool
+
 	archive *bundle.Archive
 	dir     string
 	oci     *ocilayout.Layout

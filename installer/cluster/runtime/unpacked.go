@@ -29,7 +29,7 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 	sizes := make(map[string]int64)
 	for _, l := range layouts {
 		for _, e := range l.archive.Below(path.Join(l.dir, ocispec.ImageBlobsDir)) {
-			if _, counted := sizes[e.SHA256]; counted {
+			if _, counted := sizes[e.SHA256]; counted || l.Skip != nil && l.Skip(e.Path) {
 				continue
 			}
 			if e.Layer != nil {

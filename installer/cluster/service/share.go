@@ -34,7 +34,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	if err != nil {
 		return err
 	}
-	script, err := admin.Script()
+	script, err := admin.Script(root)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	}
 	defer r.Close()
 	s := &share.Server{
-		Root: root, Shelf: node.ShelfDir(root), Binary: node.Binary, Script: script.Text, Log: log,
+		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
 		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
 		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
 		Node: func(ctx context.Context, name string, since time.Time) error {

@@ -148,20 +148,6 @@ func (c *Client) read(ctx context.Context, method, path string, body io.Reader, 
 	return data, nil
 }
 
-// maxProgram bounds the program of a node.
-const maxProgram = 1 << 30
-
-// Program writes the sealift that hosts get. Its digest must be known: it comes from a file that may be replaced.
-func (c *Client) Program(ctx context.Context, w io.Writer) error {
-	response, err := c.do(ctx, http.MethodGet, binaryPath, nil, "")
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	_, err = io.Copy(w, io.LimitReader(response.Body, maxProgram))
-	return err
-}
-
 // Cluster requests the cluster's data.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	var cluster Cluster

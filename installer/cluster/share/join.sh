@@ -9,9 +9,9 @@ host='@HOST@'
 port='@PORT@'
 server=$host:$port
 case $host in *:*) server="[$host]:$port" ;; esac # IPv6
-platform='@PLATFORM@'
-digest='@SHA256@'
-size='@SIZE@' # of sealift, in bytes
+program='' # where the control plane has the sealift for this host; choose_program sets it
+digest=''
+size='' # in bytes
 ca_hash='@CA_HASH@'
 ca='@CA@'
 unwritable='nothing can be written below /var/lib/sealift: mount its file system for writing, or free space on it'
@@ -21,11 +21,13 @@ die() {
     exit "${status:-1}"
 }
 
-host_platform() {
-    case "$(uname -s) $(uname -m)" in
-    'Linux x86_64') echo linux/amd64 ;;
-    'Linux aarch64') echo linux/arm64 ;;
-    *) uname -s -m ;;
+# choose_program: ends unless there is a sealift for this host.
+choose_program() {
+    local machine
+    machine=$(uname -s -m)
+    case $machine in
+    # @PROGRAMS@
+    *) status=3 die "this host is $machine, the cluster's bundle is for @PLATFORMS@" ;;
     esac
 }
 
@@ -43,12 +45,12 @@ check_room() {
 # alone has to do. It fails if sealift does not come whole.
 fetch() {
     if command -v curl >/dev/null; then
-        curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$server/sealift" >"$1"
+        curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$server$program" >"$1"
         return
     fi
     local line size='' got
     exec 3<>"/dev/tcp/$host/$port"
-    printf 'GET /sealift HTTP/1.0\r\n\r\n' >&3
+    printf 'GET %s HTTP/1.0\r\n\r\n' "$program" >&3
     while IFS= read -r -t 60 line <&3 && [ "$line" != $'\r' ]; do
         case $line in [Cc]ontent-[Ll]ength:*) size=${line//[^0-9]/} ;; esac
     done
@@ -95,7 +97,7 @@ main() {
         shift
     done
     [ "$(id -u)" = 0 ] || status=3 die "a join changes packages and services; run it as root"
-    [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the cluster's bundle is for $platform"
+    choose_program
     install -d -m 0700 /var/lib/sealift || status=3 die "$unwritable"
     # what a join that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do

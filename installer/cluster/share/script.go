@@ -6,10 +6,11 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -27,10 +29,14 @@ var joinScript string
 type Script struct {
 	CA       *x509.Certificate
 	Address  string // host:port of the server
-	Platform string // of Binary, such as linux/amd64
-	Binary   string // the sealift that hosts run
+	Programs Programs
 
-	mu       sync.Mutex
+	mu   sync.Mutex
+	read map[string]program // by path
+}
+
+// program is a file that was read.
+type program struct {
 	modified time.Time
 	digest   string
 	size     int64
@@ -38,9 +44,20 @@ type Script struct {
 
 // Text returns the script.
 func (s *Script) Text() ([]byte, error) {
-	digest, size, err := s.binary()
-	if err != nil {
-		return nil, fmt.Errorf("sealift for hosts that join: %w", err)
+	var programs []platform.Program
+	for _, p := range s.Programs.platforms() {
+		digest, size, err := s.binary(s.Programs.file(p))
+		if errors.Is(err, fs.ErrNotExist) && p != s.Programs.Platform {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sealift for hosts that join: %w", err)
+		}
+		programs = append(programs, platform.Program{Platform: p, Path: s.Programs.url(p), SHA256: digest, Size: size})
+	}
+	var names []string
+	for _, p := range programs {
+		names = append(names, p.Platform)
 	}
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -48,16 +65,19 @@ func (s *Script) Text() ([]byte, error) {
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.CA.Raw})
 	return []byte(strings.NewReplacer(
-		"@HOST@", host, "@PORT@", port, "@PLATFORM@", s.Platform, "@SHA256@", digest, "@SIZE@", strconv.FormatInt(size, 10),
+		"@HOST@", host, "@PORT@", port, "@PLATFORMS@", strings.Join(names, ", "), programsMark, platform.Cases(programs),
 		"@CA_HASH@", identity.CAHash(s.CA), "@CA@", strings.TrimSpace(string(ca)),
 	).Replace(joinScript)), nil
 }
 
-// binary returns the digest and the size of the binary. It reads the binary again when it was replaced.
-func (s *Script) binary() (digest string, size int64, err error) {
+// programsMark is the line of join.sh that is replaced by the choice of a program.
+const programsMark = "    # @PROGRAMS@\n"
+
+// binary returns the digest and the size of a program. It reads the program again when it was replaced.
+func (s *Script) binary(path string) (digest string, size int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, err := regularfile.Open(s.Binary)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", 0, err
 	}
@@ -66,15 +86,19 @@ func (s *Script) binary() (digest string, size int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if s.digest != "" && s.modified.Equal(info.ModTime()) {
-		return s.digest, s.size, nil
+	if had, ok := s.read[path]; ok && had.modified.Equal(info.ModTime()) {
+		return had.digest, had.size, nil
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", 0, err
 	}
-	s.digest, s.size, s.modified = hex.EncodeToString(sum.Sum(nil)), info.Size(), info.ModTime()
-	return s.digest, s.size, nil
+	if s.read == nil {
+		s.read = make(map[string]program)
+	}
+	digest = hex.EncodeToString(sum.Sum(nil))
+	s.read[path] = program{info.ModTime(), digest, info.Size()}
+	return digest, info.Size(), nil
 }
 
 // joinCommand fetches the script into a variable, checks that variable, and runs it: no file that another user could replace in between.

@@ -32,9 +32,9 @@ type Blob interface {
 
 // Server answers hosts that join, and nodes. All fields but Shelf are needed.
 type Server struct {
-	Root   string // the install root: the index of the bundle, and its files except for the blobs of images
-	Shelf  string // folder with the bundles whose images nodes may fetch: see shelf.go
-	Binary string // the sealift that hosts run
+	Root     string // the install root: the index of the bundle, and its files except for the blobs of images
+	Shelf    string // folder with the bundles whose images nodes may fetch: see shelf.go
+	Programs Programs
 	// Script returns the first script of hosts.
 	Script func() ([]byte, error)
 	// Blobs opens a blob of an image; a missing one is fs.ErrNotExist.
@@ -74,8 +74,9 @@ func (s *Server) Handler() http.Handler {
 		right identity.Right
 		answer
 	}{
-		"GET " + scriptPath: {identity.ReadScript, s.script},
-		"GET " + binaryPath: {identity.ReadScript, s.program},
+		"GET " + scriptPath:                 {identity.ReadScript, s.script},
+		"GET " + binaryPath:                 {identity.ReadScript, s.program},
+		"GET " + binaryPath + "/{platform}": {identity.ReadScript, s.program},
 
 		"GET " + clusterPath:            {identity.ReadCluster, s.cluster},
 		"GET " + indexPath:              {identity.ReadBundle, s.rawIndex},
@@ -201,21 +202,6 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request, _ client) error 
 	w.Header().Set("Content-Type", "text/x-shellscript")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text))) // so that a client notices when it is cut
 	_, _ = w.Write(text)
-	return nil
-}
-
-func (s *Server) program(w http.ResponseWriter, r *http.Request, _ client) error {
-	f, err := regularfile.Open(s.Binary)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	httprange.Serve(w, r, info.ModTime(), f)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
+	"github.com/sealift/sealift/internal/platform"
 )
 
 const (
@@ -101,6 +102,9 @@ func StateFiles(root string) []string {
 	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), filepath.Join(StateDir(root), runName)}
 	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
 		names = append(names, filepath.Join(root, name))
+	}
+	for _, p := range platform.OfHosts() { // programs for hosts of other platforms
+		names = append(names, filepath.Dir(filepath.Join(root, bundle.ProgramPath(bundle.BinaryName, p))))
 	}
 	return names
 }

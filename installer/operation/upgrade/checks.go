@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -119,7 +120,11 @@ func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *p
 		if n.Name == c.own {
 			continue
 		}
-		if problem, hint := unfit(found[n.Name], brought, ask); problem != "" {
+		problem, hint := unfit(found[n.Name], brought, ask)
+		if other := otherPlatform(n); other != "" && in.Sealift(other) == "" {
+			problem, hint = "is "+other+", and the bundle has no sealift for it", "make the bundle with --platform "+host.Platform+","+other
+		}
+		if problem != "" {
 			good = false
 			r.Refusef(hint, "node %s: %s", n.Name, problem)
 		}

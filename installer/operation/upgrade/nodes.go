@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation/intent"
@@ -113,9 +114,26 @@ func (h *hands) settle(ctx context.Context, name string) error {
 // ask has the agent of another node do an operation of the upgrade.
 func (h *hands) ask(ctx context.Context, name string, operation intent.Operation) error {
 	return leader.Of(h.view).Ask(ctx, h.Say, name, intent.Intent{
-		Upgrade: h.id, Operation: operation, Index: h.in.Digest(), Sealift: h.sealift, Server: share.Address(h.admin.Address), From: h.in.From(),
+		Upgrade: h.id, Operation: operation, Index: h.in.Digest(), Sealift: h.sealiftFor(name), Server: share.Address(h.admin.Address), From: h.in.From(),
 		UpgradeID: h.in.WholeUpgrade(),
 	})
+}
+
+// sealiftFor returns the digest of the program for a node.
+func (h *hands) sealiftFor(name string) string {
+	n := slices.IndexFunc(h.nodes, func(n cluster.Node) bool { return n.Name == name })
+	if other := otherPlatform(h.nodes[n]); other != "" {
+		return h.in.Sealift(other)
+	}
+	return h.sealift
+}
+
+// otherPlatform returns the platform of a node that has another one than this host, or "".
+func otherPlatform(n cluster.Node) string {
+	if is := "linux/" + n.Architecture; n.Architecture != "" && is != host.Platform {
+		return is
+	}
+	return ""
 }
 
 // prepareNode has another node prepare. The agent of an earlier sealift, which checks no signature, is replaced by that. On a control
