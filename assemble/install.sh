@@ -117,6 +117,7 @@ resume_command() {
 main() {
     local bundle='' binary folder owner resume='' code=0 airgap='' given=() options=()
     [ "$(id -u)" = 0 ] || status=3 die "this changes packages and services; run it with sudo"
+    choose_program
     if [ "$command" = tasks ]; then
         [ $# -gt 0 ] || status=2 die "say what to do, such as: bash -s reset; or load-images, join-token, generate-admin-user, print-registry-login, taint-primaries, set-kubeconfig-server"
         name_task "$@"
@@ -138,7 +139,6 @@ main() {
         esac
         shift
     done
-    choose_program
     case $script in
     tasks | join)
         # a node may have this sealift, and needs no bundle then

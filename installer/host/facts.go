@@ -23,6 +23,9 @@ import (
 // Platform is this program's platform, and so the host's, such as linux/amd64.
 const Platform = runtime.GOOS + "/" + runtime.GOARCH
 
+// Arch is the host's architecture, as Go and the names of assets spell it: such as amd64.
+func Arch() string { return runtime.GOARCH }
+
 // Facts describe a host, as far as an install needs to know it.
 type Facts struct {
 	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian

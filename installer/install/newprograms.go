@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 )
 
@@ -31,9 +32,8 @@ func (c *contents) Program(ctx context.Context, name, dir string) (string, error
 	if !ok {
 		return "", errors.New("the bundle has no Kubernetes")
 	}
-	asset := path.Join(k.info.Dir(), "assets", name)
 	to := filepath.Join(dir, name)
-	if _, ok := c.archive.Entry(asset); ok {
+	if asset, ok := c.asset(k, name); ok {
 		return to, c.copyEntry(asset, to)
 	}
 	for _, image := range k.layout.Images {
@@ -42,6 +42,17 @@ func (c *contents) Program(ctx context.Context, name, dir string) (string, error
 		}
 	}
 	return "", fmt.Errorf("the Kubernetes of the bundle has neither a file nor an image %s", name)
+}
+
+// asset returns the path of an add-on's asset for this host: the one of this name and the host's architecture, or of this name.
+func (c *contents) asset(a addOn, name string) (string, bool) {
+	for _, name := range []string{name + "-" + host.Arch(), name} {
+		at := path.Join(a.info.Dir(), "assets", name)
+		if _, ok := c.archive.Entry(at); ok {
+			return at, true
+		}
+	}
+	return "", false
 }
 
 // copyEntry copies a program. Its digest is checked at its end.

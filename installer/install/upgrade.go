@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/bridge"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -181,7 +182,11 @@ func (p *planner) approval() {
 
 func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
-	program := filepath.Join(i.options.Root, k.info.Dir(), "assets", "kubeadm")
+	asset, ok := i.asset(k, "kubeadm")
+	if !ok {
+		return nil, fmt.Errorf("kubernetes %s has no asset kubeadm for %s", k.info.Version, host.Platform)
+	}
+	program := filepath.Join(i.options.Root, asset)
 	return nil, i.bridged(ctx, func() error { return i.kubeadm(k).Upgrade(ctx, program, k.info.Version) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/spec"
 )
@@ -29,7 +30,7 @@ func (j *job) variables() map[string]string {
 		"DIR": j.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": kubeadm.AdminKubeconfig,
 		"MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": j.facts.Distribution, "DIST_VERSION": j.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
-		"NODE_NAME": j.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(j.facts.CgroupVersion),
+		"SEALIFT_ARCH": host.Arch(), "NODE_NAME": j.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(j.facts.CgroupVersion),
 		"SEALIFT_CGROUP_DRIVER": j.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(j.facts.CanLowerOOMScore),
 	})
 	maps.Copy(vars, j.settings.variables())

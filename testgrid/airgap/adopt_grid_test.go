@@ -23,8 +23,8 @@ grep -q '^nameserver' /etc/resolv.conf || echo 'nameserver 192.0.2.1' >>/etc/res
 printf 'net.ipv4.ip_forward = 1\nnet.bridge.bridge-nf-call-iptables = 1\n' >/etc/sysctl.d/99-kurl.conf
 /lib/systemd/systemd-sysctl /etc/sysctl.d/99-kurl.conf
 ip route replace 10.96.0.0/22 dev host0
-tar xzf $c/assets/containerd.tar.gz --no-same-owner -C /usr
-install -m 0755 $c/assets/runc /usr/bin/runc
+tar xzf $c/assets/containerd-amd64.tar.gz --no-same-owner -C /usr
+install -m 0755 $c/assets/runc-amd64 /usr/bin/runc
 sed 's,/usr/local/bin,/usr/bin,' $c/containerd.service >/usr/lib/systemd/system/containerd.service
 driver=false; [ "$(stat -fc %T /sys/fs/cgroup)" != cgroup2fs ] || driver=true
 printf 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n' >/etc/containerd/config.toml
@@ -37,8 +37,8 @@ version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   SystemdCgroup = $driver
 EOF
-tar xzf $k/assets/cni-plugins.tgz --no-same-owner -C /opt/cni/bin
-install -m 0755 $k/assets/kubeadm $k/assets/kubelet $k/assets/kubectl /usr/bin/
+tar xzf $k/assets/cni-plugins-amd64.tgz --no-same-owner -C /opt/cni/bin
+for name in kubeadm kubelet kubectl; do install -m 0755 $k/assets/$name-amd64 /usr/bin/$name; done
 cat >/usr/lib/systemd/system/kubelet.service <<'EOF'
 [Unit]
 Description=kubelet: The Kubernetes Node Agent

@@ -12,10 +12,10 @@ kubernetes_pre_init() {
 kubernetes_host() {
     local src="$DIR/addons/kubernetes/$KUBERNETES_VERSION" binary
     for binary in kubeadm kubectl kubelet; do
-        install -m 0755 "$src/assets/$binary" "/usr/local/bin/$binary"
+        install -m 0755 "$src/assets/$binary-$SEALIFT_ARCH" "/usr/local/bin/$binary"
     done
     mkdir -p /opt/cni/bin /etc/cni/net.d
-    tar xzf "$src/assets/cni-plugins.tgz" --no-same-owner -C /opt/cni/bin
+    tar xzf "$src/assets/cni-plugins-$SEALIFT_ARCH.tgz" --no-same-owner -C /opt/cni/bin
     kubernetes_kubelet_unit "$src"
     kubernetes_audit "$src"
     kubernetes_service_route "$src"

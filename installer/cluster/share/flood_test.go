@@ -50,7 +50,7 @@ func TestFloodingHostsLeaveOthersServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := serve(t)
-			if err := fixture.WriteProgram(n.script.Binary, make([]byte, 16<<20)); err != nil { // larger than what sockets hold
+			if err := fixture.WriteProgram(n.script.Programs.Binary, make([]byte, 16<<20)); err != nil { // larger than what sockets hold
 				t.Fatal(err)
 			}
 			for i := range attack {

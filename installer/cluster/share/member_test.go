@@ -91,7 +91,7 @@ func TestAccessFollowsMatrix(t *testing.T) {
 		}
 	}
 	questions := map[identity.Right]func(*share.Client) error{
-		identity.ReadScript:    func(c *share.Client) error { return c.Program(t.Context(), io.Discard) },
+		identity.ReadScript:    func(c *share.Client) error { return c.Program(t.Context(), "linux/amd64", io.Discard) },
 		identity.ReadCluster:   cluster(func(c share.Cluster) string { return c.Name }),
 		identity.ReadInstaller: cluster(func(c share.Cluster) string { return strings.TrimPrefix(c.Installer, "part") }),
 		identity.ReadKeys:      cluster(func(c share.Cluster) string { return c.Encryption }),
@@ -227,7 +227,7 @@ func TestNodesOfClusterNeedNoToken(t *testing.T) {
 		t.Errorf("a control plane asks for the Installer: %v", err)
 	}
 	var program bytes.Buffer
-	if err := kubelet.Program(t.Context(), &program); err != nil || !strings.HasPrefix(program.String(), "#!/bin/sh") {
+	if err := kubelet.Program(t.Context(), "linux/amd64", &program); err != nil || !strings.HasPrefix(program.String(), "#!/bin/sh") {
 		t.Errorf("a kubelet asks for sealift: %v", err)
 	}
 	for who, certificate := range map[string]string{

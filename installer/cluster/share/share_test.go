@@ -112,9 +112,10 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 	if err := fixture.WriteProgram(binary, "#!/bin/sh\nread -r line\necho \"$@\" with \"$line\" and $SEALIFT_TOKEN $SEALIFT_CERTIFICATE_KEY\necho \"again: $SEALIFT_RESUME\"\n"); err != nil {
 		t.Fatal(err)
 	}
-	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
+	programs := share.Programs{Platform: "linux/amd64", Binary: binary, Root: n.root}
+	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Programs: programs}
 	n.scriptText = n.script.Text
-	s := &share.Server{Root: n.root, Binary: binary, Script: func() ([]byte, error) { return n.scriptText() }, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
+	s := &share.Server{Root: n.root, Programs: programs, Script: func() ([]byte, error) { return n.scriptText() }, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
 		Blobs: func(_ context.Context, sha256 string) (share.Blob, error) {
 			if data, ok := n.blobs[sha256]; ok {
 				return blob{bytes.NewReader(data)}, nil
@@ -449,7 +450,7 @@ func TestTruncatedDownloadIsNamed(t *testing.T) {
 			if err := fixture.WriteProgram(filepath.Join(n.root, "sealift"), large); err != nil {
 				t.Fatal(err)
 			}
-			script := &share.Script{CA: n.script.CA, Address: cutServer(t, n, row.after), Platform: n.script.Platform, Binary: n.script.Binary}
+			script := &share.Script{CA: n.script.CA, Address: cutServer(t, n, row.after), Programs: n.script.Programs}
 			n.scriptText = script.Text
 			command, err := script.Command(token, "")
 			if err != nil {
@@ -512,12 +513,56 @@ func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
 
 func TestEmptyRangeIsRefused(t *testing.T) {
 	n := serve(t)
-	s := &share.Server{Root: n.root, Binary: n.script.Binary, Log: slog.New(slog.DiscardHandler)}
+	s := &share.Server{Root: n.root, Programs: n.script.Programs, Log: slog.New(slog.DiscardHandler)}
 	r := httptest.NewRequest(http.MethodGet, "/sealift", nil)
 	r.Header.Set("Range", "bytes=-0")
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r)
 	if w.Code != http.StatusRequestedRangeNotSatisfiable || !strings.HasPrefix(w.Header().Get("Content-Range"), "bytes */") {
 		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+// TestScriptTakesProgramOfItsHost has hosts of two platforms fetch their sealift from a node of one of them.
+func TestScriptTakesProgramOfItsHost(t *testing.T) {
+	short.Root(t, "a join")
+	n := serve(t)
+	other := filepath.Join(n.root, bundle.ProgramPath(bundle.BinaryName, "linux/arm64"))
+	if err := os.MkdirAll(filepath.Dir(other), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	alone, err := n.script.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fixture.WriteProgram(other, "#!/bin/sh\necho the other one: \"$@\"\n"); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct{ machine, want string }{
+		"the node's own platform": {"x86_64", "join --server"},
+		"another platform":        {"aarch64", "the other one: join --server"},
+		"an unknown one":          {"riscv64", "this host is Linux riscv64, the cluster's bundle is for linux/amd64, linux/arm64"},
+	} {
+		for tools, path := range map[string]string{"curl": os.Getenv("PATH"), "bash alone": withoutCurl(t)} {
+			t.Run(name+", "+tools, func(t *testing.T) {
+				command, err := n.script.Command(token, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				fake := t.TempDir()
+				if err := fixture.WriteProgram(filepath.Join(fake, "uname"), "#!/bin/sh\necho Linux "+row.machine+"\n"); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs none /var/lib && cd /var/lib && "+command)
+				cmd.Env = append(os.Environ(), "PATH="+fake+":"+path)
+				out, _ := cmd.CombinedOutput()
+				if !strings.Contains(string(out), row.want) || strings.Contains(string(out), "the other one") != (row.machine == "aarch64") {
+					t.Errorf("%s\nwant %s", out, row.want)
+				}
+			})
+		}
+	}
+	if strings.Contains(string(alone), "aarch64") {
+		t.Error("a node with one program offers two")
 	}
 }
