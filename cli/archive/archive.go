@@ -63,15 +63,19 @@ type Summary struct {
 	Signed bool   `json:"signed"` // by any key
 	// Parts describes the parts of an archive that is not in one piece.
 	Parts *parts.Set `json:"parts,omitempty"`
+	// PlatformSizes are the parts of an archive for several platforms.
+	PlatformSizes []PlatformSize `json:"platformSizes,omitempty"`
 	bundle.Index
 }
 
 // Summarize describes an archive at a path.
-func Summarize(a *bundle.Archive, path string) Summary {
+func Summarize(a *bundle.Archive, path string) (Summary, error) {
 	s := Summary{Path: path, Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
 	if p := a.Parts(); p != nil {
 		set := p.Set()
 		s.Parts = &set
 	}
-	return s
+	var err error
+	s.PlatformSizes, err = platformSizes(a)
+	return s, err
 }

@@ -58,7 +58,10 @@ except vulnerabilities, with their reason. --fail-on makes a policy of it: the e
 			if materials {
 				return a.printMaterials(opened, args[0])
 			}
-			summary := archive.Summarize(opened, args[0])
+			summary, err := archive.Summarize(opened, args[0])
+			if err != nil {
+				return err
+			}
 			if format == "json" {
 				return a.PrintJSON(summary)
 			}
@@ -103,6 +106,13 @@ func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 		signed = "signed ('sealift verify' tells by whom)"
 	}
 	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
+	sizes := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
+	for _, p := range s.PlatformSizes {
+		sizes.Printf("for %s\t%s\t%s for it alone\n", p.Platform, app.FormatBytes(p.Size), app.FormatBytes(p.Alone))
+	}
+	if err := sizes.Flush(); err != nil {
+		return err
+	}
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
 		t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))

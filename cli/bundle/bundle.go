@@ -256,7 +256,10 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 			return err
 		}
 	}
-	summary := archive.Summarize(made, o.out)
+	summary, err := archive.Summarize(made, o.out)
+	if err != nil {
+		return err
+	}
 	if o.format == "json" {
 		return a.PrintJSON(summary)
 	}
@@ -265,6 +268,9 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 		size += " in " + describeParts(*summary.Parts)
 	}
 	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, size, app.Counted(len(summary.Packages), "package"), summary.Digest)
+	for _, p := range summary.PlatformSizes {
+		fmt.Fprintf(a.Out, "for %s: %s, %s for it alone\n", p.Platform, app.FormatBytes(p.Size), app.FormatBytes(p.Alone))
+	}
 	return nil
 }
 

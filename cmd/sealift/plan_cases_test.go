@@ -25,6 +25,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -169,7 +170,7 @@ func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &share.Server{Root: root, Binary: binary, Script: func() ([]byte, error) { return nil, nil }, Log: slog.New(slog.DiscardHandler),
+	s := &share.Server{Root: root, Programs: share.Programs{Platform: host.Platform, Binary: binary}, Script: func() ([]byte, error) { return nil, nil }, Log: slog.New(slog.DiscardHandler),
 		Blobs:     func(context.Context, string) (share.Blob, error) { return nil, fs.ErrNotExist },
 		Authorize: func(context.Context, string) error { return nil },
 		Cluster: func(context.Context, func(identity.Right) bool) (share.Cluster, error) {

@@ -31,6 +31,17 @@ func OfHosts() (list []string) {
 	return list
 }
 
+// OfArch returns the platform of an architecture in the spelling of Debian, amd64, or of Red Hat and uname, x86_64. It reports whether it
+// is one of OfHosts: all and noarch are not.
+func OfArch(name string) (platform string, ok bool) {
+	for _, m := range machines() {
+		if m.platform == "linux/"+name || m.uname == "Linux "+name {
+			return m.platform, true
+		}
+	}
+	return "", false
+}
+
 // ErrNoProgram means that a file is not an ELF program, but for instance a script.
 var ErrNoProgram = errors.New("not an ELF program")
 
