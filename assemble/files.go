@@ -75,7 +75,10 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 	if err != nil {
 		return nil, err
 	}
-	used, err := r.usesPreflight(archives)
+	used := false
+	if slices.ContainsFunc(r.Programs, func(p Program) bool { return p.Preflight != nil }) {
+		used, err = r.usesPreflight(archives)
+	}
 	for _, p := range r.Programs {
 		if members = append(members, p.Sealift); used && p.Preflight != nil {
 			members = append(members, p.Preflight)

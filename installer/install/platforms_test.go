@@ -19,6 +19,10 @@ func otherPlatform(t *testing.T) string {
 	return (&job{}).foreignPlatforms()[0]
 }
 
+func hasKubernetes() []addOn {
+	return []addOn{{info: bundle.PackageInfo{Name: kubernetesCapability}}}
+}
+
 // forPlatforms is an install of a bundle with a sealift and a sealift-preflight for each of these platforms.
 func forPlatforms(t *testing.T, root string, worker bool, platforms ...string) *Install {
 	t.Helper()
@@ -44,7 +48,7 @@ func forPlatforms(t *testing.T, root string, worker bool, platforms ...string) *
 	if worker {
 		options.Join = &Join{}
 	}
-	return &Install{job: job{options: options, contents: contents{archive: a}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
+	return &Install{job: job{options: options, contents: contents{archive: a, addOns: hasKubernetes()}}, Session: &node.Session{Log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}}
 }
 
 func TestControlPlaneKeepsProgramsOfOtherPlatforms(t *testing.T) {
@@ -91,7 +95,7 @@ func TestFilesOfOtherPlatformsGoToControlPlanesAlone(t *testing.T) {
 		dir + "images/blobs/sha256/both": {host.Platform, otherPlatform(t)}, dir + "assets/own": {host.Platform}, dir + "assets/other": {otherPlatform(t)},
 	}}
 	for name, join := range map[string]*Join{"a control plane": nil, "a worker": {}} {
-		j := &job{options: Options{Join: join}}
+		j := &job{options: Options{Join: join}, contents: contents{addOns: hasKubernetes()}}
 		for path, want := range map[string]bool{
 			"images/blobs/sha256/own": false, "images/blobs/sha256/both": false, "images/blobs/sha256/index": false, "images/blobs/sha256/other": join == nil,
 			"assets/own": true, "assets/all": true, "install.sh": true, "assets/other": join == nil,
