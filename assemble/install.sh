@@ -33,8 +33,8 @@ choose_program() {
     host=$(uname -s -m)
     case $host in
     # @PROGRAMS@
-    *) status=3 die "this host is $host, the bundle is for @PLATFORMS@" ;;
     esac
+    [ -n "$program" ] || status=3 die "this host is $host, the bundle is for @PLATFORMS@"
     archive=${archive:+$archive/$digest/@PROGRAM_FILE@}
 }
 

@@ -27,8 +27,8 @@ choose_program() {
     machine=$(uname -s -m)
     case $machine in
     # @PROGRAMS@
-    *) status=3 die "this host is $machine, the cluster's bundle is for @PLATFORMS@" ;;
     esac
+    [ -n "$program" ] || status=3 die "this host is $machine, the cluster's bundle is for @PLATFORMS@"
 }
 
 # check_room: ends with the reason if the file $1, of which a part is written, is not whole because its file system is full.
