@@ -78,6 +78,8 @@ func imagesOf(r releases.Release) []Image {
 		return gatekeeperImages(version)
 	case "metallb":
 		return metallbImages(version)
+	case "node-local-dns":
+		return nodeLocalDNSImages(r.Version)
 	case "object-store":
 		return []Image{
 			{
