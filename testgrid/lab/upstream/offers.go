@@ -103,6 +103,8 @@ func imagesOf(r releases.Release) []Image {
 		}}
 	case "traefik":
 		return traefikImages(version)
+	case "volume-snapshots":
+		return volumeSnapshotsImages(version)
 	}
 	return nil
 }
@@ -214,6 +216,8 @@ func downloadsOf(r releases.Release) []Download {
 		return metallbDownloads(version)
 	case "traefik":
 		return traefikDownloads(r)
+	case "volume-snapshots":
+		return volumeSnapshotsDownloads(version)
 	}
 	return nil
 }

@@ -73,6 +73,8 @@ func programsOf(r releases.Release) []Component {
 		return []Component{registry(version)}
 	case "traefik":
 		return traefik(r)
+	case "volume-snapshots":
+		return volumeSnapshots(version)
 	}
 	return nil // tools, and the operator, which this repository makes
 }
