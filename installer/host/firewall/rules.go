@@ -72,6 +72,10 @@ func PodChains() []string {
 	return []string{"KUBE-", "CNI-", "FLANNEL-", "cali-", "WEAVE", "CILIUM_"}
 }
 
+// podComments begin the comments of rules that pods write into built-in chains: those of node-local-dns, which it removes itself unless it is
+// killed.
+func podComments() []string { return []string{"NodeLocal DNS Cache: "} }
+
 // Rules lists all rules and chains that are not built in, each with its tool and table. A tool that fails has none.
 func Rules(ctx context.Context) (found []string) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
@@ -113,8 +117,8 @@ func Chains(ctx context.Context) (found []string) {
 	return slices.Compact(found)
 }
 
-// RemoveChains removes the chains whose names begin with one of the prefixes, and the rules of others that lead into them. Each
-// table changes atomically.
+// RemoveChains removes the chains whose names begin with one of the prefixes, the rules of others that lead into them, and the rules that
+// pods write into built-in chains. Each table changes atomically.
 func RemoveChains(ctx context.Context, output io.Writer, prefixes []string) error {
 	var errs []error
 	for _, tool := range iptablesTools() {
@@ -145,14 +149,15 @@ func removal(tables []savedTable, prefixes []string) string {
 	var script strings.Builder
 	for _, t := range tables {
 		going := slices.DeleteFunc(slices.Clone(t.chains), func(chain string) bool { return !hasPrefix(chain, prefixes) })
-		if len(going) == 0 {
+		rules := slices.DeleteFunc(slices.Clone(t.rules), func(rule string) bool {
+			return !leadsInto(rule, going) && !hasPrefix(comment(rule), podComments()) || slices.Contains(going, strings.Fields(rule)[1])
+		})
+		if len(going)+len(rules) == 0 {
 			continue
 		}
 		fmt.Fprintf(&script, "*%s\n", t.name)
-		for _, rule := range t.rules {
-			if !slices.Contains(going, strings.Fields(rule)[1]) && leadsInto(rule, going) {
-				fmt.Fprintf(&script, "-D%s\n", strings.TrimPrefix(rule, "-A"))
-			}
+		for _, rule := range rules {
+			fmt.Fprintf(&script, "-D%s\n", strings.TrimPrefix(rule, "-A"))
 		}
 		for _, verb := range []string{"-F", "-X"} {
 			for _, chain := range going {
@@ -172,6 +177,15 @@ func leadsInto(rule string, chains []string) bool {
 		}
 	}
 	return false
+}
+
+// comment is the text of a rule's comment, or "".
+func comment(rule string) string {
+	words := splitQuoted(rule)
+	if i := slices.Index(words, "--comment"); i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	return ""
 }
 
 func hasPrefix(s string, prefixes []string) bool {

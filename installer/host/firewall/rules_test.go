@@ -37,6 +37,9 @@ COMMIT
 -A POSTROUTING -s 10.32.0.2/32 -m comment --comment "name: \"cbr0\" id: \"x\"" -j CNI-0123456789abcdef
 -A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j RETURN
 COMMIT
+*raw
+-A PREROUTING -d 169.254.20.10/32 -p udp -m udp --dport 53 -m comment --comment "NodeLocal DNS Cache: skip conntrack" -j NOTRACK
+COMMIT
 `
 
 func TestFirewallLosesClusterChainsOnly(t *testing.T) {
@@ -44,8 +47,8 @@ func TestFirewallLosesClusterChainsOnly(t *testing.T) {
 	isolation.Run(t, rulesOfTheHost, "iptables-restore")
 	before := Rules(t.Context())
 	isolation.Run(t, rulesOfTheCluster, "iptables-restore", "--noflush")
-	if with := Rules(t.Context()); len(with) != len(before)+13 {
-		t.Fatalf("%d rules and chains, want %d:\n%s", len(with), len(before)+13, strings.Join(with, "\n"))
+	if with := Rules(t.Context()); len(with) != len(before)+14 {
+		t.Fatalf("%d rules and chains, want %d:\n%s", len(with), len(before)+14, strings.Join(with, "\n"))
 	}
 	for range 2 {
 		if err := RemoveChains(t.Context(), io.Discard, []string{"KUBE-", "CNI-", "FLANNEL-"}); err != nil {

@@ -64,6 +64,7 @@ func gridRows() []row {
 		{name: "flux", module: flux, kustomization: "manifests/install", refused: "nothing is fetched while building"},
 		{name: "flux, policies", module: flux, kustomization: "manifests/policies", namespace: "flux-system"},
 		{name: "flux, roles", module: flux, kustomization: "manifests/rbac", namespace: "flux-system"},
+		{name: "volume snapshots, of the add-on", module: "github.com/kubernetes-csi/external-snapshotter/client/v8@v" + releases.Newest("volume-snapshots").Version, kustomization: "config/crd"},
 		{name: "keda", module: keda, images: "3 container", kustomization: "config/default"},
 		{name: "keda, minimal", module: keda, images: "2 container", kustomization: "config/minimal"},
 		{name: "gateway-api, standard", module: gateway, kustomization: "config/crd"},

@@ -21,6 +21,7 @@ var compileTimes = map[string]time.Duration{
 	"gatekeeper":             150 * time.Second,
 	"descheduler":            150 * time.Second,
 	"traefik":                300 * time.Second,
+	"snapshot-controller":    150 * time.Second,
 	"prometheus":             300 * time.Second,
 	"alertmanager":           60 * time.Second,
 }

@@ -78,6 +78,8 @@ func imagesOf(r releases.Release) []Image {
 		return gatekeeperImages(version)
 	case "metallb":
 		return metallbImages(version)
+	case "node-local-dns":
+		return nodeLocalDNSImages(r.Version)
 	case "object-store":
 		return []Image{
 			{
@@ -101,6 +103,8 @@ func imagesOf(r releases.Release) []Image {
 		}}
 	case "traefik":
 		return traefikImages(version)
+	case "volume-snapshots":
+		return volumeSnapshotsImages(version)
 	}
 	return nil
 }
@@ -217,6 +221,8 @@ func downloadsOf(r releases.Release) []Download {
 		return metallbDownloads(version)
 	case "traefik":
 		return traefikDownloads(r)
+	case "volume-snapshots":
+		return volumeSnapshotsDownloads(version)
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ func programsOf(r releases.Release) []Component {
 		return gatekeeper(version)
 	case "metallb":
 		return metallb(version)
+	case "node-local-dns":
+		return nodeLocalDNS()
 	case "object-store":
 		return objectStore(version, r.With["chart"])
 	case "prometheus":
@@ -71,6 +73,8 @@ func programsOf(r releases.Release) []Component {
 		return []Component{registry(version)}
 	case "traefik":
 		return traefik(r)
+	case "volume-snapshots":
+		return volumeSnapshots(version)
 	}
 	return nil // tools, and the operator, which this repository makes
 }
