@@ -97,12 +97,30 @@ func (a commands) printMaterials(from *bundle.Archive, name string) error {
 	return err
 }
 
+// printBase says what a bundle needs of an earlier one.
+func printBase(out io.Writer, s archive.Summary) {
+	if s.Base == "" {
+		return
+	}
+	var had, patched int
+	for _, e := range s.Entries {
+		switch e.Encoding {
+		case bundle.InBase:
+			had++
+		case bundle.Patched:
+			patched++
+		}
+	}
+	fmt.Fprintf(out, "adds to the bundle with index sha256:%s: %d files are there, and patches make %d of its files\n", s.Base, had, patched)
+}
+
 func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 	signed := "not signed"
 	if s.Signed {
 		signed = "signed ('sealift verify' tells by whom)"
 	}
 	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
+	printBase(out, s)
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
 		t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
