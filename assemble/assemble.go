@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
@@ -43,6 +44,9 @@ type Request struct {
 	// Lean makes and keeps lean forms of layers. The bundle then has these forms of the layers of its packages. nil leaves layers as
 	// the packages have them.
 	Lean *lean.Spool
+	// Patches makes patches of files of the bundle in Since, instead of carrying new versions whole. nil makes none. Readers of the plan
+	// must not outlive it then.
+	Patches *delta.Earlier
 	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
 }
@@ -56,6 +60,7 @@ type Plan struct {
 	objects []store.Object
 	places  []place     // of the objects
 	lean    *companions // nil before they are open, and without an Installer
+	patches *delta.Set  // nil if the bundle has none
 }
 
 // place is the location of a package.
@@ -139,6 +144,12 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	b.Lean = p.lean.archives
 	if b.Members, err = r.members(ctx, b.Packages); err != nil {
 		return nil, err
+	}
+	if r.Patches != nil {
+		if p.patches, err = r.Patches.Make(ctx, b.Packages, b.Lean); err != nil {
+			return nil, err
+		}
+		b.Members, b.Patched = append(b.Members, p.patches.Members...), p.patches.Entries
 	}
 	p.Layout, err = bundle.NewLayout(b)
 	return p, err
@@ -289,7 +300,13 @@ func (p *Plan) Write(ctx context.Context, w io.Writer) error {
 }
 
 // Close releases the packages.
-func (p *Plan) Close() error { return closeBoth(p.objects, p.lean) }
+func (p *Plan) Close() error {
+	err := closeBoth(p.objects, p.lean)
+	if p.patches != nil {
+		err = errors.Join(err, p.patches.Close())
+	}
+	return err
+}
 
 func closeBoth(objects []store.Object, lean *companions) error {
 	var errs []error

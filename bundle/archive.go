@@ -40,6 +40,7 @@ type Archive struct {
 	local   bool          // its files are unpacked on this machine
 	partial bool          // files that the index leaves out are not here
 	base    *Archive      // nil, or the archive with these files
+	results results       // files that patches made
 	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
 	unpacked func(Entry) (io.ReadCloser, error)
 }
@@ -285,6 +286,7 @@ func (c *countingReader) ReadByte() (byte, error) {
 // Close closes the file and the base archive. Open readers of entries fail after it.
 func (a *Archive) Close() error {
 	var errs []error
+	errs = append(errs, a.results.close())
 	for _, one := range []*Archive{a, a.base} {
 		if one != nil && one.closer != nil {
 			errs = append(errs, one.closer.Close())

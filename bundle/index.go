@@ -15,10 +15,11 @@ import (
 )
 
 // The formats that this package writes and reads; docs/format.md describes them. FormatLean is that of an archive with lean
-// layers: programs that know only Format refuse it by its name.
+// layers, FormatPatch that of a bundle with patches: programs that know only earlier ones refuse it by its name.
 const (
-	Format     = "sealift.dev/archive/v1"
-	FormatLean = "sealift.dev/archive/v2"
+	Format      = "sealift.dev/archive/v1"
+	FormatLean  = "sealift.dev/archive/v2"
+	FormatPatch = "sealift.dev/archive/v3"
 )
 
 // Kind is the kind of an archive.
@@ -39,6 +40,7 @@ const (
 	Deflate Encoding = "deflate" // compressed
 	Link    Encoding = "link"    // a tar hard link to an earlier entry, without content
 	InBase  Encoding = "base"    // left out: the bundle named by Index.Base has it
+	Patched Encoding = "patch"   // left out: a patch makes it of a file that the bundle named by Index.Base has
 )
 
 // maxIndexSize is the largest index that is read into memory before verification: 64 MiB is about 200,000 entries.
@@ -87,7 +89,12 @@ type Entry struct {
 	Header   int64    `json:"header"`         // bytes of tar header before the content, after inflating
 	// Layer is set if the file is a lean layer of an image.
 	Layer *Layer `json:"layer,omitempty"`
+	// Patch is set if the encoding is Patched.
+	Patch *Patch `json:"patch,omitempty"`
 }
+
+// absent reports whether the archive has no member for the entry.
+func (e *Entry) absent() bool { return e.Encoding == InBase || e.Encoding == Patched }
 
 // FileMode is permission bits. In JSON it is an octal string such as "0644".
 type FileMode fs.FileMode
@@ -141,10 +148,12 @@ func parseIndex(data []byte) (Index, error) {
 	return x, x.validate()
 }
 
-func known(format string) bool { return format == Format || format == FormatLean }
+func known(format string) bool {
+	return format == Format || format == FormatLean || format == FormatPatch
+}
 
 func unknownFormat(format string) error {
-	return fmt.Errorf("archive format %q is not known; this sealift reads %q and %q, so use the one that made the archive", format, Format, FormatLean)
+	return fmt.Errorf("archive format %q is not known; this sealift reads %q, %q and %q, so use the one that made the archive", format, Format, FormatLean, FormatPatch)
 }
 
 func (x Index) validate() error {
@@ -169,10 +178,13 @@ func (x Index) validate() error {
 		if err := e.validate(end, seen); err != nil {
 			return fmt.Errorf("entry %q: %w", e.Path, err)
 		}
-		if e.Layer != nil && x.Format != FormatLean {
+		if e.Layer != nil && x.Format == Format {
 			return fmt.Errorf("entry %q: is a lean layer, which format %q does not have", e.Path, x.Format)
 		}
-		if e.Encoding == InBase && x.Base == "" {
+		if (e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "") && x.Format != FormatPatch {
+			return fmt.Errorf("entry %q: is patched, which format %q does not have", e.Path, x.Format)
+		}
+		if e.absent() && x.Base == "" {
 			return fmt.Errorf("entry %q: is in another bundle, but the index names none", e.Path)
 		}
 		if e.Path == x.ownPath() || e.Path == x.ownPath()+signatureSuffix {
@@ -213,8 +225,11 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 			return err
 		}
 	}
-	if e.Encoding == InBase {
-		return e.validateInBase(end)
+	if (e.Patch != nil) != (e.Encoding == Patched) {
+		return fmt.Errorf("has the encoding %q and a patch, or lacks the patch", e.Encoding)
+	}
+	if e.absent() {
+		return e.validateAbsent(end, seen)
 	}
 	if e.Size < 0 || e.Length <= 0 || e.Offset != end || end+e.Length < end || e.Header < blockSize || e.Header%blockSize != 0 || e.Header > maxStoredBlock {
 		return fmt.Errorf("impossible extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
@@ -227,7 +242,7 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 	case Deflate:
 	case Link:
 		target := seen[e.Link]
-		if target == nil || target.Encoding == Link || target.Encoding == InBase {
+		if target == nil || target.Encoding == Link || target.absent() {
 			return fmt.Errorf("links to %q, which is not an earlier file of the archive", e.Link)
 		}
 		if target.SHA256 != e.SHA256 || target.Size != e.Size {
@@ -243,10 +258,15 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 	return nil
 }
 
-// validateInBase checks an entry that is in the base and has no member.
-func (e *Entry) validateInBase(end int64) error {
+// validateAbsent checks an entry that has no member.
+func (e *Entry) validateAbsent(end int64, seen map[string]*Entry) error {
 	if e.Size < 0 || e.Offset != end || e.Length != 0 || e.Header != 0 {
 		return fmt.Errorf("is in the base, but has an extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
+	}
+	if e.Encoding == Patched {
+		if err := e.validatePatch(seen); err != nil {
+			return err
+		}
 	}
 	return checkPath(e.Link)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Zstd is the compression of lean layers: one or more zstd frames (RFC 8878).
+// Zstd is the compression of lean layers: one or more zstd frames (RFC 8878). A layer that a patch makes has none.
 const Zstd = "zstd"
 
 const (
@@ -33,21 +33,22 @@ type Layer struct {
 	Blob        string `json:"blob"`        // sha256 of the layer as the image's manifest names it
 	DiffID      string `json:"diffID"`      // sha256 of the unpacked layer, a tar; the image's configuration has it too
 	Size        int64  `json:"size"`        // bytes of the unpacked layer
-	Compression string `json:"compression"` // Zstd
+	Compression string `json:"compression"` // Zstd, or "" for the plain tar
 	Window      int64  `json:"window"`      // most bytes of history that unpacking needs
 }
 
 // validateLayer checks the description of a lean layer.
 func (e *Entry) validateLayer() error {
 	l := e.Layer
+	plain := l.Compression == "" && l.Size == e.Size && l.DiffID == e.SHA256 && l.Window == 0
 	switch {
 	case e.Encoding == Deflate:
 		return errors.New("is a lean layer, but deflated")
 	case !validDigest(l.Blob) || !validDigest(l.DiffID):
 		return errors.New("is a lean layer without the digests of the layer")
-	case l.Compression != Zstd:
-		return fmt.Errorf("is a lean layer with the unknown compression %q", l.Compression)
-	case l.Size < 0 || l.Window <= 0 || l.Window > MaxLayerWindow:
+	case l.Compression != Zstd && !plain:
+		return fmt.Errorf("is a lean layer with the unknown compression %q, or without one and not the plain tar", l.Compression)
+	case !plain && (l.Size < 0 || l.Window <= 0 || l.Window > MaxLayerWindow):
 		return fmt.Errorf("is a lean layer with an impossible size %d or window %d", l.Size, l.Window)
 	case path.Base(e.Path) != e.SHA256 || !strings.HasSuffix(path.Dir(e.Path), "blobs/sha256"):
 		return errors.New("is a lean layer, and not named after its digest in a folder blobs/sha256")
@@ -55,14 +56,18 @@ func (e *Entry) validateLayer() error {
 	return nil
 }
 
-// format returns the format of an archive with these entries: only one with lean layers is refused by older programs.
+// format returns the format of an archive with these entries: older programs refuse only what they cannot read.
 func format(entries []Entry) string {
+	needed := Format
 	for _, e := range entries {
+		if e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "" {
+			return FormatPatch
+		}
 		if e.Layer != nil {
-			return FormatLean
+			needed = FormatLean
 		}
 	}
-	return Format
+	return needed
 }
 
 // LayerEncoder makes lean layers, one after the other. It takes about 60 MiB.
@@ -98,8 +103,8 @@ func (a *Archive) OpenLayer(name string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: is not a lean layer", name)
 	}
 	packed, err := a.OpenEntry(name)
-	if err != nil {
-		return nil, err
+	if err != nil || e.Layer.Compression == "" {
+		return packed, err
 	}
 	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(e.Layer.Window)))
 	if err != nil {
@@ -160,7 +165,7 @@ func (l *layerReader) Close() error {
 func (a *Archive) VerifyLayers(ctx context.Context) error {
 	var errs []error
 	for _, e := range a.Index.Entries {
-		if e.Layer == nil || e.Encoding == Link || a.leavesOut(e) && a.base == nil {
+		if e.Layer == nil || e.Layer.Compression == "" || e.Encoding == Link || a.leavesOut(e) && a.base == nil {
 			continue
 		}
 		if err := ctx.Err(); err != nil {

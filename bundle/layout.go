@@ -21,6 +21,9 @@ type Bundle struct {
 	Lean []*Archive
 	// Since leaves out the files of an earlier bundle. Installing this bundle then needs both. nil leaves out nothing.
 	Since *Since
+	// Patched has the files of packages that a patch makes of files of the earlier bundle, by their paths in the packages, or by those of
+	// their plain layers. Members has the patches.
+	Patched map[string]Entry
 	// Key signs the index, if it is not nil.
 	Key *signature.Key
 }
@@ -65,7 +68,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 		if n < len(b.Lean) {
 			lean = b.Lean[n]
 		}
-		own, err := packagePieces(a, n, lean, b.Since)
+		own, err := packagePieces(a, n, lean, b.Since, b.Patched)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +94,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 
 // packagePieces returns the members of a package in bundle order: its index, its signature, its files. Files that the earlier bundle
 // has are left out in the form that it has.
-func packagePieces(a *Archive, n int, lean *Archive, since *Since) ([]piece, error) {
+func packagePieces(a *Archive, n int, lean *Archive, since *Since, patched map[string]Entry) ([]piece, error) {
 	index, err := a.indexEntry()
 	if err != nil {
 		return nil, err
@@ -111,10 +114,13 @@ func packagePieces(a *Archive, n int, lean *Archive, since *Since) ([]piece, err
 	}
 	for _, e := range a.Index.Entries {
 		p := piece{entry: e, from: section{pkg: n, off: a.body + e.Offset, size: e.Length}}
-		at, had := since.has(e)
+		at, had := since.Has(e)
 		if l, ok := lean.leanLayer(e); ok && !had {
 			p = piece{entry: l, from: section{src: lean.src, off: lean.body + l.Offset, size: l.Length}}
-			at, had = since.has(l)
+			at, had = since.Has(l)
+		}
+		if made, ok := patched[e.Path]; ok && !had {
+			p = piece{entry: made}
 		}
 		if had {
 			e := p.entry
@@ -148,7 +154,7 @@ func (l *Layout) assignOffsets(pieces []piece, key *signature.Key) error {
 	l.inline(front.Bytes())
 	for _, p := range pieces {
 		switch p.entry.Encoding {
-		case InBase:
+		case InBase, Patched:
 		case Link:
 			var member bytes.Buffer
 			if err := storeMember(&member, p.header, bytes.NewReader(nil), 0); err != nil {

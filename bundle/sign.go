@@ -215,11 +215,8 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 	}
 	for _, want := range x.Entries {
 		got, ok := a.entries[want.Path]
-		if !ok && want.Layer == nil {
-			// A lean form stands for the layer. The signed configuration of the image, by its diff_ids, says what it must unpack to.
-			if got, ok = a.lean[want.Path]; ok && got.Mode == want.Mode && got.Layer.Blob == want.SHA256 {
-				continue
-			}
+		if !ok && a.hasForm(want) {
+			continue
 		}
 		if !ok {
 			return fmt.Errorf("it lacks %s", want.Path)
@@ -238,6 +235,17 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 		return fmt.Errorf("it adds %d files", n-known)
 	}
 	return nil
+}
+
+// hasForm reports whether a bundle has another form of a layer of a package: lean, or made by a patch. The signed configuration of the
+// image, by its diff_ids, says what each form must unpack to.
+func (a *Archive) hasForm(want Entry) bool {
+	if want.Layer == nil {
+		got, ok := a.lean[want.Path]
+		return ok && got.Mode == want.Mode && got.Layer.Blob == want.SHA256
+	}
+	got, ok := a.lean[path.Join(path.Dir(want.Path), want.Layer.Blob)]
+	return ok && got.Mode == want.Mode && got.Layer.Blob == want.Layer.Blob && got.Layer.DiffID == want.Layer.DiffID
 }
 
 // outsidePackages lists the files of a bundle that belong to no package.

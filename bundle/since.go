@@ -27,7 +27,7 @@ func NewSince(index []byte) (*Since, error) {
 	}
 	s := &Since{digest: sha256Hex(index), paths: make(map[string]string, len(x.Entries))}
 	for _, e := range x.Entries {
-		if e.Encoding != InBase {
+		if !e.absent() {
 			s.paths[e.SHA256] = e.Path
 		}
 	}
@@ -59,8 +59,8 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 // Since returns the content of this bundle.
 func (a *Archive) Since() (*Since, error) { return NewSince(a.index) }
 
-// has returns the path under which the earlier bundle has the content of an entry.
-func (s *Since) has(e Entry) (string, bool) {
+// Has returns the path under which the earlier bundle has the content of an entry.
+func (s *Since) Has(e Entry) (string, bool) {
 	if s == nil {
 		return "", false
 	}
@@ -81,11 +81,11 @@ func (a *Archive) WithBase(base *Archive) error {
 		return fmt.Errorf("the bundle extends the one whose index is %s, but this is %s", a.Index.Base, base.Digest)
 	}
 	for _, e := range a.Index.Entries {
-		if e.Encoding != InBase {
+		if !e.absent() {
 			continue
 		}
-		if had, ok := base.entries[e.Link]; !ok || had.SHA256 != e.SHA256 || had.Size != e.Size || had.Encoding == InBase {
-			return fmt.Errorf("%s: the earlier bundle does not have it as %s; assemble the bundle again", e.Path, e.Link)
+		if had, want := base.entries[e.Link], e.needs(); had.SHA256 != want.SHA256 || had.Size != want.Size || had.absent() {
+			return fmt.Errorf("%s: the earlier bundle does not have sha256 %s as %s; assemble the bundle again", e.Path, want.SHA256, e.Link)
 		}
 	}
 	a.base = base
@@ -117,10 +117,10 @@ func (a *Archive) WithInstalled(node Installed) error {
 	base := &Archive{Digest: a.Index.Base, entries: map[string]Entry{}, closer: node, unpacked: node.Open}
 	var lacking []string
 	for _, e := range a.Index.Entries {
-		if e.Encoding != InBase {
+		if !e.absent() {
 			continue
 		}
-		had := Entry{Path: e.Link, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Layer: e.Layer}
+		had := e.needs()
 		content, err := node.Open(had)
 		if errors.Is(err, fs.ErrNotExist) {
 			lacking = append(lacking, e.Path)
@@ -141,13 +141,25 @@ func (a *Archive) WithInstalled(node Installed) error {
 	return nil
 }
 
-// leavesOut reports whether the content of an entry is in the base.
-func (a *Archive) leavesOut(e Entry) bool { return a.partial && e.Encoding == InBase }
+// needs returns the entry of the base that an absent entry is, or is made of.
+func (e *Entry) needs() Entry {
+	had := Entry{Path: e.Link, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Layer: e.Layer}
+	if e.Encoding == Patched {
+		had.Size, had.SHA256, had.Layer = e.Patch.Base.Size, e.Patch.Base.SHA256, nil
+	}
+	return had
+}
+
+// leavesOut reports whether the content of an entry is in the base, or is made of one there.
+func (a *Archive) leavesOut(e Entry) bool { return a.partial && e.absent() }
 
 // inBase returns the archive with the content of an entry, and the entry's path there.
 func (a *Archive) inBase(e Entry) (*Archive, string, error) {
 	if err := a.CheckBase(); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+	}
+	if e.Encoding == Patched {
+		return a.result(e)
 	}
 	return a.base, e.Link, nil
 }
@@ -160,7 +172,7 @@ func (a *Archive) UnpackedIndex() ([]byte, error) {
 	var offset int64
 	for i := range x.Entries {
 		e := &x.Entries[i]
-		if e.Encoding == InBase {
+		if e.absent() {
 			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Stored, Layer: e.Layer}
 			header, err := tarHeader(*e)
 			if err != nil {

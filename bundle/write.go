@@ -196,7 +196,7 @@ func layOut(pieces []piece) ([]Entry, error) {
 	var offset int64
 	for i := range pieces {
 		e := &pieces[i].entry
-		if e.Encoding == InBase {
+		if e.absent() {
 			e.Offset = offset
 			entries[i] = *e
 			continue

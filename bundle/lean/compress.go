@@ -4,17 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/bundle/spool"
 	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/transfer"
 )
@@ -29,6 +27,9 @@ type compressed struct {
 	Layer bundle.Layer `json:"layer"`
 }
 
+// Digest implements spool.Description.
+func (c compressed) Digest() string { return c.SHA256 }
+
 // compressor compresses layers again.
 type compressor struct {
 	spool   string
@@ -41,7 +42,7 @@ func (c *compressor) lean(ctx context.Context, l layer) (*bundle.File, error) {
 		return nil, nil
 	}
 	name := filepath.Join(c.spool, l.file.SHA256+form)
-	made, err := read(name)
+	made, err := spool.Read[compressed](name)
 	if err != nil {
 		if made, err = c.compress(ctx, l, name); err != nil {
 			return nil, err
@@ -60,30 +61,6 @@ func (c *compressor) lean(ctx context.Context, l layer) (*bundle.File, error) {
 	}, nil
 }
 
-// read returns the description of a form in the spool. A form that is missing or damaged is an error.
-func read(name string) (c compressed, err error) {
-	data, err := os.ReadFile(name + ".json")
-	if err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		return c, err
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return c, err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return c, err
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != c.SHA256 {
-		return c, fmt.Errorf("%s is damaged", name)
-	}
-	return c, nil
-}
-
 // compress writes the form of a layer and its description into the spool.
 func (c *compressor) compress(ctx context.Context, l layer, name string) (made compressed, err error) {
 	if c.encoder == nil {
@@ -91,20 +68,10 @@ func (c *compressor) compress(ctx context.Context, l layer, name string) (made c
 			return made, err
 		}
 	}
-	if err := os.MkdirAll(c.spool, 0o755); err != nil {
+	return spool.Write(name, func(w io.Writer) (made compressed, err error) {
+		err = c.write(ctx, l, w, &made)
 		return made, err
-	}
-	if err := os.Remove(name + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return made, err
-	}
-	if err := atomicfile.Fill(name, 0o644, func(w *os.File) error { return c.write(ctx, l, w, &made) }); err != nil {
-		return made, err
-	}
-	data, err := json.Marshal(made)
-	if err != nil {
-		return made, err
-	}
-	return made, atomicfile.Write(name+".json", data)
+	})
 }
 
 func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *compressed) (err error) {

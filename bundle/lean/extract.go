@@ -137,6 +137,9 @@ func (x *extraction) blob(ctx context.Context, layout *ocilayout.Layout, d ocisp
 	if e, ok := x.archive.LeanLayer(name); ok {
 		name = e.Path
 		d.MediaType, d.Digest, d.Size = ocispec.MediaTypeImageLayerZstd, digest.NewDigestFromEncoded(digest.SHA256, e.SHA256), e.Size
+		if e.Layer.Compression == "" {
+			d.MediaType = ocispec.MediaTypeImageLayer
+		}
 	}
 	if x.done[ocilayout.Path(d.Digest)] {
 		return d, nil

@@ -3,6 +3,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -39,6 +40,21 @@ func Open(ctx context.Context, opener store.Opener, location string, trusted ...
 		return nil, fmt.Errorf("%s: %w", location, err)
 	}
 	return archive, nil
+}
+
+// AddBase adds the earlier bundle to an archive that leaves out files. An empty path adds nothing.
+func AddBase(a *bundle.Archive, path string) error {
+	if path == "" {
+		return nil
+	}
+	base, err := bundle.Open(path)
+	if err != nil {
+		return fmt.Errorf("--base: %w", err)
+	}
+	if err := a.WithBase(base); err != nil {
+		return errors.Join(fmt.Errorf("--base %s: %w", path, err), base.Close())
+	}
+	return nil
 }
 
 // splitURL splits the URL of a file into the URL of its store and the file's key.

@@ -18,6 +18,7 @@ type verifyOptions struct {
 	keys     []string
 	packages bool
 	media    bool
+	base     string
 	format   string
 }
 
@@ -29,6 +30,9 @@ func (a commands) verifyCommand() *cobra.Command {
 		Long: `Read every file of a package or bundle and compare it with the digests in the index. The archive may be packed,
 unpacked or in a store. The command names every file that differs. It also compares the packages in a bundle with
 their own indexes. It unpacks layers that were compressed again (--lean), and compares what they unpack to.
+
+A bundle that leaves out files of an earlier one, or has patches of them, is verified together with that: name it with
+--base. The command then makes each file of its patch.
 
 With --key, the archive must also be signed with the private key that belongs to this public key, or to one of
 several. The signature of a bundle covers everything in it. A bundle that is not signed is refused, because anybody
@@ -43,6 +47,7 @@ replace them. The exit code is 0 as long as they do.`,
 		Example: `  sealift verify cluster.tar.gz --key release.pub
   sealift verify cluster.tar.gz --key vendor.pub --key site.pub -o json
   sealift verify downloaded.tar.gz --key vendor.pub --packages
+  sealift verify update.tar.gz --base cluster.tar.gz
   sealift verify /media/dvd1:/media/dvd2 --media`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.verify(cmd.Context(), args[0], o) },
@@ -51,6 +56,8 @@ replace them. The exit code is 0 as long as they do.`,
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	flags.BoolVar(&o.packages, "packages", false, "accept an unsigned bundle if all of its packages are signed")
 	flags.BoolVar(&o.media, "media", false, "report damaged and missing parts, and whether they can be repaired")
+	flags.StringVar(&o.base, "base", "", "the earlier bundle with the files that the archive leaves out")
+	_ = cmd.MarkFlagFilename("base")
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	return cmd
@@ -87,6 +94,9 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 		return err
 	}
 	defer archive.Close()
+	if err := AddBase(archive, o.base); err != nil {
+		return err
+	}
 	v := verdict{Path: path, Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
 	if len(keys) > 0 {
 		trust, err := archive.VerifySignature(keys...)

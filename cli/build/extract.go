@@ -16,6 +16,7 @@ import (
 
 type extractOptions struct {
 	images string
+	base   string
 	format string
 }
 
@@ -28,15 +29,20 @@ func (a commands) extractCommand() *cobra.Command {
 Every blob is verified.
 
 Of a lean archive (--lean), layers keep the compression that they have in the archive, and the manifests are rewritten to
-name them. Such an image has another digest than in its registry. The command names it, and the layers that differ.`,
+name them. A layer that a patch made is not compressed. Such an image has another digest than in its registry. The command names it, and the layers that differ.
+
+A bundle that leaves out files of an earlier one, or has patches of them, needs that: name it with --base.`,
 		Example: `  sealift extract cluster.tar.gz --images layout
   sealift extract cluster.tar.gz --images layout -o json | jq '.[] | select(.original)'
+  sealift extract update.tar.gz --base cluster.tar.gz --images layout
   skopeo copy oci:layout:registry.k8s.io/pause:3.10 docker://registry.example.com/pause:3.10`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.extract(cmd.Context(), args[0], o) },
 	}
 	cmd.Flags().StringVar(&o.images, "images", "", "folder for the layout; it must be empty, or not exist")
+	cmd.Flags().StringVar(&o.base, "base", "", "the earlier bundle with the files that the archive leaves out")
 	_ = cmd.MarkFlagDirname("images")
+	_ = cmd.MarkFlagFilename("base")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -50,6 +56,9 @@ func (a commands) extract(ctx context.Context, location string, o extractOptions
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
+	if err := archive.AddBase(from, o.base); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.images, 0o755); err != nil {
 		return err
 	}

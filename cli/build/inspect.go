@@ -100,6 +100,23 @@ func (a commands) printMaterials(from *bundle.Archive, name string) error {
 	return err
 }
 
+// printBase says what a bundle needs of an earlier one.
+func printBase(out io.Writer, s archive.Summary) {
+	if s.Base == "" {
+		return
+	}
+	var had, patched int
+	for _, e := range s.Entries {
+		switch e.Encoding {
+		case bundle.InBase:
+			had++
+		case bundle.Patched:
+			patched++
+		}
+	}
+	fmt.Fprintf(out, "adds to the bundle with index sha256:%s: %d files are there, and patches make %d of its files\n", s.Base, had, patched)
+}
+
 func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 	signed := "not signed"
 	if s.Signed {
@@ -113,6 +130,7 @@ func printSummary(out io.Writer, s archive.Summary, entries bool) error {
 	if err := sizes.Flush(); err != nil {
 		return err
 	}
+	printBase(out, s)
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
 		t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))

@@ -35,6 +35,7 @@ type bundleOptions struct {
 	from     string // the clusters that are to be upgraded: a version of Kubernetes, or a record
 	format   string
 	lean     bool
+	patch    bool
 	verify   bool
 	cache    string
 	evidence bool
@@ -69,6 +70,10 @@ flags, --since says which files are left out.
 With several platforms, one bundle installs hosts of each: its packages must be for all of them, and it has a sealift for
 each. --sealift and --sealift-preflight take the files in any order: the machine in their ELF headers says which is which.
 
+With --patch, a program or an image layer that changed since then is carried as a patch of the earlier one, where that is
+smaller. Nodes make the new file from the one that they have, and compare it with its digest before they change
+anything. Making a patch takes half a minute for a program of 80 MB, and a few hundred MiB of memory. The cache keeps it.
+
 With --evidence, write a bill of materials down to the packages in image layers beside the bundle, signed with the same key.
 
 With --split, FILE is a folder with parts that fit on media: FAT32, DVDs. Parts may be copied to several disks. With
@@ -83,6 +88,7 @@ first bundle with a package takes longer.`,
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --lean
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz --patch
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json
   sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --platform linux/amd64,linux/arm64 \
@@ -101,6 +107,7 @@ first bundle with a package takes longer.`,
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
 	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
 	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, for a smaller bundle")
+	flags.BoolVar(&o.patch, "patch", false, "with --since or the record of a cluster: carry what changed as patches")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	flags.BoolVar(&o.evidence, "evidence", false, "also write evidence of what is in the bundle, as 'sealift evidence' does")
 	o.split.add(cmd)
@@ -161,10 +168,11 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if err != nil {
 		return p, err
 	}
-	since, err := readSince(o.since)
+	had, err := openSince(o.since)
 	if err != nil {
 		return p, err
 	}
+	defer func() { err = errors.Join(err, had.close()) }()
 	runs, err := readCluster(o.from)
 	if err != nil {
 		return p, err
@@ -179,8 +187,8 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if steps, err = from.Resolve(ctx, steps); err != nil {
 		return p, err
 	}
-	if since == nil {
-		if since, err = a.has(ctx, runs, from, o.programs.platforms); err != nil {
+	if had.since == nil {
+		if err := a.has(ctx, &had, runs, from, o.programs.platforms); err != nil {
 			return p, err
 		}
 	}
@@ -188,33 +196,20 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if o.lean {
 		spooled = lean.NewSpool(deflated(o.cache))
 	}
+	patches, err := had.patches(o)
+	if err != nil {
+		return p, err
+	}
 	if p.programs, err = a.nodePrograms(ctx, spool, o.programs); err != nil {
 		return p, err
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
 		Installer: installer, Steps: steps, Packages: from, Programs: p.programs, Commands: a.nodes, KeepPreflight: len(o.programs.preflight) > 0,
-		Since: since, Lean: spooled, Key: key,
+		Since: had.since, Lean: spooled, Patches: patches, Key: key,
 	}); err != nil {
 		return p, errors.Join(err, p.programs.close())
 	}
 	return p, nil
-}
-
-// readSince reads an earlier bundle, if one is named.
-func readSince(name string) (*bundle.Since, error) {
-	if name == "" {
-		return nil, nil
-	}
-	old, err := bundle.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("--since: %w", err)
-	}
-	defer old.Close()
-	since, err := old.Since()
-	if err != nil {
-		return nil, fmt.Errorf("--since %s: %w", name, err)
-	}
-	return since, nil
 }
 
 // verifyBundle finds damage in packages here, where they can still be built again.

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/spec/record"
+	"github.com/sealift/sealift/store"
 )
 
 // cluster is a cluster that a bundle is to upgrade.
@@ -58,42 +59,43 @@ func (c cluster) steps(installer *spec.Installer) (steps []spec.AddOn, err error
 	return steps, nil
 }
 
-// has returns the files that the cluster has, as far as the store has the same builds of its packages. It is nil if there are none.
-func (a commands) has(ctx context.Context, c cluster, from packages.Source, platforms []string) (*bundle.Since, error) {
+// has adds the files that the cluster has, as far as the store has the same builds of its packages.
+func (a commands) has(ctx context.Context, e *earlier, c cluster, from packages.Source, platforms []string) error {
 	if c.record == nil {
-		return nil, nil
+		return nil
 	}
 	var same []bundle.InstalledPackage
 	for _, p := range c.record.Packages {
-		archive, err := packageOf(ctx, p, from, platforms)
+		object, archive, err := packageOf(ctx, p, from, platforms)
+		if object != nil {
+			e.open = append(e.open, object)
+		}
 		var unusable *packages.UnusableError
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable):
 			fmt.Fprintf(a.Err, "the store lacks %s %s as the cluster has it: the bundle leaves out none of its files\n", p.Name, p.Version)
 		case err != nil:
-			return nil, err
+			return err
 		default:
+			e.archives = append(e.archives, archive)
 			same = append(same, bundle.InstalledPackage{Archive: archive, Lean: p.Lean})
 		}
 	}
-	if len(same) == 0 {
-		return nil, nil
+	if len(same) > 0 {
+		e.since = bundle.SinceInstalled(c.record.Bundle, same)
 	}
-	return bundle.SinceInstalled(c.record.Bundle, same), nil
+	return nil
 }
 
-// packageOf opens the index of a package. Another build than the cluster's is fs.ErrNotExist.
-func packageOf(ctx context.Context, p record.Package, from packages.Source, platforms []string) (*bundle.Archive, error) {
+// packageOf opens a package. Another build than the cluster's is fs.ErrNotExist. Close the object, which may be nil.
+func packageOf(ctx context.Context, p record.Package, from packages.Source, platforms []string) (store.Object, *bundle.Archive, error) {
 	at, key, err := from.Place(spec.AddOn{Name: p.Name, Version: p.Version})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	object, archive, err := at.Open(ctx, key, platforms...)
-	if object != nil {
-		err = errors.Join(err, object.Close())
-	}
 	if err == nil && archive.Digest != p.Index {
 		err = fs.ErrNotExist
 	}
-	return archive, err
+	return object, archive, err
 }

@@ -57,6 +57,20 @@ func (f *factory) publish(name, version string, seeds ...byte) {
 	f.write("dist/"+name+"-"+version+".tar.gz", out.Bytes())
 }
 
+// publishFile puts a package with one file into the store.
+func (f *factory) publishFile(name, version, file string, data []byte) {
+	f.Helper()
+	dir := "addons/" + name + "/" + version + "/"
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{"linux/amd64"}, Files: []bundle.File{
+		bundle.BytesFile(dir+"Manifest", 0o644, nil), bundle.BytesFile(dir+"install.sh", 0o644, []byte(name+"() { :; }\n")), bundle.BytesFile(dir+file, 0o755, data),
+	}}
+	var out bytes.Buffer
+	if _, err := bundle.WritePackage(f.Context(), &out, p, bundle.WriteOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	f.write("dist/"+name+"-"+version+".tar.gz", out.Bytes())
+}
+
 func (f *factory) write(name string, data []byte) {
 	f.Helper()
 	path := filepath.Join(f.dir, name)
@@ -183,6 +197,50 @@ func TestBundleFromRecordCarriesWhatClusterLacks(t *testing.T) {
 	other := f.bundle("-f", newest, "--upgrade-from", file)
 	if other.size < since.size+2<<20 || !strings.Contains(f.err.String(), "lacks network 0.26.7 as the cluster has it") {
 		t.Errorf("with another build of network %d bytes: %s", other.size, &f.err)
+	}
+}
+
+func TestBundleWithPatchesIsSmaller(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	text := func(version string) []byte {
+		var out bytes.Buffer
+		for n := range 20_000 {
+			fmt.Fprintf(&out, "%x %s\n", sha256.Sum256(fmt.Append(nil, n)), version)
+		}
+		return out.Bytes()
+	}
+	for _, version := range []string{"1.35.4", "1.36.3"} {
+		f.publish("kubernetes", version, 1, version[3])
+		f.publishFile("tools", version, "assets/kubelet", text(version))
+	}
+	installer := func(version string) string {
+		f.write(version+".yaml", fmt.Appendf(nil, "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: site}\nspec:\n  kubernetes: {version: %[1]s}\n  tools: {version: %[1]s}\n", version))
+		return filepath.Join(f.dir, version+".yaml")
+	}
+	older := f.bundle("-f", installer("1.35.4"))
+	newer := installer("1.36.3")
+	whole := f.bundle("-f", newer, "--since", older.file)
+	file := f.recordOf(older, "1.35.4")
+	for _, from := range [][]string{{"--since", older.file}, {"--upgrade-from", file}} {
+		part := f.bundle(append([]string{"-f", newer, "--patch"}, from...)...)
+		if saved := whole.size - part.size; part.Index.Format != bundle.FormatPatch || saved < 500_000 {
+			t.Errorf("%s: format %s, %d bytes less than %d", from[0], part.Index.Format, saved, whole.size)
+		}
+		if err := part.WithInstalled(node{older.Archive}); err != nil {
+			t.Fatal(err)
+		}
+		if err := part.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got, err := part.ReadFile("addons/tools/1.36.3/assets/kubelet", 10<<20)
+		if err != nil || !bytes.Equal(got, text("1.36.3")) {
+			t.Errorf("%s: %d bytes, %v", from[0], len(got), err)
+		}
+	}
+	if err := f.try("-f", newer, "--patch", "--out", filepath.Join(f.dir, "x.tar.gz")); err == nil || !strings.Contains(err.Error(), "--since") {
+		t.Errorf("--patch alone: %v", err)
 	}
 }
 

@@ -327,7 +327,7 @@ func (j *job) Brings() (b Brought) {
 		}
 	}
 	for _, e := range j.archive.Index.Entries {
-		if seen[e.SHA256] {
+		if seen[e.SHA256] || bundle.OfPatches(e) {
 			continue
 		}
 		seen[e.SHA256] = true

@@ -1,0 +1,168 @@
+// Package delta makes the patches of a bundle that adds to an earlier one: programs and image layers of packages, as patches of
+// those of the earlier versions.
+//
+// The package finds which file is a newer version of which, and decides whether a patch pays. Package patch makes it, and package bundle
+// reads it.
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/patch"
+)
+
+const (
+	// form ends the names of patches in a spool. Another way to make them needs another name.
+	form = ".patch-1"
+	// smallest is the size from which files are patched, in bytes.
+	smallest = 64 << 10
+	// largest limits the memory that making a patch takes: about the size of the earlier file, in bytes.
+	largest = 512 << 20
+	// pays is the part of the bytes of the whole file that a patch may have at most, in percent. A patch takes time on each node.
+	pays = 90
+)
+
+// Earlier is the content that patches may apply to.
+type Earlier struct {
+	// Archives are the earlier bundle, or packages of the installed one. They are open.
+	Archives []*bundle.Archive
+	// Since says under which paths the reader of the patches has the files of Archives.
+	Since *bundle.Since
+	// Spool is a folder that keeps patches. The first one of two versions takes half a minute for a program of 80 MB.
+	Spool string
+}
+
+// Set is the patches of a bundle. Close it after the last read of the bundle.
+type Set struct {
+	// Members are the patches, as files at the root of the bundle.
+	Members []*bundle.Member
+	// Entries are the patched files, for bundle.Bundle.Patched.
+	Entries map[string]bundle.Entry
+}
+
+// Close releases the patches.
+func (s *Set) Close() error {
+	var errs []error
+	for _, m := range s.Members {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Make makes the patches of the packages of a bundle. lean are their lean layers, as bundle.Bundle has them.
+func (e Earlier) Make(ctx context.Context, packages, lean []*bundle.Archive) (*Set, error) {
+	m := maker{Earlier: e, set: &Set{Entries: make(map[string]bundle.Entry)}, taken: make(map[string]bool)}
+	for n, a := range packages {
+		one := target{archive: a, info: a.Index.Packages[0]}
+		if n < len(lean) {
+			one.lean = lean[n]
+		}
+		if err := m.patchPackage(ctx, one); err != nil {
+			return nil, fmt.Errorf("patches of %s %s: %w", one.info.Name, one.info.Version, err)
+		}
+	}
+	var err error
+	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: e.Spool, Plain: true})
+	return m.set, err
+}
+
+// target is a package of the new bundle.
+type target struct {
+	archive *bundle.Archive
+	lean    *bundle.Archive // nil, or lean forms of its layers
+	info    bundle.PackageInfo
+}
+
+type maker struct {
+	Earlier
+	set   *Set
+	files []bundle.File   // the patches
+	taken map[string]bool // paths of files in it
+}
+
+func (m *maker) patchPackage(ctx context.Context, t target) error {
+	from, info := m.earlierPackage(t.info)
+	if from == nil {
+		return nil
+	}
+	for _, e := range t.archive.Index.Entries {
+		below := strings.TrimPrefix(e.Path, t.info.Dir()+"/")
+		if e.Encoding != bundle.Deflate || e.Size < smallest || strings.HasPrefix(below, "images/") { // what is compressed has no bytes in common
+			continue
+		}
+		if _, had := m.Since.Has(e); had {
+			continue
+		}
+		base, ok := from.Entry(path.Join(info.Dir(), below))
+		if !ok {
+			continue
+		}
+		old := content{archive: from, entry: base, plain: bundle.Blob{SHA256: base.SHA256, Size: base.Size}}
+		now := content{archive: t.archive, entry: e, plain: bundle.Blob{SHA256: e.SHA256, Size: e.Size}}
+		if err := m.patch(ctx, old, now, e.Path, e.Length); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+	}
+	return m.patchLayers(ctx, t, from, info)
+}
+
+// earlierPackage finds the package whose files those of a new one replace: of the same version, or else the first of its name, which the
+// cluster runs.
+func (m *maker) earlierPackage(p bundle.PackageInfo) (from *bundle.Archive, info bundle.PackageInfo) {
+	for _, a := range m.Archives {
+		for _, old := range a.Index.Packages {
+			if old.Name == p.Name && (from == nil || old.Version == p.Version) {
+				from, info = a, old
+			}
+		}
+	}
+	return from, info
+}
+
+// patch makes a file of the new bundle from an earlier one, if that takes fewer bytes than carrying it. name is the path of the file in its
+// package, and carried its bytes there.
+func (m *maker) patch(ctx context.Context, old, now content, name string, carried int64) error {
+	at, ok := m.Since.Has(old.entry)
+	if !ok || old.entry.Encoding == bundle.InBase || old.entry.Encoding == bundle.Patched || max(old.plain.Size, now.plain.Size, old.entry.Size) > largest {
+		return nil
+	}
+	made, file, err := m.spooled(ctx, old, now)
+	if errors.Is(err, errTooLarge) {
+		return nil
+	}
+	if err != nil || made.Size*100 > carried*pays {
+		return err
+	}
+	p := path.Join(bundle.PatchDir, made.SHA256)
+	if !m.taken[p] {
+		m.files = append(m.files, bundle.File{Path: p, Mode: 0o644, Size: made.Size, SHA256: made.SHA256, Checked: true, Open: func() (io.ReadCloser, error) { return os.Open(file) }})
+		m.taken[p] = true
+	}
+	e := bundle.Entry{
+		Path: now.entry.Path, Mode: now.entry.Mode, Size: made.Result.Size, SHA256: made.Result.SHA256, Encoding: bundle.Patched, Link: at,
+		Patch: &bundle.Patch{Path: p, Base: bundle.Blob{SHA256: old.entry.SHA256, Size: old.entry.Size}, From: made.From, Memory: patch.Memory},
+	}
+	if now.layer != "" {
+		e.Path = path.Join(path.Dir(e.Path), e.SHA256)
+		e.Layer = &bundle.Layer{Blob: now.layer, DiffID: e.SHA256, Size: e.Size}
+		if m.taken[e.Path] { // another layer unpacks to the same
+			return nil
+		}
+		m.taken[e.Path] = true
+	}
+	m.set.Entries[name] = e
+	return nil
+}
+
+// spoolName returns the file of the patch between two contents.
+func (m *maker) spoolName(old, now content) string {
+	return filepath.Join(m.Spool, old.plain.SHA256+"-"+now.plain.SHA256+form)
+}

@@ -1,0 +1,165 @@
+package delta_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// unpack reads an archive as tar does. What follows reads patches by docs/format.md alone.
+func unpack(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for in := tar.NewReader(z); ; {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(in); err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeLink {
+			files[header.Name] = files[header.Linkname]
+		}
+	}
+}
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// patchedBy applies a patch to its base.
+func patchedBy(t *testing.T, patch, base []byte) (result []byte) {
+	t.Helper()
+	stream, ok := bytes.CutPrefix(patch, []byte("sealift.patch/v1\n"))
+	if !ok {
+		t.Fatal("no magic")
+	}
+	z, err := zstd.NewReader(bytes.NewReader(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func() int {
+		n, k := binary.Uvarint(data)
+		data = data[k:]
+		return int(n)
+	}
+	for at := 0; len(data) > 0; {
+		steps := make([][2]int, number())
+		changes := make([]int, number())
+		var copied []byte
+		for n := range steps {
+			move := number()
+			at += move >> 1
+			if move&1 == 1 {
+				at -= 2*(move>>1) + 1
+			}
+			steps[n] = [2]int{number(), number()}
+			copied = append(copied, base[at:at+steps[n][0]]...)
+			at += steps[n][0]
+		}
+		place := -1
+		for n := range changes {
+			place += number() + 1
+			changes[n] = place
+		}
+		for _, place := range changes {
+			copied[place] += data[0]
+			data = data[1:]
+		}
+		for _, s := range steps {
+			result = append(result, copied[:s[0]]...)
+			result = append(result, data[:s[1]]...)
+			copied, data = copied[s[0]:], data[s[1]:]
+		}
+	}
+	return result
+}
+
+func TestPatchesAreAsDocumented(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	first, second := packageOf(t, 0), packageOf(t, 1)
+	oldData := bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}})
+	newData := update(t, earlier(t, opened(t, oldData)), bundle.Bundle{Packages: []*bundle.Archive{second}})
+	had, files := unpack(t, oldData), unpack(t, newData)
+	type blob struct {
+		SHA256 string
+		Size   int
+	}
+	var index struct {
+		Format, Base string
+		Entries      []struct {
+			Path, Encoding, Link, SHA256 string
+			Size                         int
+			Patch                        struct {
+				Path       string
+				Base, From blob
+				Memory     int
+			}
+			Layer *struct{ DiffID, Compression string }
+		}
+	}
+	if err := json.Unmarshal(files["index.json"], &index); err != nil {
+		t.Fatal(err)
+	}
+	if index.Format != "sealift.dev/archive/v3" || index.Base != sumOf(had["index.json"]) {
+		t.Fatalf("format %s, base %s", index.Format, index.Base)
+	}
+	made := 0
+	for _, e := range index.Entries {
+		if e.Encoding != "patch" {
+			continue
+		}
+		base := had[e.Link]
+		if sumOf(base) != e.Patch.Base.SHA256 || len(base) != e.Patch.Base.Size {
+			t.Fatalf("%s: %s is another base", e.Path, e.Link)
+		}
+		if e.Patch.From != e.Patch.Base {
+			z, err := gzip.NewReader(bytes.NewReader(base))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if base, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sumOf(base) != e.Patch.From.SHA256 || len(base) != e.Patch.From.Size {
+			t.Fatalf("%s: %s unpacks to another base", e.Path, e.Link)
+		}
+		result := patchedBy(t, files[e.Patch.Path], base)
+		if sumOf(result) != e.SHA256 || len(result) != e.Size {
+			t.Errorf("%s: the patch makes %d of %d bytes", e.Path, len(result), e.Size)
+		}
+		if e.Layer != nil && (e.Layer.DiffID != e.SHA256 || e.Layer.Compression != "") {
+			t.Errorf("%s: is the layer %+v", e.Path, *e.Layer)
+		}
+		made++
+	}
+	if made != 2 {
+		t.Errorf("%d files are patched", made)
+	}
+}

@@ -1,0 +1,151 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
+)
+
+// layer is a layer of an image.
+type layer struct {
+	// role is the same for the layer of another version of the image: the repository, the platform, and the place from the top.
+	role string
+	name string // the path that the layer itself has in its package
+	diff string // sha256 of the unpacked layer
+}
+
+// layers lists the layers of the images of a package, each once. A package of docker-archives has none.
+func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
+	layout, err := ocilayout.Open(a, path.Join(p.Dir(), "images"))
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	for _, image := range layout.Images {
+		root, err := layout.Read(image.Target)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		for _, m := range root.All() {
+			ids, err := layout.DiffIDs(m)
+			if err != nil {
+				return nil, fmt.Errorf("image %s: %w", image.Ref, err)
+			}
+			for n, id := range ids {
+				name := layout.Blob(m.Layers[n].Digest)
+				if !seen[name] {
+					seen[name] = true
+					list = append(list, layer{role: role(image.Ref, m, len(ids)-n), name: name, diff: id.Encoded()})
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+func role(ref string, m ocilayout.Manifest, fromTop int) string {
+	repository, _, _ := strings.Cut(ref, "@")
+	if at := strings.LastIndexByte(repository, ':'); at > strings.LastIndexByte(repository, '/') {
+		repository = repository[:at]
+	}
+	var platform string
+	if m.Platform != nil {
+		platform = m.Platform.OS + "/" + m.Platform.Architecture + "/" + m.Platform.Variant
+	}
+	return fmt.Sprintf("%s %s %d", repository, platform, fromTop)
+}
+
+// patchLayers makes patches of the layers of a package.
+func (m *maker) patchLayers(ctx context.Context, t target, from *bundle.Archive, info bundle.PackageInfo) error {
+	list, err := layers(t.archive, t.info)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	had, err := layers(from, info)
+	if err != nil {
+		return err
+	}
+	bases := make(map[string]layer, len(had))
+	for _, l := range had {
+		bases[l.role] = l
+	}
+	for _, l := range list {
+		now, ok := carried(t.archive, l)
+		if !ok || m.has(t, l, now) {
+			continue
+		}
+		base, ok := bases[l.role]
+		if !ok || now.entry.Size < smallest {
+			continue
+		}
+		old, ok := carried(from, base)
+		if !ok {
+			continue
+		}
+		length := now.entry.Length
+		if lean, ok := t.leanLayer(l); ok {
+			length = lean.Length
+		}
+		if err := m.patch(ctx, old, now, now.entry.Path, length); err != nil {
+			return fmt.Errorf("layer %s: %w", digest.NewDigestFromEncoded(digest.SHA256, now.layer), err)
+		}
+	}
+	return nil
+}
+
+func (t target) leanLayer(l layer) (bundle.Entry, bool) {
+	if t.lean == nil {
+		return bundle.Entry{}, false
+	}
+	return t.lean.LeanLayer(l.name)
+}
+
+// carried returns a layer as an archive has it.
+func carried(a *bundle.Archive, l layer) (content, bool) {
+	c := content{archive: a, plain: bundle.Blob{SHA256: l.diff}, layer: path.Base(l.name)}
+	if e, ok := a.LeanLayer(l.name); ok {
+		c.entry, c.plain.Size = e, e.Layer.Size
+		return c, true
+	}
+	e, ok := a.Entry(l.name)
+	c.entry = e
+	return c, ok
+}
+
+// has reports whether the reader has a layer in some form. If that is the form that an earlier patch made, the new bundle is told so.
+func (m *maker) has(t target, l layer, now content) bool {
+	if _, ok := m.Since.Has(now.entry); ok {
+		return true
+	}
+	lean, ok := t.leanLayer(l)
+	if ok {
+		if _, had := m.Since.Has(lean); had {
+			return true
+		}
+	}
+	made := bundle.Entry{Path: path.Join(path.Dir(l.name), l.diff), Mode: now.entry.Mode, SHA256: l.diff, Encoding: bundle.InBase}
+	if made.Link, ok = m.Since.Has(made); !ok {
+		return false
+	}
+	for _, a := range m.Archives {
+		if had, ok := a.Entry(made.Link); ok {
+			made.Size = had.Size
+		}
+	}
+	if lean.Layer != nil {
+		made.Size = lean.Layer.Size
+	}
+	if made.Size == 0 || m.taken[made.Path] {
+		return false
+	}
+	m.taken[made.Path] = true
+	made.Layer = &bundle.Layer{Blob: now.layer, DiffID: l.diff, Size: made.Size}
+	m.set.Entries[now.entry.Path] = made
+	return true
+}

@@ -1,0 +1,130 @@
+package delta
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/patch"
+	"github.com/sealift/sealift/bundle/spool"
+	"github.com/sealift/sealift/internal/compression"
+	"github.com/sealift/sealift/internal/transfer"
+)
+
+// content is a file of an archive. A layer is patched unpacked.
+type content struct {
+	archive *bundle.Archive
+	entry   bundle.Entry
+	plain   bundle.Blob // what is patched; the size of a layer may be 0, which means unknown
+	layer   string      // sha256 of the layer that a manifest names; "" for another file
+}
+
+// made describes a patch in the spool.
+type made struct {
+	bundle.Blob
+	From   bundle.Blob `json:"from"`
+	Result bundle.Blob `json:"result"`
+}
+
+// Digest implements spool.Description.
+func (m made) Digest() string { return m.SHA256 }
+
+// spooled returns a patch and its file. The patch is made if the spool lacks it.
+func (m *maker) spooled(ctx context.Context, old, now content) (made, string, error) {
+	name := m.spoolName(old, now)
+	if known, err := spool.Read[made](name); err == nil {
+		return known, name, nil
+	}
+	if err := os.MkdirAll(m.Spool, 0o755); err != nil {
+		return made{}, "", err
+	}
+	from, fromSize, err := m.mapped(ctx, old)
+	if err != nil {
+		return made{}, "", err
+	}
+	defer func() { _ = unmap(from) }()
+	result, resultSize, err := m.mapped(ctx, now)
+	if err != nil {
+		return made{}, "", err
+	}
+	defer func() { _ = unmap(result) }()
+	d, err := spool.Write(name, func(w io.Writer) (made, error) {
+		sum, size := sha256.New(), &counter{}
+		err := patch.Make(ctx, io.MultiWriter(w, sum, size), from, result)
+		return made{
+			Blob: bundle.Blob{SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size.n},
+			From: bundle.Blob{SHA256: old.plain.SHA256, Size: fromSize}, Result: bundle.Blob{SHA256: now.plain.SHA256, Size: resultSize},
+		}, err
+	})
+	return d, name, err
+}
+
+// mapped unpacks a content into an unlinked file, compares it with its digest, and maps it: so it takes memory only as long as there is
+// some.
+func (m *maker) mapped(ctx context.Context, c content) (data []byte, size int64, err error) {
+	f, err := os.CreateTemp(m.Spool, "patch-")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, 0, err
+	}
+	if size, err = c.unpack(ctx, f); err != nil || size == 0 {
+		return nil, 0, err
+	}
+	data, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	return data, size, err
+}
+
+func unmap(data []byte) error {
+	if data == nil {
+		return nil
+	}
+	return unix.Munmap(data)
+}
+
+// unpack writes what is patched.
+func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
+	file, err := c.archive.OpenEntry(c.entry.Path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	plain := io.NopCloser(transfer.ContextReader(ctx, file))
+	if c.layer != "" {
+		if plain, err = compression.NewReader(plain, bundle.MaxLayerWindow); err != nil {
+			return 0, err
+		}
+		defer plain.Close()
+	}
+	sum := sha256.New()
+	n, err = io.Copy(io.MultiWriter(w, sum), io.LimitReader(plain, largest+1))
+	if err != nil {
+		return n, err
+	}
+	if n > largest {
+		return n, errTooLarge
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != c.plain.SHA256 {
+		return n, fmt.Errorf("it unpacks to sha256 %s, and its image's configuration has %s; the image cannot be loaded", got, c.plain.SHA256)
+	}
+	return n, nil
+}
+
+// errTooLarge reports a layer that is larger than its compressed form shows.
+var errTooLarge = fmt.Errorf("unpacks to more than %d bytes", int64(largest))
+
+type counter struct{ n int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}

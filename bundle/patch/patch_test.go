@@ -1,0 +1,187 @@
+package patch_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sealift/sealift/bundle/patch"
+)
+
+// program returns bytes like those of machine code: every few bytes, an address. In a later version, code was inserted here and there, and
+// the addresses behind it differ.
+func program(version uint64, size int) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	changes := rand.New(rand.NewPCG(version, 3))
+	var out []byte
+	shift := uint32(0)
+	for len(out) < size {
+		if version > 0 && changes.IntN(2000) == 0 {
+			fresh := make([]byte, 16+changes.IntN(200))
+			for i := range fresh {
+				fresh[i] = byte(changes.Uint32())
+			}
+			out = append(out, fresh...)
+			shift += uint32(len(fresh))
+		}
+		for range 4 + r.IntN(12) {
+			out = append(out, byte(r.Uint32()))
+		}
+		out = binary.LittleEndian.AppendUint32(out, r.Uint32()>>12+shift)
+	}
+	return out
+}
+
+func made(t testing.TB, base, result []byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := patch.Make(t.Context(), &buf, base, result); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func apply(p, base []byte, size int64) ([]byte, error) {
+	r, err := patch.NewReader(bytes.NewReader(p), bytes.NewReader(base), int64(len(base)), size)
+	if err != nil {
+		return nil, err
+	}
+	got, err := io.ReadAll(r)
+	return got, errors.Join(err, r.Close())
+}
+
+func TestPatchMakesTheResult(t *testing.T) {
+	old, now := program(0, 1<<20), program(7, 1<<20)
+	noise := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(noise)
+	for name, c := range map[string]struct {
+		base, result []byte
+		most         int // bytes of the patch
+	}{
+		"a later version":       {old, now, len(now) / 10},
+		"an earlier version":    {now, old, len(now) / 10},
+		"the same":              {old, old, 200},
+		"nothing in common":     {noise, old[:300_000], 301_000},
+		"an empty base":         {nil, noise, len(noise) + 1000},
+		"an empty result":       {noise, nil, 100},
+		"a part of the base":    {old, old[1<<18 : 3<<18], 200},
+		"parts in other order":  {old, bytes.Join([][]byte{old[3<<18:], old[:3<<18]}, noise), len(noise) + 2000},
+		"shorter than any seed": {[]byte("abc"), []byte("abd"), 100},
+		"repeated bytes":        {make([]byte, 3<<18), make([]byte, 5<<18), 2000},
+	} {
+		p := made(t, c.base, c.result)
+		got, err := apply(p, c.base, int64(len(c.result)))
+		if err != nil || !bytes.Equal(got, c.result) {
+			t.Errorf("%s: %d of %d bytes, %v", name, len(got), len(c.result), err)
+		}
+		if len(p) > c.most {
+			t.Errorf("%s: the patch has %d bytes, more than %d", name, len(p), c.most)
+		}
+		if !bytes.Equal(p, made(t, c.base, c.result)) {
+			t.Errorf("%s: a second patch differs from the first", name)
+		}
+	}
+}
+
+func TestShiftedAddressesCostLittle(t *testing.T) {
+	old, now := program(0, 1<<20), program(9, 1<<20)
+	var z bytes.Buffer
+	w, err := zstd.NewWriter(&z, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(32<<20), zstd.WithEncoderDictRaw(1, old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(now); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p := made(t, old, now); len(p) > z.Len()/2 {
+		t.Errorf("the patch has %d bytes; zstd with the old content as dictionary has %d", len(p), z.Len())
+	}
+}
+
+func TestMakeEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := patch.Make(ctx, io.Discard, nil, program(0, 3<<20)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled patch: %v", err)
+	}
+}
+
+// packed compresses a stream of segments as a patch has it.
+func packed(t testing.TB, numbers ...int64) []byte {
+	t.Helper()
+	out := bytes.NewBufferString("sealift.patch/v1\n")
+	z, err := zstd.NewWriter(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stream []byte
+	for _, n := range numbers {
+		stream = binary.AppendUvarint(stream, uint64(n))
+	}
+	if _, err := z.Write(stream); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestHostilePatchesAreRefused(t *testing.T) {
+	base := program(0, 1000)[:1000]
+	// one segment: the number of steps and of changes; for each step the move (2n for n bytes forward, 2n-1 for n backward), copied and new bytes
+	if got, err := apply(packed(t, 1, 1, 2*10, 5, 0, 2, 7), base, 5); err != nil || !bytes.Equal(got, []byte{base[10], base[11], base[12] + 7, base[13], base[14]}) {
+		t.Fatalf("a patch written by hand: %x %v", got, err)
+	}
+	whole := made(t, base, program(1, 1000))
+	for name, p := range map[string][]byte{
+		"empty":                     nil,
+		"another format":            []byte("sealift.patch/v2\n" + string(whole[17:])),
+		"cut off":                   whole[:len(whole)-9],
+		"copies behind the base":    packed(t, 1, 0, 2*998, 5, 0),
+		"copies before the base":    packed(t, 1, 0, 1, 5, 0),
+		"moves by a huge distance":  packed(t, 1, 0, 1<<62, 5, 0),
+		"more steps than allowed":   packed(t, 1<<20, 0, 0, 5, 0),
+		"a huge step":               packed(t, 1, 0, 0, 1<<40, 0),
+		"more than the size":        packed(t, 1, 0, 0, 900, 0),
+		"more segments":             packed(t, 1, 0, 0, 5, 0, 1, 0, 0, 5, 0),
+		"an empty segment":          packed(t, 0, 0),
+		"a change behind the bytes": packed(t, 1, 1, 0, 5, 0, 5, 7),
+		"fewer bytes":               packed(t, 1, 0, 0, 4, 0),
+	} {
+		if got, err := apply(p, base, 5); err == nil {
+			t.Errorf("%s: made %x", name, got)
+		}
+	}
+}
+
+// FuzzReader applies damaged and foreign patches. Each ends with an error or with the declared size.
+func FuzzReader(f *testing.F) {
+	base := program(0, 5000)
+	f.Add(made(f, base, program(3, 5000))[17:], int64(5000))
+	f.Add(packed(f, 1, 1, 20, 5, 0, 2, 7)[17:], int64(5))
+	f.Fuzz(func(t *testing.T, stream []byte, size int64) {
+		size &= 1<<20 - 1
+		out := bytes.NewBufferString("sealift.patch/v1\n")
+		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1)) // the mutated bytes are the stream, not its compressed form
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = z.Write(stream)
+		_ = z.Close()
+		for _, p := range [][]byte{out.Bytes(), append([]byte("sealift.patch/v1\n"), stream...)} {
+			if got, err := apply(p, base, size); err == nil && int64(len(got)) != size {
+				t.Errorf("made %d of %d bytes without an error", len(got), size)
+			}
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package bundle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/sealift/sealift/bundle/patch"
+	"github.com/sealift/sealift/internal/compression"
+)
+
+// PatchDir is the folder of the patches in a bundle. Each is named after its sha256.
+const PatchDir = "patches"
+
+// Patch says how a file is made of one that the earlier bundle has. Entry.Link is the path of that one.
+type Patch struct {
+	// Path is that of the patch, an earlier file of the archive.
+	Path string `json:"path"`
+	// Base is the file as the earlier bundle has it. If it is compressed with gzip or zstd, it is unpacked first.
+	Base Blob `json:"base"`
+	// From is what the patch applies to: the base, unpacked.
+	From Blob `json:"from"`
+	// Memory is the most that applying takes, in bytes.
+	Memory int64 `json:"memory"`
+}
+
+// OfPatches reports whether a file is a patch: readers of the files do not need it.
+func OfPatches(e Entry) bool { return strings.HasPrefix(e.Path, PatchDir+"/") }
+
+// validatePatch checks the description of a patched entry.
+func (e *Entry) validatePatch(seen map[string]*Entry) error {
+	p := e.Patch
+	made := seen[p.Path]
+	switch {
+	case made == nil || made.absent():
+		return fmt.Errorf("its patch %q is not an earlier file of the archive", p.Path)
+	case !validDigest(p.Base.SHA256) || !validDigest(p.From.SHA256):
+		return errors.New("is patched without the digests of its base")
+	case p.Base.Size < 0 || p.From.Size < 0 || max(p.Base.Size, p.From.Size, e.Size) > patch.MaxSize:
+		return fmt.Errorf("is patched with an impossible size: base %d, unpacked %d, result %d bytes; a patch is for at most %d", p.Base.Size, p.From.Size, e.Size, patch.MaxSize)
+	case p.Memory < patch.Memory || p.Memory > maxPatchMemory:
+		return fmt.Errorf("takes %d bytes of memory, and this sealift allows %d to %d", p.Memory, patch.Memory, maxPatchMemory)
+	}
+	return nil
+}
+
+// maxPatchMemory is the most memory that a patch may say it takes, in bytes.
+const maxPatchMemory = 64 << 20
+
+// results are the files that patches made, each once, as unlinked files on the disk.
+type results struct {
+	mu   sync.Mutex
+	made map[string]*result // by sha256
+	shut bool
+
+	apply sync.Mutex // one at a time: each takes memory
+}
+
+type result struct {
+	once sync.Once
+	file *os.File
+	err  error
+}
+
+func (r *results) get(sha256 string) (*result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		return nil, os.ErrClosed
+	}
+	if r.made == nil {
+		r.made = make(map[string]*result)
+	}
+	if r.made[sha256] == nil {
+		r.made[sha256] = &result{}
+	}
+	return r.made[sha256], nil
+}
+
+func (r *results) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shut = true
+	var errs []error
+	for _, one := range r.made {
+		one.once.Do(func() { one.err = os.ErrClosed })
+		if one.file != nil {
+			errs = append(errs, one.file.Close())
+		}
+	}
+	r.made = nil
+	return errors.Join(errs...)
+}
+
+// result returns an archive with the file that a patch makes, and the file's path in it. The first call makes it, and compares the
+// base and the file with their digests.
+func (a *Archive) result(e Entry) (*Archive, string, error) {
+	made, err := a.results.get(e.SHA256)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+	}
+	made.once.Do(func() {
+		a.results.apply.Lock()
+		defer a.results.apply.Unlock()
+		made.file, made.err = a.applyPatch(e)
+	})
+	if made.err != nil {
+		return nil, "", fmt.Errorf("%s: %w", e.Path, made.err)
+	}
+	plain := Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Layer: e.Layer}
+	open := func(Entry) (io.ReadCloser, error) {
+		return struct {
+			*io.SectionReader
+			io.Closer
+		}{io.NewSectionReader(made.file, 0, e.Size), io.NopCloser(nil)}, nil
+	}
+	return &Archive{entries: map[string]Entry{e.Path: plain}, unpacked: open}, e.Path, nil
+}
+
+// applyPatch makes a file. Nothing is read from it before it has its digest.
+func (a *Archive) applyPatch(e Entry) (_ *os.File, err error) {
+	base, err := a.baseOfPatch(e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, base.Close()) }()
+	data, err := a.OpenEntry(e.Patch.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer data.Close()
+	r, err := patch.NewReader(data, base, e.Patch.From.Size, e.Size)
+	if err == nil {
+		defer r.Close()
+		var made *os.File
+		if made, err = temporary(io.MultiReader(r, drained{data}), Blob{e.SHA256, e.Size}); err == nil {
+			return made, nil
+		}
+	}
+	// A patch with another digest explains every other error.
+	if _, damaged := io.Copy(io.Discard, data); damaged != nil {
+		return nil, damaged
+	}
+	return nil, fmt.Errorf("apply %s to %s: %w; use a bundle that has the whole file", e.Patch.Path, e.Link, err)
+}
+
+// drained reads the rest of a patch, so that it is compared with its digest.
+type drained struct{ io.Reader }
+
+func (d drained) Read([]byte) (int, error) {
+	if _, err := io.Copy(io.Discard, d.Reader); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// baseOfPatch returns the base of a patched entry, unpacked and compared with its digests.
+func (a *Archive) baseOfPatch(e Entry) (*os.File, error) {
+	packed, err := a.base.OpenEntry(e.Link)
+	if err != nil {
+		return nil, err
+	}
+	defer packed.Close()
+	plain := io.NopCloser(packed)
+	if e.Patch.From != e.Patch.Base {
+		plain, err = compression.NewReader(packed, MaxLayerWindow)
+	}
+	if err == nil {
+		defer plain.Close()
+		var base *os.File
+		if base, err = temporary(io.MultiReader(plain, drained{packed}), e.Patch.From); err == nil {
+			return base, nil
+		}
+	}
+	if _, damaged := io.Copy(io.Discard, packed); damaged != nil {
+		err = damaged
+	}
+	return nil, fmt.Errorf("the base of its patch: %w; use a bundle that has the whole file", err)
+}
+
+// temporary writes a content into an unlinked file and compares it with its digest.
+func temporary(r io.Reader, want Blob) (_ *os.File, err error) {
+	f, err := os.CreateTemp(temporaryDir(), "sealift-patch-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(r, want.Size+1))
+	if err != nil {
+		return nil, err
+	}
+	if n != want.Size {
+		return nil, fmt.Errorf("the content does not have the %d bytes that the index says", want.Size)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
+		return nil, &DigestError{Path: "the content", Got: got, Want: want.SHA256}
+	}
+	return f, nil
+}
+
+// temporaryDir returns the folder for results: that of TMPDIR, or one that is on a disk. /tmp may be in memory.
+func temporaryDir() string {
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		return dir
+	}
+	return "/var/tmp"
+}
