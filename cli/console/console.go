@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/console/service"
 	"github.com/sealift/sealift/installer/journal/node"
 )
@@ -44,6 +43,17 @@ func addRoot(cmd *cobra.Command, home *service.Home) {
 	cmd.Flags().StringVar(&home.Root, "root", node.DefaultRoot, "state folder of the node")
 }
 
+// planFlags are the flags of a change that asks nobody.
+type planFlags struct {
+	plan   bool
+	format string
+}
+
+func (f *planFlags) add(cmd *cobra.Command, shows string) {
+	cmd.Flags().BoolVar(&f.plan, "plan", false, "show "+shows+", and change nothing")
+	app.AddOutputFlag(cmd, &f.format)
+}
+
 // asRoot refuses other users: without root, not even the state of the node can be read.
 func asRoot(work string) error {
 	if os.Geteuid() == 0 {
@@ -55,7 +65,7 @@ func asRoot(work string) error {
 func (a commands) onCommand() *cobra.Command {
 	var home service.Home
 	var s service.Settings
-	var flags change.Flags
+	var flags planFlags
 	cmd := &cobra.Command{
 		Use:   "on",
 		Short: "Switch the console of this control plane on, or change its settings",
@@ -96,7 +106,7 @@ the host is not changed; open the port to the people who need it.`,
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("bundles")
-	flags.AddPlan(cmd, "the settings")
+	flags.add(cmd, "where it would serve")
 	return cmd
 }
 
@@ -128,7 +138,7 @@ type switched struct {
 	Settings    service.Settings `json:"settings"`
 }
 
-func (a commands) on(ctx context.Context, home service.Home, s service.Settings, flags change.Flags) error {
+func (a commands) on(ctx context.Context, home service.Home, s service.Settings, flags planFlags) error {
 	if err := s.Check(); err != nil {
 		return app.UsageError("%v", err)
 	}
@@ -136,38 +146,32 @@ func (a commands) on(ctx context.Context, home service.Home, s service.Settings,
 	if err != nil {
 		return err
 	}
-	result := func(verb string) (change.Result, error) {
-		urls, err := s.Addresses()
-		if err != nil {
-			return change.Result{}, err
-		}
-		print, err := s.Fingerprint()
-		if err != nil {
-			return change.Result{}, err
-		}
-		return change.Result{Document: switched{urls, print, s}, Text: func() error {
-			fmt.Fprintf(a.Out, "the console %s %s\n", verb, strings.Join(urls, " "))
-			fmt.Fprintf(a.Out, "its certificate is, or is signed by, the one with the SHA-256 fingerprint\n  %s\n", print)
-			_, err := fmt.Fprintln(a.Out, "next: sealift-console token --role viewer")
-			return err
-		}}, nil
+	urls, err := s.Addresses()
+	if err != nil {
+		return err
 	}
-	return change.Do(ctx, a.App, flags, change.Work{
-		To: "switch the console on", Unasked: true,
-		Plan:  func() (change.Result, error) { return result("would serve") },
-		Check: func(context.Context) error { _, err := s.Fingerprint(); return err },
-		Run: func(ctx context.Context, _ *change.Progress) (change.Result, error) {
-			if err := home.On(ctx, s, program, a.systemdOutput()); err != nil {
-				return change.Result{}, err
-			}
-			return result("serves")
-		},
+	fingerprint, err := s.Fingerprint()
+	if err != nil {
+		return err
+	}
+	verb := "would serve"
+	if !flags.plan {
+		verb = "serves"
+		if err := home.On(ctx, s, program, a.systemdOutput()); err != nil {
+			return err
+		}
+	}
+	return a.Print(flags.format, switched{urls, fingerprint, s}, func() error {
+		fmt.Fprintf(a.Out, "the console %s %s\n", verb, strings.Join(urls, " "))
+		fmt.Fprintf(a.Out, "its certificate is, or is signed by, the one with the SHA-256 fingerprint\n  %s\n", fingerprint)
+		_, err := fmt.Fprintln(a.Out, "next: sealift-console token --role viewer")
+		return err
 	})
 }
 
 func (a commands) offCommand() *cobra.Command {
 	var home service.Home
-	var flags change.Flags
+	var flags planFlags
 	cmd := &cobra.Command{
 		Use:     "off",
 		Short:   "Switch the console of this control plane off",
@@ -178,21 +182,24 @@ func (a commands) offCommand() *cobra.Command {
 			if err := asRoot("switch the console off"); err != nil {
 				return err
 			}
-			line := func(text string) change.Result {
-				return change.Result{Document: map[string]bool{"on": false}, Text: change.Line(a.Out, "%s", text)}
+			if err := home.CheckOn(); err != nil {
+				return err
 			}
-			return change.Do(cmd.Context(), a.App, flags, change.Work{
-				To: "switch the console off", Unasked: true,
-				Plan:  func() (change.Result, error) { return line("would stop the console, and end all its sessions"), nil },
-				Check: func(context.Context) error { return home.CheckOn() },
-				Run: func(ctx context.Context, _ *change.Progress) (change.Result, error) {
-					return line("the console is off"), home.Off(ctx, a.systemdOutput())
-				},
+			text := "would stop the console, and end all its sessions"
+			if !flags.plan {
+				text = "the console is off"
+				if err := home.Off(cmd.Context(), a.systemdOutput()); err != nil {
+					return err
+				}
+			}
+			return a.Print(flags.format, map[string]bool{"on": flags.plan}, func() error {
+				_, err := fmt.Fprintln(a.Out, text)
+				return err
 			})
 		},
 	}
 	addRoot(cmd, &home)
-	flags.AddPlan(cmd, "what would be removed")
+	flags.add(cmd, "what would be removed")
 	return cmd
 }
 

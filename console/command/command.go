@@ -135,7 +135,7 @@ func read(ctx context.Context, program string, words []string) Document {
 	var said tail.Buffer
 	err := start(ctx, program, append(words, "-o", "json"), &out, plaintext.NewWriter(&said))
 	d.Said = said.String()
-	text := bytes.TrimSpace(out.Bytes())
+	text := bytes.TrimSpace(out.kept.Bytes())
 	switch {
 	case ctx.Err() != nil:
 		d.Err = fmt.Errorf("%s did not end within %s", d.Command, readTime)
@@ -163,21 +163,18 @@ func start(ctx context.Context, program string, words []string, out, errOut io.W
 	return child.Run(cmd)
 }
 
-// limited keeps the first bytes of an output.
+// limited keeps the first bytes of an output. It has no ReadFrom: io.Copy would fill the buffer past the limit.
 type limited struct {
-	bytes.Buffer
+	kept     bytes.Buffer
 	exceeded bool
 }
 
 // Write never fails: a program whose output is cut goes on to its end.
 func (l *limited) Write(p []byte) (int, error) {
-	room := maxDocument - l.Len()
-	if len(p) > room {
-		l.exceeded = true
-		_, err := l.Buffer.Write(p[:room])
-		return len(p), err
-	}
-	return l.Buffer.Write(p)
+	room := maxDocument - l.kept.Len()
+	l.exceeded = l.exceeded || len(p) > room
+	_, err := l.kept.Write(p[:min(len(p), room)])
+	return len(p), err
 }
 
 // Line returns the command line with which a person runs sealift with these words.

@@ -165,7 +165,7 @@ func (j *Jobs) run(ctx context.Context, job *Job, words []string) {
 	}
 	job.change(func() {
 		if job.ended, job.failure = j.now(), failure; !out.exceeded {
-			job.document = out.Bytes()
+			job.document = out.kept.Bytes()
 		}
 	})
 	state, _ := job.State()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/console/audit"
@@ -20,8 +21,8 @@ const (
 	streamPause = 10 * time.Second
 	// streamTime is how long one stream lasts; the browser opens another one.
 	streamTime = 10 * time.Minute
-	// maxShown is how much of a document a page shows, in bytes.
-	maxShown = 100 << 10
+	// maxShown is how much of an output a page shows, in bytes.
+	maxShown = 32 << 10
 )
 
 // offer is an action on a page.
@@ -96,6 +97,9 @@ type jobView struct {
 func viewOf(job *command.Job) jobView {
 	state, _ := job.State()
 	v := jobView{Job: job, State: state}
+	if long := len(v.Progress) - maxShown; long > 0 {
+		v.Progress = "[…]" + strings.ToValidUTF8(v.Progress[long:], "")
+	}
 	var indented bytes.Buffer
 	if json.Indent(&indented, state.Document, "", "  ") == nil {
 		shown := indented.Bytes()

@@ -2,6 +2,7 @@ package page
 
 import (
 	"errors"
+	"html/template"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -19,8 +20,10 @@ import (
 const (
 	// maxJournal is how many steps the page of operations shows, maxAudit how many lines that of the audit.
 	maxJournal, maxAudit = 60, 200
-	// maxRows is how many rows a table has. A page stays below 200 kB.
-	maxRows = 300
+	// maxRows is how many rows a table has, and maxTable how many bytes they take with their markup. A page stays below 200 kB.
+	maxRows, maxTable = 300, 120_000
+	// rowMarkup is about how many bytes the markup of a row takes.
+	rowMarkup = 300
 )
 
 // source says where the data of a page comes from.
@@ -62,8 +65,15 @@ func (s *Site) readStatus(r *http.Request) statusPage {
 
 // shorten cuts a list to the rows of one page.
 func shorten[T any](list []T, more *int) []T {
-	*more = max(0, len(list)-maxRows)
-	return list[:len(list)-*more]
+	size := 0
+	for i, row := range list {
+		if size += rowMarkup + len(template.HTMLEscaper(row)); i == maxRows || size > maxTable {
+			*more = len(list) - i
+			return list[:i]
+		}
+	}
+	*more = 0
+	return list
 }
 
 func (s *Site) overview(w http.ResponseWriter, r *http.Request, v visitor) error {
@@ -146,8 +156,10 @@ type operationsPage struct {
 	UpgradeSource source
 	Upgrade       upgrade
 	UpgradeNodes  []upgradeNode
+	MoreNodes     int
 	JournalSource source
 	Journal       []journalLine // the newest first
+	MoreSteps     int
 	Pause, Resume offer
 }
 
@@ -168,11 +180,11 @@ func (s *Site) operations(w http.ResponseWriter, r *http.Request, v visitor) err
 		}
 		p.UpgradeNodes = append(p.UpgradeNodes, upgradeNode{clean(string(name)), stage, n.Error, seconds(n.Took), seconds(n.Away)})
 	}
-	p.UpgradeNodes = p.UpgradeNodes[:min(len(p.UpgradeNodes), maxRows)]
+	p.UpgradeNodes = shorten(p.UpgradeNodes, &p.MoreNodes)
 	d = s.reader.Read(r.Context(), "journal")
 	p.JournalSource = sourceOf(d, d.Decode(&p.Journal))
 	slices.Reverse(p.Journal)
-	p.Journal = p.Journal[:min(len(p.Journal), maxJournal)]
+	p.Journal = shorten(p.Journal[:min(len(p.Journal), maxJournal)], &p.MoreSteps)
 	return s.show(w, r, v, "operations", http.StatusOK, "Operations", p)
 }
 
@@ -186,6 +198,7 @@ type upgradePage struct {
 	Job     *command.Job // whose plan is shown; nil for none
 	Failure string
 	Read    plan
+	More    int  // rows that are left out
 	Empty   bool // nothing would change
 }
 
@@ -210,9 +223,19 @@ func (s *Site) upgrade(w http.ResponseWriter, r *http.Request, v visitor) error 
 		if p.Job, p.Failure = job, state.Failure; err != nil {
 			p.Failure = err.Error()
 		}
+		shortenPlan(&p)
 		p.Empty = err == nil && len(p.Read.Plan.Nodes) == 0 && len(p.Read.Plan.Changes) == 0
 	}
 	return s.show(w, r, v, "upgrade", http.StatusOK, "Upgrade", p)
+}
+
+// shortenPlan cuts the lists of a plan. The page links to the whole output.
+func shortenPlan(p *upgradePage) {
+	var more [3]int
+	p.Read.Plan.Nodes = shorten(p.Read.Plan.Nodes, &more[0])
+	p.Read.Plan.Changes = shorten(p.Read.Plan.Changes, &more[1])
+	p.Read.Checks = shorten(p.Read.Checks, &more[2])
+	p.More = more[0] + more[1] + more[2]
 }
 
 // supportPage is the data of the page for people who ask for help.
