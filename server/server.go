@@ -40,6 +40,7 @@ type Options struct {
 	// with it the checks of add-ons.
 	Preflight     *bundle.Member
 	KeepPreflight bool
+	Console       *bundle.Member // the sealift-console in all bundles; nil leaves it out
 	// Lean makes and keeps lean forms of layers, for clients that ask for them. nil refuses these.
 	Lean *lean.Spool
 	// Commands are the commands of Binary that scripts may run: install, join, upgrade.

@@ -43,6 +43,10 @@ func addRoot(cmd *cobra.Command, home *service.Home) {
 	cmd.Flags().StringVar(&home.Root, "root", node.DefaultRoot, "state folder of the node")
 }
 
+func addLogDir(cmd *cobra.Command, home *service.Home) {
+	cmd.Flags().StringVar(&home.LogDir, "log-dir", node.DefaultLogDir, "folder of the audit")
+}
+
 // planFlags are the flags of a change that asks nobody.
 type planFlags struct {
 	plan   bool
@@ -175,7 +179,7 @@ func (a commands) offCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "off",
 		Short:   "Switch the console of this control plane off",
-		Long:    "Stop the console, and remove its unit of systemd, its settings, and all login tokens and sessions. Its audit stays in " + service.AuditFile() + ".",
+		Long:    "Stop the console, and remove its unit of systemd, its settings, and all login tokens and sessions. Its audit stays in " + service.Home{}.AuditFile() + ".",
 		Example: "  sealift-console off --plan\n  sealift-console off",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

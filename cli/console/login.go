@@ -126,7 +126,7 @@ func (a commands) revokeCommand() *cobra.Command {
 			for _, s := range ended {
 				delete(wanted, s.ID)
 				e := audit.Entry{Time: time.Now(), Who: cmp.Or(os.Getenv("SUDO_USER"), "root"), From: "this node", What: "end session", Result: "done", Detail: s.Name + " " + s.ID}
-				if err := service.Audit().Write(e); err != nil {
+				if err := home.Audit().Write(e); err != nil {
 					return err
 				}
 			}
@@ -137,6 +137,7 @@ func (a commands) revokeCommand() *cobra.Command {
 		},
 	}
 	addRoot(cmd, &home)
+	addLogDir(cmd, &home)
 	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
@@ -146,19 +147,20 @@ func (a commands) revokeCommand() *cobra.Command {
 const auditLines = 50
 
 func (a commands) auditCommand() *cobra.Command {
+	var home service.Home
 	var lines int
 	var format string
 	cmd := &cobra.Command{
 		Use:     "audit",
 		Short:   "Show who did what in the console",
-		Long:    "Show the last lines of the console's audit, newest first: logins, actions and what was refused. The file is " + service.AuditFile() + ", JSON by line.",
+		Long:    "Show the last lines of the console's audit, newest first: logins, actions and what was refused. The file is " + service.Home{}.AuditFile() + ", JSON by line.",
 		Example: "  sealift-console audit\n  sealift-console audit --lines 500 -o json | jq '.[] | select(.result == \"refused\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := asRoot("read the audit"); err != nil {
 				return err
 			}
-			all, err := service.Audit().Last(lines)
+			all, err := home.Audit().Last(lines)
 			if err != nil {
 				return err
 			}
@@ -172,6 +174,7 @@ func (a commands) auditCommand() *cobra.Command {
 			})
 		},
 	}
+	addLogDir(cmd, &home)
 	cmd.Flags().IntVar(&lines, "lines", auditLines, "how many lines to show")
 	app.AddOutputFlag(cmd, &format)
 	return cmd

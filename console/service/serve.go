@@ -62,7 +62,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		return errors.Join(err, l.Close())
 	}
 	site, err := page.New(ctx, page.Options{
-		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Audit: Audit(), Refused: refused(),
+		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Audit: s.Home.Audit(), Refused: s.Home.refused(),
 		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
 	})
 	if err != nil {

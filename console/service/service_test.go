@@ -54,7 +54,7 @@ func serve(t *testing.T) (address string, pool *x509.CertPool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		s := Server{Home: Home{Root: t.TempDir()}, Program: program, PKI: pki, Log: slog.New(slog.DiscardHandler)}
+		s := Server{Home: Home{Root: t.TempDir(), LogDir: t.TempDir()}, Program: program, PKI: pki, Log: slog.New(slog.DiscardHandler)}
 		ended <- s.Serve(ctx, l)
 	}()
 	t.Cleanup(func() {

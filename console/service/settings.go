@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,8 +70,11 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Home is the console's part of an install root.
-type Home struct{ Root string }
+// Home is the console's part of a node.
+type Home struct {
+	Root   string // install root
+	LogDir string // folder of logs; "" is the default
+}
 
 func (h Home) file(name string) string { return filepath.Join(node.ConsoleDir(h.Root), name) }
 
@@ -129,12 +133,14 @@ const (
 )
 
 // AuditFile is the file of the audit.
-func AuditFile() string { return filepath.Join(node.DefaultLogDir, auditName) }
+func (h Home) AuditFile() string { return filepath.Join(h.logs(), auditName) }
+
+func (h Home) logs() string { return cmp.Or(h.LogDir, node.DefaultLogDir) }
 
 // Audit is the log of logins and actions.
-func Audit() *audit.Log { return audit.New(AuditFile(), 0) }
+func (h Home) Audit() *audit.Log { return audit.New(h.AuditFile(), 0) }
 
-func refused() *audit.Log { return audit.New(filepath.Join(node.DefaultLogDir, refusedName), 0) }
+func (h Home) refused() *audit.Log { return audit.New(filepath.Join(h.logs(), refusedName), 0) }
 
 // Names are the names and addresses by which browsers may call the console.
 func (s Settings) Names() (names []string, err error) {

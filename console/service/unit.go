@@ -32,7 +32,7 @@ const memory = 2048
 // unit returns the unit. The commands need root for the node's state and the cluster's credentials; they write to the console's state,
 // the logs and the store of snapshots alone.
 func (h Home) unit(program string, s Settings) string {
-	writes := []string{node.StateDir(h.Root), node.DefaultLogDir}
+	writes := []string{node.StateDir(h.Root), h.logs()}
 	if filepath.IsAbs(s.SnapshotStore) {
 		writes = append(writes, "-"+s.SnapshotStore)
 	}
@@ -91,7 +91,7 @@ func (h Home) recorded(ctx context.Context, step string, do func() error) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	record, err := node.OpenBaseline(h.Root, node.DefaultLogDir)
+	record, err := node.OpenBaseline(h.Root, h.logs())
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 		return fmt.Errorf("%s would run as root: %w", ProgramName, err)
 	}
 	return h.recorded(ctx, "console/on", func() error {
-		for _, folder := range []string{node.DefaultLogDir, h.file("tokens"), h.file("sessions")} {
+		for _, folder := range []string{h.logs(), h.file("tokens"), h.file("sessions")} {
 			if err := files.MkdirAll(folder, 0o700); err != nil {
 				return err
 			}
