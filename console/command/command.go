@@ -29,8 +29,9 @@ import (
 const (
 	// readTime is the timeout of a read. 'sealift status' asks a cluster that does not answer for 8 seconds.
 	readTime = 30 * time.Second
-	// freshTime is how long the result of a read is reused.
-	freshTime = 5 * time.Second
+	// freshTime is how long the result of a read is reused. Until staleTime it is still shown, while the command runs again: pages say
+	// from when it is.
+	freshTime, staleTime = 5 * time.Second, 15 * time.Second
 	// maxDocument is the maximum length of a document, in bytes. That of a status has some hundred bytes for each node.
 	maxDocument = 8 << 20
 	// maxReads is how many reads run at a time.
@@ -75,8 +76,9 @@ type Reader struct {
 
 // run is a read in progress, or its result.
 type run struct {
-	done     chan struct{}
-	document Document
+	done       chan struct{}
+	document   Document
+	refreshing bool // by a run that replaces this one
 }
 
 // NewReader returns a reader that runs a sealift.
@@ -84,14 +86,19 @@ func NewReader(program string, now func() time.Time) *Reader {
 	return &Reader{program: program, slots: make(chan struct{}, maxReads), now: now, runs: make(map[string]*run)}
 }
 
-// Read returns what a command with -o json prints. Callers that ask for the same command within some seconds share a run. The run
+// Read returns what a command with -o json prints, at most 15 seconds old. Callers that ask for the same command share a run. The run
 // outlasts a caller that leaves. Callers name a few fixed commands: each remains in memory.
 func (r *Reader) Read(ctx context.Context, words ...string) Document {
 	key := strings.Join(words, "\x00")
 	r.mu.Lock()
 	one, found := r.runs[key]
-	if found && one.ended() && r.now().Sub(one.document.Time) >= freshTime {
-		found = false
+	if found && one.ended() {
+		age := r.now().Sub(one.document.Time)
+		found = age < freshTime || age < staleTime && one.document.Err == nil
+		if found && age >= freshTime && !one.refreshing {
+			one.refreshing = true
+			go r.refresh(context.WithoutCancel(ctx), key, one, words)
+		}
 	}
 	if !found {
 		one = &run{done: make(chan struct{})}
@@ -114,6 +121,24 @@ func (r *run) ended() bool {
 	default:
 		return false
 	}
+}
+
+// refresh replaces a run, unless it was replaced or forgotten meanwhile.
+func (r *Reader) refresh(ctx context.Context, key string, old *run, words []string) {
+	fresh := &run{done: make(chan struct{})}
+	r.fill(ctx, fresh, words)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs[key] == old {
+		r.runs[key] = fresh
+	}
+}
+
+// Forget drops all results, as after a change.
+func (r *Reader) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.runs)
 }
 
 // fill runs a command when one of the slots is free.

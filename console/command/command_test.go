@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,45 @@ func TestReadsAreShared(t *testing.T) {
 	runs, err := os.ReadFile(filepath.Join(dir, "runs"))
 	if err != nil || strings.Count(string(runs), "run") > 2 { // a slow machine may take longer than a result is fresh
 		t.Errorf("30 reads ran the command %d times, %v", strings.Count(string(runs), "run"), err)
+	}
+}
+
+// TestStaleResultIsShownOnce moves the clock, and counts the runs.
+func TestStaleResultIsShownOnce(t *testing.T) {
+	name, dir := program(t, "echo run >>runs\necho \"{\\\"n\\\": $(wc -l <runs)}\"\n")
+	var ahead atomic.Int64
+	r := command.NewReader(name, func() time.Time { return time.Unix(1000+ahead.Load(), 0) })
+	read := func() int {
+		t.Helper()
+		var got struct{ N int }
+		if err := r.Read(t.Context(), "status").Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got.N
+	}
+	ran := func(want int) bool {
+		runs, err := os.ReadFile(filepath.Join(dir, "runs"))
+		return err == nil && strings.Count(string(runs), "run") >= want
+	}
+	if read() != 1 || read() != 1 {
+		t.Error("a fresh result is not reused")
+	}
+	ahead.Add(6)
+	if got := read(); got != 1 {
+		t.Errorf("a result of 6 seconds ago was not shown at once: %d", got)
+	}
+	for end := time.Now().Add(time.Minute); !ran(2) || read() != 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the result was not refreshed")
+		}
+	}
+	ahead.Add(16)
+	if got := read(); got != 3 {
+		t.Errorf("a result of 16 seconds ago was shown: %d", got)
+	}
+	r.Forget()
+	if got := read(); got != 4 {
+		t.Errorf("a forgotten result was shown: %d", got)
 	}
 }
 

@@ -76,8 +76,9 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 	return nil
 }
 
-// jobEnded records how an action ended.
+// jobEnded records how an action ended. Pages show what it changed from now on.
 func (s *Site) jobEnded(job *command.Job, state command.State) {
+	s.reader.Forget()
 	result := "done"
 	if state.Failure != "" {
 		result = state.Failure

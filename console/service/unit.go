@@ -117,6 +117,11 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 				return err
 			}
 		}
+		if filepath.IsAbs(s.SnapshotStore) && s.SnapshotKey != "" { // the service may not make it: it sees the rest of the disk read-only
+			if err := files.MkdirAll(s.SnapshotStore, 0o700); err != nil {
+				return err
+			}
+		}
 		if err := h.write(s); err != nil {
 			return err
 		}
