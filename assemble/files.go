@@ -80,7 +80,11 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 		used, err = r.usesPreflight(archives)
 	}
 	for _, p := range r.Programs {
-		if members = append(members, p.Sealift); used && p.Preflight != nil {
+		members = append(members, p.Sealift)
+		if p.Console != nil {
+			members = append(members, p.Console)
+		}
+		if used && p.Preflight != nil {
 			members = append(members, p.Preflight)
 		}
 	}

@@ -20,12 +20,14 @@ type Program struct {
 	// Preflight is the sealift-preflight. The bundle has it if an add-on or the Installer has something for it to do. nil leaves it
 	// out, and with it the checks of add-ons on these nodes.
 	Preflight *bundle.Member
+	// Console is the sealift-console of control planes; nil leaves it out.
+	Console *bundle.Member
 }
 
 // Close releases the files of the program.
 func (p Program) Close() error {
 	var errs []error
-	for _, m := range []*bundle.Member{p.Sealift, p.Preflight} {
+	for _, m := range []*bundle.Member{p.Sealift, p.Preflight, p.Console} {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}

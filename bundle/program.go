@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// ProgramPath returns the path of a program for nodes, BinaryName or PreflightName, in a bundle with programs for several platforms, such
-// as bin/linux-arm64/sealift. In a bundle with programs for one platform, the path is the name.
+// ProgramPath returns the path of a program for nodes, BinaryName, PreflightName or ConsoleName, in a bundle with programs for several
+// platforms, such as bin/linux-arm64/sealift. In a bundle with programs for one platform, the path is the name.
 func ProgramPath(name, platform string) string {
 	return path.Join(path.Dir(name), strings.ReplaceAll(platform, "/", "-"), path.Base(name))
 }
 
-// IsProgram reports whether a path in a bundle is that of a program, BinaryName or PreflightName, for nodes of any platform.
+// IsProgram reports whether a path in a bundle is that of a program, BinaryName, PreflightName or ConsoleName, for nodes of any platform.
 func IsProgram(name, at string) bool {
 	dir, base := path.Split(at)
 	dir = path.Clean(dir)
 	return base == path.Base(name) && (dir == path.Dir(name) || path.Dir(dir) == path.Dir(name))
 }
 
-// Program returns the program, BinaryName or PreflightName, for nodes of a platform.
+// Program returns the program, BinaryName, PreflightName or ConsoleName, for nodes of a platform.
 func (a *Archive) Program(name, platform string) (Entry, bool) {
 	if e, ok := a.Entry(ProgramPath(name, platform)); ok {
 		return e, true

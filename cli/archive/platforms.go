@@ -37,7 +37,7 @@ func platformSizes(a *bundle.Archive) ([]PlatformSize, error) {
 		}
 	}
 	for _, p := range platform.OfHosts() {
-		for _, name := range []string{bundle.BinaryName, bundle.PreflightName} {
+		for _, name := range []string{bundle.BinaryName, bundle.PreflightName, bundle.ConsoleName} {
 			only[bundle.ProgramPath(name, p)] = []string{p}
 		}
 	}

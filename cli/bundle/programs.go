@@ -30,15 +30,16 @@ const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
 
 // programFlags are the flags that choose the programs for nodes.
 type programFlags struct {
-	platforms, sealift, preflight []string
+	platforms, sealift, preflight, console []string
 }
 
 func (p *programFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&p.sealift, "sealift", nil, "the sealift for the nodes, one for each platform (default: the "+nodeProgram+" beside this program)")
 	flags.StringSliceVar(&p.preflight, "sealift-preflight", nil, "the sealift-preflight for the nodes, one for each platform, or "+noPreflight+" (default: the one beside the sealift for the nodes, if something in the bundle uses it)")
+	flags.StringSliceVar(&p.console, "sealift-console", nil, "the sealift-console for the control planes, one for each platform; without this flag they get none")
 	flags.StringSliceVar(&p.platforms, "platform", []string{hostPlatform}, "the platforms of the nodes, such as linux/amd64,linux/arm64")
-	for _, name := range []string{"sealift", "sealift-preflight"} {
+	for _, name := range []string{"sealift", "sealift-preflight", "sealift-console"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 }
@@ -162,6 +163,10 @@ func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags
 			}
 		}
 	}
+	consoles, err := byPlatform("--sealift-console", o.console, o.platforms)
+	if err != nil {
+		return nil, err
+	}
 	for _, one := range o.platforms {
 		if sealift[one] == "" {
 			return list, app.UsageError("no sealift for %s among %s; name it with --sealift FILE,FILE: '"+buildFor+"' makes it", one, strings.Join(named, ", "), strings.Split(one, "/")[1])
@@ -175,11 +180,16 @@ func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags
 			return list, err
 		}
 		list = append(list, made)
-		if preflights[one] == "" {
-			continue
+		last := &list[len(list)-1]
+		if preflights[one] != "" {
+			if last.Preflight, err = assemble.ProgramMember(ctx, at(bundle.PreflightName), preflights[one], spool); err != nil {
+				return list, err
+			}
 		}
-		if list[len(list)-1].Preflight, err = assemble.ProgramMember(ctx, at(bundle.PreflightName), preflights[one], spool); err != nil {
-			return list, err
+		if consoles[one] != "" {
+			if last.Console, err = assemble.ProgramMember(ctx, at(bundle.ConsoleName), consoles[one], spool); err != nil {
+				return list, err
+			}
 		}
 	}
 	return list, nil

@@ -140,6 +140,21 @@ func (i *Install) Sealift(platform string) string {
 	return e.SHA256
 }
 
+// console is the bundle's sealift-console for this host, if it is a control plane.
+func (i *Install) console() (bundle.Entry, bool) {
+	carried, ok := i.archive.Program(bundle.ConsoleName, host.Platform)
+	return carried, ok && i.ControlPlane()
+}
+
+// keepConsole leaves sealift-console on a control plane, where 'sealift-console on' starts it.
+func (i *Install) keepConsole(ctx context.Context) error {
+	carried, ok := i.console()
+	if !ok || isCopy(filepath.Join(i.options.Root, carried.Path), carried) {
+		return nil
+	}
+	return i.extractPrograms(ctx, i.options.Root, carried.Path)
+}
+
 // programNames are the paths of a sealift-preflight outside a bundle.
 func programNames(root, beside string) []string {
 	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.ProgramPath(bundle.PreflightName, host.Platform)),

@@ -106,6 +106,9 @@ func (i *Install) needs() (preflight.Needs, error) {
 	var files, programs, packages, count, imageFiles uint64
 	if pending["node/sealift"] {
 		programs := []string{bundle.PreflightName, bundle.ProgramPath(bundle.PreflightName, host.Platform)}
+		if console, ok := i.console(); ok {
+			programs = append(programs, console.Path)
+		}
 		for _, platform := range i.foreignPlatforms() {
 			if i.ControlPlane() {
 				programs = append(programs, bundle.ProgramPath(bundle.BinaryName, platform), bundle.ProgramPath(bundle.PreflightName, platform))

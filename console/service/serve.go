@@ -1,0 +1,106 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/console/page"
+	"github.com/sealift/sealift/internal/connlimit"
+)
+
+// The bounds of the listener. A browser has a few connections; some people may share an address.
+const (
+	maxPerClient  = 24
+	maxPerNetwork = 64
+	maxAll        = 128
+	headerTime    = 10 * time.Second
+	bodyTime      = 20 * time.Second
+	idleTime      = time.Minute
+	maxHeader     = 16 << 10
+	drainTime     = 5 * time.Second
+)
+
+// Server serves the pages of a node.
+type Server struct {
+	Home     Home
+	Settings Settings
+	Program  string // the sealift that it runs
+	PKI      string // folder with the cluster's CA; "" is kubeadm's
+	Log      *slog.Logger
+}
+
+// Run listens and serves until ctx ends. Actions that are in progress end with it.
+func (s Server) Run(ctx context.Context) error {
+	l, err := net.Listen("tcp", s.Settings.Complete().Listen)
+	if err != nil {
+		return fmt.Errorf("%w; choose another address: sealift-console on --listen ADDRESS:PORT", err)
+	}
+	return s.Serve(ctx, l)
+}
+
+// Serve serves the connections of l until ctx ends.
+func (s Server) Serve(ctx context.Context, l net.Listener) error {
+	folder := s.PKI
+	if folder == "" {
+		folder = pki
+	}
+	certificate, err := s.Settings.certificate(folder, s.Settings.Names, s.Log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	site, err := page.New(ctx, page.Options{
+		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Audit: s.Home.Audit(), Refused: s.Home.refused(),
+		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
+	})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	bounds := connlimit.New(connlimit.Options{PerClient: maxPerClient, PerNetwork: maxPerNetwork, All: maxAll, Log: s.Log})
+	h := &http.Server{
+		Handler: bounds.Handler(site.Handler()), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	bounds.Configure(h)
+	ended := make(chan error, 1)
+	go func() { ended <- h.ServeTLS(bounds.Listener(l), "", "") }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		if err := h.Shutdown(drain); err != nil {
+			return h.Close()
+		}
+		return nil
+	}
+}
+
+// answersTo returns what reports whether browsers may call the host by a name. They are read each time, because the addresses of a host can
+// change.
+func (s Settings) answersTo(log *slog.Logger) func(string) bool {
+	return func(name string) bool {
+		names, err := s.Names()
+		if err != nil {
+			log.Error("the names of this host are unknown", "error", err)
+		}
+		name = strings.ToLower(strings.TrimSuffix(name, "."))
+		if ip := net.ParseIP(name); ip != nil {
+			name = ip.String()
+		}
+		return slices.Contains(names, name)
+	}
+}
