@@ -36,7 +36,10 @@ func (i Image) names() []string {
 // Layout is the images of a package: an OCI image layout inside an archive, or docker-archives (images/*.tar.gz), as kURL
 // has them, or both.
 type Layout struct {
-	Images  []Image
+	Images []Image
+	// ByPerson says that a person has the images loaded, outside of any install: no prune removes them.
+	ByPerson bool
+
 	archive *bundle.Archive
 	dir     string
 	oci     *ocilayout.Layout
