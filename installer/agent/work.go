@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
@@ -26,6 +27,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
+	"github.com/sealift/sealift/installer/recovery/retention"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -91,7 +93,7 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 		}
 		if in.UpgradeID != "" {
 			step("keep what is replaced")
-			if _, err := (undo.Store{Root: a.Root}).Keep(in.UpgradeID, in.From, time.Now()); err != nil {
+			if _, err := (retention.Node{Root: a.Root, Socket: runtime.Socket}).Keep(ctx, in.UpgradeID, in.From, step); err != nil {
 				return prepared.LogFile(), err
 			}
 		}

@@ -47,6 +47,7 @@ func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progres
 		if err != nil {
 			return total, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 		}
+		layout.ByPerson = true
 		layouts = append(layouts, layout)
 	}
 	r, err := runtime.Connect(ctx, socket)

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/recovery/retention"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -278,8 +279,18 @@ func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps 
 	if err != nil {
 		return 0, i.explainDiskFull(err)
 	}
+	if err := retention.Record(i.options.Root, i.packageInfos()); err != nil {
+		return 0, i.explainDiskFull(err)
+	}
 	ran, err = lifecycle.Run(ctx, operation, plan, i.Journal, i.Log.Narrate(observe))
 	return ran, i.explainDiskFull(err)
+}
+
+func (i *Install) packageInfos() (all []bundle.PackageInfo) {
+	for _, a := range i.addOns {
+		all = append(all, a.info)
+	}
+	return all
 }
 
 // Close ends the hooks' shell and releases the lock.

@@ -74,7 +74,10 @@ func (r *Runtime) archivePresent(ctx context.Context, layout *Layout, image Imag
 	if err != nil {
 		return false, fmt.Errorf("look up image %s: %w", name, err)
 	}
-	return r.complete(ctx, layout, Image{Ref: name, Target: record.Target})
+	if ok, err := r.complete(ctx, layout, Image{Ref: name, Target: record.Target}); err != nil || !ok {
+		return false, err
+	}
+	return true, r.mark(ctx, layout, []images.Image{record})
 }
 
 // loadArchive streams a docker-archive into the content store. Its images get their names once its last byte is verified. If the
@@ -89,7 +92,9 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", image.archive.Path, err)
 	}
-	names, err := r.keep(ctx, index, map[string]string{pinLabel: pin, archiveLabel: image.archive.SHA256})
+	labels := layout.labels()
+	labels[archiveLabel] = image.archive.SHA256
+	names, err := r.keep(ctx, index, labels)
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,7 @@ func (r *Runtime) present(ctx context.Context, layout *Layout, image Image) (boo
 	if image.archive.Path != "" {
 		return r.archivePresent(ctx, layout, image)
 	}
+	var records []images.Image
 	for _, name := range image.names() {
 		record, err := r.client.ImageService().Get(ctx, name)
 		if errdefs.IsNotFound(err) || err == nil && (record.Target.Digest != image.Target.Digest || record.Labels[pinLabel] != pin) {
@@ -147,8 +148,12 @@ func (r *Runtime) present(ctx context.Context, layout *Layout, image Image) (boo
 		if err != nil {
 			return false, fmt.Errorf("look up image %s: %w", name, err)
 		}
+		records = append(records, record)
 	}
-	return r.complete(ctx, layout, image)
+	if ok, err := r.complete(ctx, layout, image); err != nil || !ok {
+		return false, err
+	}
+	return true, r.mark(ctx, layout, records)
 }
 
 // complete reports whether everything of an image is in the content store in the form that the layout has, and unpacked. Nodes that
@@ -198,7 +203,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 		return fmt.Errorf("unpack: %w", err)
 	}
 	for _, name := range image.names() {
-		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: map[string]string{pinLabel: pin}}); err != nil {
+		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: layout.labels()}); err != nil {
 			return err
 		}
 	}

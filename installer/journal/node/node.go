@@ -48,6 +48,7 @@ const (
 	lastDrillName    = "last-drill.json"
 	textfileName     = "textfile.json"
 	consoleName      = "console"
+	imagesName       = "images.json"
 	temporaryName    = "sealift-" // what begins so
 )
 
@@ -84,6 +85,9 @@ func LastDrillFile(root string) string { return filepath.Join(StateDir(root), la
 // TextfileFile names the file with metrics that this node writes for node_exporter: see package textfile.
 func TextfileFile(root string) string { return filepath.Join(StateDir(root), textfileName) }
 
+// ImagesFile lists the images of the packages that the node was last brought to: see package retention.
+func ImagesFile(root string) string { return filepath.Join(StateDir(root), imagesName) }
+
 // QuiescedFile names the pods that a snapshot has quiesced.
 func QuiescedFile(root string) string { return filepath.Join(StateDir(root), quiescedName) }
 
@@ -103,7 +107,7 @@ func TemporaryFile(root, name string) string {
 
 // StateFiles are the files and folders that describe what the node runs and how it was installed.
 func StateFiles(root string) []string {
-	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), filepath.Join(StateDir(root), runName)}
+	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), ImagesFile(root), filepath.Join(StateDir(root), runName)}
 	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
 		names = append(names, filepath.Join(root, name))
 	}

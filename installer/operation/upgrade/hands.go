@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
 	"github.com/sealift/sealift/installer/operation/record"
+	"github.com/sealift/sealift/installer/recovery/retention"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/installer/recovery/undo"
 )
@@ -27,7 +28,7 @@ type hands struct {
 }
 
 func (h *hands) prepareOwn(ctx context.Context) (err error) {
-	h.kept, err = undo.Store{Root: h.in.Root}.Keep(h.in.WholeUpgrade(), h.in.From(), time.Now())
+	h.kept, err = retention.Node{Root: h.in.Root, Socket: runtime.Socket}.Keep(ctx, h.in.WholeUpgrade(), h.in.From(), h.Say)
 	if err != nil {
 		return fmt.Errorf("save the files that the upgrade replaces on this node: %w", err)
 	}

@@ -5,6 +5,7 @@
 package undo
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -100,7 +101,7 @@ func (s Store) folder() string {
 
 // Keep copies what an upgrade may replace, unless that was done for it. Of the sets of other upgrades, the newest stays.
 func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
-	sets, err := s.sets()
+	sets, err := s.Sets()
 	if err != nil {
 		return set, err
 	}
@@ -227,8 +228,8 @@ func (s Set) After(n int, r lifecycle.Record) bool {
 	return n >= s.Records
 }
 
-// sets are those that are whole, the newest first.
-func (s Store) sets() (sets []Set, err error) {
+// Sets are those that are whole, the newest first.
+func (s Store) Sets() (sets []Set, err error) {
 	records, err := filepath.Glob(filepath.Join(s.folder(), "*", recordName))
 	if err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (s Store) sweep() error {
 
 // Newest is the set of the last upgrade that was begun. It is ErrNone where there is none.
 func (s Store) Newest() (Set, error) {
-	sets, err := s.sets()
+	sets, err := s.Sets()
 	if err == nil && len(sets) == 0 {
 		err = ErrNone
 	}
@@ -274,7 +275,7 @@ func (s Store) Newest() (Set, error) {
 
 // Of is the set of an upgrade. It is ErrNone where there is none.
 func (s Store) Of(upgrade string) (Set, error) {
-	sets, err := s.sets()
+	sets, err := s.Sets()
 	at := slices.IndexFunc(sets, func(o Set) bool { return o.Upgrade == upgrade })
 	if err == nil && at < 0 {
 		err = ErrNone
@@ -283,6 +284,17 @@ func (s Store) Of(upgrade string) (Set, error) {
 		return Set{}, err
 	}
 	return sets[at], nil
+}
+
+// Read returns the copy of a file, by its path on the host. What the set lacks is fs.ErrNotExist.
+func (s Set) Read(path string) ([]byte, error) {
+	at := slices.IndexFunc(s.Files, func(f File) bool { return f.Path == path })
+	if at < 0 {
+		return nil, fmt.Errorf("the copy of %s in %s: %w", path, s.dir, fs.ErrNotExist)
+	}
+	var data bytes.Buffer
+	err := s.check(at, s.Files[at], &data)
+	return data.Bytes(), err
 }
 
 // Remove gives the set up. Its record goes first: a set without it is none, and its rest is swept when the next one is kept.

@@ -1,0 +1,151 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+)
+
+// Origin says for whom an image was loaded. Images that an earlier sealift or another program brought have none.
+type Origin string
+
+// The origins. What a person loaded stays a person's, even if a bundle has it too.
+const (
+	OfBundle Origin = "bundle" // an install, a join or an upgrade loaded it
+	OfPerson Origin = "person" // 'sealift images load' loaded it
+)
+
+// originLabel has the origin, in the record of each name.
+const originLabel = "sealift.dev/origin"
+
+// Stored is an image in containerd, with all its names.
+type Stored struct {
+	Digest     digest.Digest `json:"digest"` // of its index or manifest
+	Names      []string      `json:"names"`
+	Bytes      int64         `json:"bytes"` // of its blobs as they are stored; other images may share them
+	Pinned     bool          `json:"pinned"`
+	Origin     Origin        `json:"origin,omitempty"`
+	Containers int           `json:"containers"` // how many use it, running or not
+}
+
+// Images lists the images that containerd has, by their first names.
+func (r *Runtime) Images(ctx context.Context) ([]Stored, error) {
+	records, err := r.client.ImageService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	byDigest := make(map[digest.Digest]*Stored)
+	byName := make(map[string]*Stored)
+	var all []*Stored
+	for _, record := range records {
+		s := byDigest[record.Target.Digest]
+		if s == nil {
+			s = &Stored{Digest: record.Target.Digest}
+			if s.Bytes, err = r.usage(ctx, record); err != nil {
+				return nil, err
+			}
+			byDigest[s.Digest], all = s, append(all, s)
+		}
+		s.add(record)
+		byName[record.Name] = s
+	}
+	containers, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range containers {
+		if s := byName[c.Image]; s != nil {
+			s.Containers++
+		}
+	}
+	list := make([]Stored, 0, len(all))
+	for _, s := range all {
+		slices.SortFunc(s.Names, byKind)
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Stored) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	return list, nil
+}
+
+func (s *Stored) add(record images.Image) {
+	s.Names = append(s.Names, record.Name)
+	s.Pinned = s.Pinned || record.Labels[pinLabel] == pin
+	if origin := Origin(record.Labels[originLabel]); s.Origin != OfPerson && origin != "" {
+		s.Origin = origin
+	}
+}
+
+// byKind sorts names: with tags first, then with digests, then the IDs that containerd's CRI plugin gives.
+func byKind(a, b string) int {
+	kind := func(name string) int {
+		switch {
+		case strings.HasPrefix(name, "sha256:"):
+			return 2
+		case strings.Contains(name, "@"):
+			return 1
+		}
+		return 0
+	}
+	if a, b := kind(a), kind(b); a != b {
+		return a - b
+	}
+	return strings.Compare(a, b)
+}
+
+func (r *Runtime) usage(ctx context.Context, record images.Image) (int64, error) {
+	image := containerd.NewImageWithPlatform(r.client, record, r.platform)
+	n, err := image.Usage(ctx, containerd.WithUsageManifestLimit(1))
+	if errdefs.IsNotFound(err) { // another program removes it, or its manifest is for another platform
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("size of image %s: %w", record.Name, err)
+	}
+	return n, nil
+}
+
+// Remove removes all names of an image, and returns when containerd has removed what no other image needs.
+func (r *Runtime) Remove(ctx context.Context, s Stored) error {
+	for n, name := range s.Names {
+		var options []images.DeleteOpt
+		if n == len(s.Names)-1 {
+			options = append(options, images.SynchronousDelete())
+		}
+		if err := r.client.ImageService().Delete(ctx, name, options...); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("remove image %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// labels are those of the names of an image that is loaded now.
+func (l *Layout) labels() map[string]string {
+	return map[string]string{pinLabel: pin, originLabel: string(l.origin())}
+}
+
+func (l *Layout) origin() Origin {
+	if l.ByPerson {
+		return OfPerson
+	}
+	return OfBundle
+}
+
+// mark gives the existing records of names an origin.
+func (r *Runtime) mark(ctx context.Context, layout *Layout, records []images.Image) error {
+	for _, record := range records {
+		if had := Origin(record.Labels[originLabel]); had == OfPerson || had == layout.origin() {
+			continue
+		}
+		changed := images.Image{Name: record.Name, Labels: map[string]string{originLabel: string(layout.origin())}}
+		if _, err := r.client.ImageService().Update(ctx, changed, "labels."+originLabel); err != nil {
+			return fmt.Errorf("label image %s: %w", record.Name, err)
+		}
+	}
+	return nil
+}

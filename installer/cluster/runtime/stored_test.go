@@ -1,0 +1,47 @@
+package runtime_test
+
+import (
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sealift/sealift/installer/cluster/runtime"
+)
+
+// TestImagesAreListedAndRemoved loads images for a bundle and for a person, and removes one with all of its names.
+func TestImagesAreListedAndRemoved(t *testing.T) {
+	r := connect(t)
+	shared := image(t, 2)
+	of := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": shared, "registry.example/old:1": image(t, 1)}))
+	by := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": shared}))
+	by.ByPerson = true
+	for _, layout := range []*runtime.Layout{of, by, of} { // what a person has loaded stays a person's
+		if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := r.Images(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, want := range []runtime.Stored{{Names: []string{"registry.example/app:1"}, Origin: runtime.OfPerson}, {Names: []string{"registry.example/old:1"}, Origin: runtime.OfBundle}} {
+		got := all[i]
+		if got.Names[0] != want.Names[0] || len(got.Names) != 2 || got.Origin != want.Origin || !got.Pinned || got.Containers != 0 {
+			t.Errorf("got %+v", got)
+		}
+		if least := int64(100_000); got.Bytes < least {
+			t.Errorf("%s has %d bytes, less than one layer", got.Names[0], got.Bytes)
+		}
+	}
+	for range 2 { // the second time, there is nothing
+		if err := r.Remove(t.Context(), all[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rest, err := r.Images(t.Context()); err != nil || len(rest) != 1 || rest[0].Digest != all[0].Digest {
+		t.Errorf("%+v, %v", rest, err)
+	}
+	if result, err := r.Load(t.Context(), of, func(string) {}); err != nil || result.Loaded != 1 || result.Present != 1 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
