@@ -197,7 +197,11 @@ func (a commands) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return service.Server{Home: home, Settings: s, Program: program, Log: a.Log}.Run(cmd.Context())
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			return service.Server{Home: home, Settings: s, Program: program, Log: a.Log, Self: self}.Run(cmd.Context())
 		},
 	}
 	addRoot(cmd, &home)

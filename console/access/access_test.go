@@ -152,6 +152,44 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+func TestClockThatIsSetBackEndsTokensAndSessions(t *testing.T) {
+	c, dir := newClock(), t.TempDir()
+	tokens, sessions := access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: c.read}, access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.read}
+	text, token, err := tokens.Create("jane", access.Viewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _, err := sessions.Begin(token, "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(-24 * time.Hour)
+	if _, err := tokens.Redeem(text); !errors.Is(err, access.ErrRefused) {
+		t.Errorf("the token: %v", err)
+	}
+	if _, err := sessions.Find(secret); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("the session: %v", err)
+	}
+}
+
+func TestDamagedSessionKeepsNobodyOut(t *testing.T) {
+	c, dir := newClock(), t.TempDir()
+	sessions := access.Sessions{Dir: dir, Now: c.read}
+	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	secret, _, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sessions.Find(secret); err != nil {
+		t.Error(err)
+	}
+	if all, err := sessions.List(); err != nil || len(all) != 1 {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
+
 func TestSessionIsRevoked(t *testing.T) {
 	c := newClock()
 	sessions := access.Sessions{Dir: t.TempDir(), Now: c.read}

@@ -86,7 +86,7 @@ func (s Sessions) Find(secret string) (Session, error) {
 	return found, nil
 }
 
-// read reads a session, and removes one that has ended.
+// read reads a session, and removes one that has ended, or that is damaged: it must not keep others from logging in.
 func (s Sessions) read(name string) (found Session, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,14 +95,15 @@ func (s Sessions) read(name string) (found Session, err error) {
 	if err != nil {
 		return found, err
 	}
-	if err := readJSON(name, &found); errors.Is(err, fs.ErrNotExist) {
+	err = readJSON(name, &found)
+	if errors.Is(err, fs.ErrNotExist) {
 		return found, ErrNoSession
-	} else if err != nil {
+	} else if err != nil && !errors.Is(err, errDamaged) {
 		return found, err
 	}
 	found.Seen = info.ModTime().UTC()
 	now := s.Now()
-	if now.Sub(found.Began) >= SessionTime || now.Sub(found.Seen) >= IdleTime || !slices.Contains(Roles(), found.Role) {
+	if err != nil || now.Sub(found.Began) >= SessionTime || now.Sub(found.Seen) >= IdleTime || found.Began.Sub(now) > skew || found.Seen.Sub(now) > skew || !slices.Contains(Roles(), found.Role) {
 		return Session{}, errors.Join(ErrNoSession, removeFile(name))
 	}
 	return found, nil

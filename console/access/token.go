@@ -28,6 +28,12 @@ const (
 	extension = ".json"
 )
 
+// skew is how far the clock of the host may be set back before tokens and sessions end: they would last longer than they should.
+const skew = time.Minute
+
+// errDamaged means that a file is not one of this package.
+var errDamaged = errors.New("is damaged; remove it")
+
 // ErrRefused is the answer to every token that is not valid. It does not say why.
 var ErrRefused = errors.New("the token is not valid: it was used, it is older than 10 minutes, or it is mistyped")
 
@@ -79,17 +85,22 @@ func (t Tokens) Redeem(text string) (Token, error) {
 	} else if err != nil {
 		return Token{}, err
 	}
-	if !t.Now().Before(token.Ends) {
+	if !t.valid(token) {
 		return Token{}, ErrRefused
 	}
 	return token, nil
+}
+
+func (t Tokens) valid(token Token) bool {
+	left := token.Ends.Sub(t.Now())
+	return left > 0 && left <= TokenTime+skew
 }
 
 // sweep removes tokens that have ended, and returns how many are left.
 func (t Tokens) sweep() (left int, err error) {
 	err = eachFile(t.Dir, func(name string) error {
 		var token Token
-		if err := readJSON(name, &token); err != nil || !t.Now().Before(token.Ends) {
+		if err := readJSON(name, &token); err != nil || !t.valid(token) {
 			return removeFile(name)
 		}
 		left++
@@ -132,7 +143,7 @@ func readJSON(name string, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s is damaged: %w; remove it", name, err)
+		return fmt.Errorf("%s %w: %w", name, errDamaged, err)
 	}
 	return nil
 }

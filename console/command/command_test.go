@@ -174,11 +174,17 @@ esac`)
 	if _, err := start(command.PauseUpgrade, begin); !errors.Is(err, command.ErrBusy) {
 		t.Errorf("the same action again: %v", err)
 	}
+	if jobs.Idle() {
+		t.Error("a running job is not seen")
+	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if s := <-ended; s.Failure != "failed with exit code 3" || s.Progress != "one\ntwo\\u001b]0;title\\u0007\n" {
 		t.Errorf("got %+v", s)
+	}
+	if !jobs.Idle() {
+		t.Error("a job that has ended still runs")
 	}
 	if jobs.Find(job.ID) != job || jobs.Last(command.PauseUpgrade) != nil {
 		t.Error("the job is not found, or it has a document")

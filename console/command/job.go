@@ -57,6 +57,12 @@ func (j *Job) State() (State, <-chan struct{}) {
 	return State{Progress: string(j.progress), Document: j.document, Ended: j.ended, Failure: j.failure}, j.changed
 }
 
+func (j *Job) hasEnded() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.ended.IsZero()
+}
+
 // Write adds to the progress.
 func (j *Job) Write(p []byte) (int, error) {
 	j.change(func() {
@@ -116,21 +122,16 @@ func (j *Jobs) Start(ctx context.Context, action Action, s Settings, values map[
 func (j *Jobs) add(job *Job) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	running := 0
-	for _, other := range j.all {
-		if state, _ := other.State(); !state.Ended.IsZero() {
-			continue
-		}
-		if running++; other.Action.Name == job.Action.Name {
-			return fmt.Errorf("%s has already started this action: %w", other.Who, ErrBusy)
-		}
+	running := slices.DeleteFunc(slices.Clone(j.all), (*Job).hasEnded)
+	if at := slices.IndexFunc(running, func(other *Job) bool { return other.Action.Name == job.Action.Name }); at >= 0 {
+		return fmt.Errorf("%s has already started this action: %w", running[at].Who, ErrBusy)
 	}
-	if running >= maxJobs {
-		return fmt.Errorf("%d actions are running: %w", running, ErrBusy)
+	if len(running) >= maxJobs {
+		return fmt.Errorf("%d actions are running: %w", len(running), ErrBusy)
 	}
 	j.all = slices.Insert(j.all, 0, job)
 	for at := len(j.all) - 1; at > 0 && len(j.all) > keptJobs; at-- {
-		if state, _ := j.all[at].State(); !state.Ended.IsZero() {
+		if j.all[at].hasEnded() {
 			j.all = slices.Delete(j.all, at, at+1)
 		}
 	}
@@ -170,6 +171,11 @@ func (j *Jobs) run(ctx context.Context, job *Job, words []string) {
 	})
 	state, _ := job.State()
 	j.ended(job, state)
+}
+
+// Idle reports whether no action is running.
+func (j *Jobs) Idle() bool {
+	return !slices.ContainsFunc(j.List(), func(job *Job) bool { return !job.hasEnded() })
 }
 
 // Find returns the job of an ID, or nil.

@@ -50,7 +50,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 		return errNotFound
 	}
 	if !v.session.Role.Has(action.Right) {
-		s.refuse(w, r, v, string(action.Right))
+		s.refuse(w, r, v, action.Right)
 		return nil
 	}
 	values := map[string]string{}
@@ -144,6 +144,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request, v visitor) error {
 	}
 	w.Header().Set("Content-Type", eventStream)
 	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // that of the request would end the stream, with HTTP/1
 	end := time.NewTimer(streamTime)
 	defer end.Stop()
 	pause := time.NewTicker(streamPause)

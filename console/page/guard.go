@@ -2,8 +2,10 @@ package page
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
@@ -55,8 +57,11 @@ func (s *Site) routes() []route {
 		{"GET", "/audit", access.ReadAudit, s.auditPage},
 		{"GET", "/sessions", access.ReadAudit, s.sessionsPage},
 		{"POST", "/sessions/{id}/end", access.EndSession, s.endSession},
+		{"GET", "/", access.ReadState, notFound}, // everything else
 	}
 }
+
+func notFound(http.ResponseWriter, *http.Request, visitor) error { return errNotFound }
 
 // protected is what applies to every request, even to one without a route.
 func (s *Site) protected(next http.Handler) http.Handler {
@@ -101,7 +106,7 @@ func (s *Site) guarded(to route) http.Handler {
 			s.answer(w, r, v, err)
 			return
 		case to.Right != "" && !v.session.Role.Has(to.Right):
-			s.refuse(w, r, v, string(to.Right))
+			s.refuse(w, r, v, to.Right)
 			return
 		}
 		if r.Method == http.MethodPost && !s.isOwnForm(r, to, v) {
@@ -150,10 +155,12 @@ func (s *Site) sendToLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a person whose role lacks a right.
-func (s *Site) refuse(w http.ResponseWriter, r *http.Request, v visitor, right string) {
-	s.note(s.Audit, r, v, right, "refused", "")
+func (s *Site) refuse(w http.ResponseWriter, r *http.Request, v visitor, right access.Right) {
+	s.note(s.Audit, r, v, string(right), "refused", "")
+	roles := access.Roles()
+	needed := roles[slices.IndexFunc(roles, func(role access.Role) bool { return role.Has(right) })]
 	s.answer(w, r, v, s.fail(w, r, v, http.StatusForbidden, "Not allowed",
-		"The role "+string(v.session.Role)+" may not do this ("+right+"). Root on the node makes a token for another role.", "sudo sealift-console token --role operator"))
+		fmt.Sprintf("The role %s may not do this (%s). Root on the node makes a token for another role.", v.session.Role, right), "sudo sealift-console token --role "+string(needed)))
 }
 
 // answer reports the error of a handler.

@@ -93,6 +93,9 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	return s, err
 }
 
+// Idle reports whether no action is running.
+func (s *Site) Idle() bool { return s.jobs.Idle() }
+
 // Handler serves the pages.
 func (s *Site) Handler() http.Handler {
 	mux := http.NewServeMux()

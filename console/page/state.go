@@ -155,6 +155,7 @@ type operationsPage struct {
 	Status        statusPage
 	UpgradeSource source
 	Upgrade       upgrade
+	Unfinished    bool // there is an upgrade to pause or resume
 	UpgradeNodes  []upgradeNode
 	MoreNodes     int
 	JournalSource source
@@ -172,6 +173,7 @@ func (s *Site) operations(w http.ResponseWriter, r *http.Request, v visitor) err
 	p := operationsPage{Status: s.readStatus(r), Pause: s.offer(v, command.PauseUpgrade), Resume: s.offer(v, command.ResumeUpgrade)}
 	d := s.reader.Read(r.Context(), "upgrade", "status")
 	p.UpgradeSource = sourceOf(d, d.Decode(&p.Upgrade))
+	p.Unfinished = p.Upgrade.Upgrade.To != "" && p.Upgrade.Upgrade.Phase != "finished"
 	for _, name := range slices.Sorted(maps.Keys(p.Upgrade.Upgrade.Nodes)) {
 		n := p.Upgrade.Upgrade.Nodes[name]
 		stage := n.Stage

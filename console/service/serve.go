@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/console/page"
 	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // The bounds of the listener. A browser has a few connections; some people may share an address.
@@ -36,6 +38,11 @@ type Server struct {
 	Program  string // the sealift that it runs
 	PKI      string // folder with the cluster's CA; "" is kubeadm's
 	Log      *slog.Logger
+	// Self is the program that runs. When an upgrade replaces its file, and no action is running, Serve returns: systemd starts the new one.
+	// "" never returns for that.
+	Self string
+
+	watch time.Duration // between looks at Self; 0 is a minute
 }
 
 // Run listens and serves until ctx ends. Actions that are in progress end with it.
@@ -49,30 +56,17 @@ func (s Server) Run(ctx context.Context) error {
 
 // Serve serves the connections of l until ctx ends.
 func (s Server) Serve(ctx context.Context, l net.Listener) error {
-	folder := s.PKI
-	if folder == "" {
-		folder = pki
-	}
-	certificate, err := s.Settings.certificate(folder, s.Settings.Names, s.Log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	site, h, err := s.prepare(ctx)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	site, err := page.New(ctx, page.Options{
-		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Audit: s.Home.Audit(), Refused: s.Home.refused(),
-		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
-	})
-	if err != nil {
+	if err := s.watchSelf(ctx, site, cancel); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	bounds := connlimit.New(connlimit.Options{PerClient: maxPerClient, PerNetwork: maxPerNetwork, All: maxAll, Log: s.Log})
-	h := &http.Server{
-		Handler: bounds.Handler(site.Handler()), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-	}
+	h.Handler = bounds.Handler(site.Handler())
 	bounds.Configure(h)
 	ended := make(chan error, 1)
 	go func() { ended <- h.ServeTLS(bounds.Listener(l), "", "") }()
@@ -87,6 +81,46 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		return nil
 	}
+}
+
+// prepare makes the pages, and the server without its handler.
+func (s Server) prepare(ctx context.Context) (*page.Site, *http.Server, error) {
+	s.Settings = s.Settings.Complete()
+	certificate, err := s.Settings.certificate(cmp.Or(s.PKI, pki), s.Settings.Names, s.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, nil, err
+	}
+	site, err := page.New(ctx, page.Options{
+		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Audit: s.Home.Audit(), Refused: s.Home.refused(),
+		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
+	})
+	return site, &http.Server{
+		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}, err
+}
+
+// watchSelf calls end when the file of Self was replaced and no action is running.
+func (s Server) watchSelf(ctx context.Context, site *page.Site, end func()) error {
+	if s.Self == "" {
+		return nil
+	}
+	started, err := os.Stat(s.Self)
+	if err != nil {
+		return err
+	}
+	go poll.Repeat(ctx, func(context.Context) time.Duration {
+		if now, err := os.Stat(s.Self); err == nil && !os.SameFile(started, now) && site.Idle() {
+			s.Log.Warn("an upgrade has replaced this program; starting the new one", "program", s.Self)
+			end()
+		}
+		return cmp.Or(s.watch, time.Minute)
+	})
+	return nil
 }
 
 // answersTo returns what reports whether browsers may call the host by a name. They are read each time, because the addresses of a host can

@@ -135,6 +135,45 @@ func TestSlowClientsAreBounded(t *testing.T) {
 	}
 }
 
+// TestConsoleEndsWhenItsProgramIsReplaced replaces the file as an upgrade does.
+func TestConsoleEndsWhenItsProgramIsReplaced(t *testing.T) {
+	pki, _ := authority(t)
+	self := filepath.Join(t.TempDir(), "sealift-console")
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(name, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(self)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		s := Server{Home: Home{Root: t.TempDir(), LogDir: t.TempDir()}, Program: "/bin/false", PKI: pki, Log: slog.New(slog.DiscardHandler), Self: self, watch: 10 * time.Millisecond}
+		ended <- s.Serve(t.Context(), l)
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	write(self + ".new")
+	if err := os.Rename(self+".new", self); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on with the old program")
+	}
+}
+
 func TestCertificateFollowsCAAndNames(t *testing.T) {
 	pki, _ := authority(t)
 	names := []string{"node-1"}

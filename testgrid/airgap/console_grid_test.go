@@ -88,6 +88,13 @@ func (v visitor) act(name string, fields ...string) string {
 	}
 }
 
+// awaitConsole reads the overview once the console listens again.
+func awaitConsole(v visitor) string {
+	v.t.Helper()
+	v.must("for i in $(seq 60); do (echo >/dev/tcp/127.0.0.1/6446) 2>/dev/null && exit 0; sleep 1; done; exit 1")
+	return v.request("/")
+}
+
 // TestConsoleOfRealCluster switches the console on, reads its pages, starts its actions, takes the API away, and resets the host.
 func TestConsoleOfRealCluster(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -121,10 +128,13 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	if page := v.request("/nodes"); !strings.Contains(page, n.Name()) || !strings.Contains(page, "v"+current) {
 		t.Errorf("the page of nodes: %s", page)
 	}
-	for name, fields := range map[string][]string{"snapshot-save": nil, "upgrade-plan": {"bundle=cluster.tar.gz"}, "upgrade-pause": nil} {
+	for name, fields := range map[string][]string{"snapshot-save": nil, "upgrade-plan": {"bundle=cluster.tar.gz"}} {
 		if page := v.act(name, fields...); !strings.Contains(page, "Done, in ") {
 			t.Errorf("%s: %s", name, page)
 		}
+	}
+	if page := v.act("upgrade-pause"); !strings.Contains(page, "failed with exit code 1") || !strings.Contains(page, "no upgrade was begun in this cluster") {
+		t.Errorf("pause an upgrade that does not exist: %s", page)
 	}
 	snapshot := regexp.MustCompile(`snapshot-[0-9a-f]{8}-[^ <"]+\.age`).FindString(v.request("/snapshots"))
 	if page := v.act("snapshot-verify", "snapshot="+snapshot); !strings.Contains(page, "Done, in ") {
@@ -137,6 +147,11 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	}
 	n.must("mv /root/kube-apiserver.yaml /etc/kubernetes/manifests/; for i in $(seq 300); do " + kubectl + "--request-timeout=2s get --raw /readyz && exit 0; sleep 1; done; exit 1")
 	t.Log(n.must("sealift-console audit"))
+	n.must("was=$(systemctl show -P MainPID sealift-console); cd /var/lib/sealift/bin && cp sealift-console other && mv other sealift-console; " +
+		"for i in $(seq 300); do [ $(systemctl show -P MainPID sealift-console) = $was ] || { systemctl is-active sealift-console && exit 0; }; sleep 1; done; exit 1")
+	if page := awaitConsole(v); !strings.Contains(page, " 200") {
+		t.Errorf("after its program was replaced: %s", page)
+	}
 	n.must("sealift-console sessions revoke --all")
 	if answer := v.request("/"); !strings.Contains(answer, "303") {
 		t.Errorf("after the session was revoked: %s", answer)
