@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // AddOutputFlag adds -o text|json to a listing command.
@@ -70,17 +72,7 @@ func (a *App) ProgramOutput() io.Writer {
 }
 
 // FormatBytes writes a size in bytes as people read it.
-func FormatBytes(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", value, units[unit])
-}
+func FormatBytes(n int64) string { return plaintext.Bytes(n) }
 
 // Counted is "1 error", "2 errors".
 func Counted(n int, what string) string {

@@ -151,3 +151,16 @@ func Line(text string) string {
 }
 
 var breaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+
+// Bytes writes a size in bytes as people read it, such as 1.5 MiB.
+func Bytes(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}

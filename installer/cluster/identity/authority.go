@@ -93,21 +93,37 @@ func stale(leaf *x509.Certificate, now time.Time) bool {
 
 // Issue signs a certificate with which the control plane called node proves itself, as a server at these addresses and as a client.
 func (a Authority) Issue(node string, addresses ...string) (*tls.Certificate, error) {
+	made, err := a.sign(&x509.Certificate{
+		Subject:            pkix.Name{CommonName: controlPlaneUser + node},
+		ExtKeyUsage:        []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		UnknownExtKeyUsage: []asn1.ObjectIdentifier{controlPlaneUsage},
+	}, addresses)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of control plane %s: %w", node, err)
+	}
+	return made, nil
+}
+
+// IssueServer signs a certificate for a service with this name at these addresses. It proves no control plane, and no client.
+func (a Authority) IssueServer(name string, addresses ...string) (*tls.Certificate, error) {
+	made, err := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, addresses)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of %s: %w", name, err)
+	}
+	return made, nil
+}
+
+// sign completes a template for these addresses, and signs it for a new key.
+func (a Authority) sign(template *x509.Certificate, addresses []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: controlPlaneUser + node}, NotBefore: now.Add(-lateness), NotAfter: now.Add(validity),
-		KeyUsage:           x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:        []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		UnknownExtKeyUsage: []asn1.ObjectIdentifier{controlPlaneUsage},
-	}
+	template.NotBefore, template.NotAfter, template.KeyUsage = now.Add(-lateness), now.Add(validity), x509.KeyUsageDigitalSignature
 	for _, address := range addresses {
 		if ip := net.ParseIP(address); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -117,7 +133,7 @@ func (a Authority) Issue(node string, addresses ...string) (*tls.Certificate, er
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, key.Public(), a.key)
 	if err != nil {
-		return nil, fmt.Errorf("sign the certificate of control plane %s: %w", node, err)
+		return nil, err
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
