@@ -41,6 +41,8 @@ type Request struct {
 	// to do, or if KeepPreflight is set. nil leaves it out, and with it the checks of add-ons.
 	Preflight     *bundle.Member
 	KeepPreflight bool
+	// Console is the sealift-console for control planes; nil leaves it out.
+	Console *bundle.Member
 	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
 	// Lean makes and keeps lean forms of layers. The bundle then has these forms of the layers of its packages. nil leaves layers as

@@ -336,6 +336,40 @@ func TestInstallScriptNamesWhereSealiftCannotRun(t *testing.T) {
 	}
 }
 
+// TestConsoleProgramIsCarriedIfNamed has a sealift-console, or none.
+func TestConsoleProgramIsCarriedIfNamed(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		r := request(t, both)
+		dir := t.TempDir()
+		publish(t, dir, "base", "1.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "provides: [thing]\n"})
+		publish(t, dir, "user", "2.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "requires: [thing]\n"})
+		s, err := store.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Packages.Store = s
+		const text = "#!/bin/sh\necho console\n"
+		if named {
+			program := filepath.Join(dir, "sealift-console")
+			if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r.Console, err = assemble.Console(t.Context(), program, ""); err != nil {
+				t.Fatal(err)
+			}
+			defer r.Console.Close()
+		}
+		data := assembled(t, r)
+		a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry, carried := a.Entry(bundle.ConsoleName); carried != named || carried && entry.Size != int64(len(text)) {
+			t.Errorf("named: %t, carried: %t, %d bytes", named, carried, entry.Size)
+		}
+	}
+}
+
 // TestPreflightProgramIsCarriedIfUsed has sealift-preflight, which is larger than sealift, beside the nodes' sealift.
 func TestPreflightProgramIsCarriedIfUsed(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -68,6 +68,11 @@ func Preflight(ctx context.Context, name, spool string) (*bundle.Member, error) 
 	return program(ctx, bundle.PreflightName, name, spool)
 }
 
+// Console makes a bundle member of the control planes' sealift-console, as Binary does.
+func Console(ctx context.Context, name, spool string) (*bundle.Member, error) {
+	return program(ctx, bundle.ConsoleName, name, spool)
+}
+
 func program(ctx context.Context, member, name, spool string) (*bundle.Member, error) {
 	file, err := bundle.DiskFile(member, 0o755, name)
 	if err != nil {
@@ -92,11 +97,15 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 		files = append(files, bundle.BytesFile(command+".sh", 0o755, script.Text()))
 	}
 	members, err := bundle.Render(ctx, append(files, bundle.BytesFile(bundle.InstallerName, 0o644, text)), bundle.WriteOptions{})
+	members = append(members, r.Binary)
+	if r.Console != nil {
+		members = append(members, r.Console)
+	}
 	if err != nil || r.Preflight == nil {
-		return append(members, r.Binary), err
+		return members, err
 	}
 	used, err := r.usesPreflight(archives)
-	if members = append(members, r.Binary); used {
+	if used {
 		members = append(members, r.Preflight)
 	}
 	return members, err

@@ -109,6 +109,7 @@ const (
 	ScriptName    = "install.sh"     // starts BinaryName
 	BinaryName    = "bin/sealift"
 	PreflightName = "bin/sealift-preflight" // runs the checks of add-ons; a bundle may lack it
+	ConsoleName   = "bin/sealift-console"   // web pages of control planes; a bundle may lack it
 )
 
 // BytesFile returns a file to pack with its content in memory.

@@ -167,7 +167,7 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, v
 		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
 		return made, err
 	}
-	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, KeepPreflight: o.KeepPreflight, Key: o.Key}
+	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, KeepPreflight: o.KeepPreflight, Console: o.Console, Key: o.Key}
 	if q.lean {
 		request.Lean = o.Lean
 	}

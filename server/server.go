@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/certfile"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/server/page"
 	"github.com/sealift/sealift/store"
@@ -39,6 +40,7 @@ type Options struct {
 	// with it the checks of add-ons.
 	Preflight     *bundle.Member
 	KeepPreflight bool
+	Console       *bundle.Member // the sealift-console in all bundles; nil leaves it out
 	// Lean makes and keeps lean forms of layers, for clients that ask for them. nil refuses these.
 	Lean *lean.Spool
 	// Commands are the commands of Binary that scripts may run: install, join, upgrade.
@@ -214,11 +216,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	s.bounds.Configure(h)
 	l = s.bounds.Listener(l)
 	if certFile != "" {
-		c, err := openCertificate(certFile, keyFile, s.log)
+		c, err := certfile.Open(certFile, keyFile, s.log)
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		h.TLSConfig = &tls.Config{GetCertificate: c.get}
+		h.TLSConfig = &tls.Config{GetCertificate: c.Get}
 	}
 	sweeping, stop := context.WithCancel(ctx)
 	swept := make(chan struct{})

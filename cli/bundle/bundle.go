@@ -187,7 +187,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 		return p, err
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
-		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Installer: installer, Steps: steps, Packages: from, Binary: p.programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: p.programs.preflight, Console: p.programs.console, KeepPreflight: o.programs.preflight != "",
 		Since: since, Lean: spooled, Key: key,
 	}); err != nil {
 		return p, errors.Join(err, p.programs.close())

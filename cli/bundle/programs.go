@@ -26,15 +26,16 @@ const hostPlatform = runtime.GOOS + "/" + runtime.GOARCH
 
 // programFlags are the flags that choose the programs for nodes.
 type programFlags struct {
-	sealift, preflight, platform string
+	sealift, preflight, console, platform string
 }
 
 func (p *programFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: the "+nodeProgram+" beside this program)")
 	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes, or "+noPreflight+" (default: the one beside the sealift for the nodes, if something in the bundle uses it)")
+	flags.StringVar(&p.console, "sealift-console", "", "the sealift-console for the control planes; without this flag they get none")
 	flags.StringVar(&p.platform, "platform", hostPlatform, "the platform of the nodes, and of --sealift")
-	for _, name := range []string{"sealift", "sealift-preflight"} {
+	for _, name := range []string{"sealift", "sealift-preflight", "sealift-console"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 }
@@ -43,6 +44,7 @@ func (p *programFlags) add(cmd *cobra.Command) {
 type programs struct {
 	sealift   *bundle.Member
 	preflight *bundle.Member // nil when there is none
+	console   *bundle.Member // nil when there is none
 }
 
 // noPreflight as the name of the sealift-preflight leaves it out of every bundle.
@@ -82,13 +84,21 @@ func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags
 	if p.preflight, err = a.nodePreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
 		return programs{}, errors.Join(err, p.close())
 	}
+	if o.console == "" {
+		return p, nil
+	}
+	if p.console, err = assemble.Console(ctx, o.console, spool); err != nil {
+		return programs{}, errors.Join(err, p.close())
+	}
 	return p, nil
 }
 
 func (p programs) close() error {
 	err := p.sealift.Close()
-	if p.preflight != nil {
-		err = errors.Join(err, p.preflight.Close())
+	for _, other := range []*bundle.Member{p.preflight, p.console} {
+		if other != nil {
+			err = errors.Join(err, other.Close())
+		}
 	}
 	return err
 }

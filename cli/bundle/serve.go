@@ -169,7 +169,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	s, err := server.New(reads, server.Options{
-		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "", Commands: a.nodes,
+		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Console: programs.console, KeepPreflight: o.programs.preflight != "", Commands: a.nodes,
 		Lean: lean.NewSpool(deflated(cache)), URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		MaxConnections: o.connections, MaxConnectionsPerClient: o.ofClient, MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,

@@ -36,7 +36,7 @@ func (i *Install) program(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
 	}
-	if err := i.extractProgram(ctx, dir); err != nil {
+	if err := i.extractProgram(ctx, bundle.PreflightName, dir); err != nil {
 		return "", errors.Join(fmt.Errorf("extract %s from the bundle: %w", preflight.ProgramName, err), files.RemoveAll(dir))
 	}
 	i.taken = dir
@@ -66,12 +66,12 @@ func noProgram(refused error) preflight.Result {
 	return r
 }
 
-func (c *contents) extractProgram(ctx context.Context, dir string) error {
+func (c *contents) extractProgram(ctx context.Context, name, dir string) error {
 	root, err := files.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+	return errors.Join(c.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == name }), root.Close())
 }
 
 // dropProgram removes the extracted program.
@@ -89,12 +89,21 @@ func (i *Install) keepProgram(ctx context.Context) error {
 		return nil
 	}
 	if i.taken == "" {
-		return i.extractProgram(ctx, i.options.Root)
+		return i.extractProgram(ctx, bundle.PreflightName, i.options.Root)
 	}
 	if err := files.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
 	}
 	return files.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
+}
+
+// keepConsole leaves sealift-console on a control plane, where 'sealift-console on' starts it.
+func (i *Install) keepConsole(ctx context.Context) error {
+	carried, ok := i.archive.Entry(bundle.ConsoleName)
+	if !ok || !i.ControlPlane() || isCopy(filepath.Join(i.options.Root, bundle.ConsoleName), carried) {
+		return nil
+	}
+	return i.extractProgram(ctx, bundle.ConsoleName, i.options.Root)
 }
 
 // programNames are the paths of a sealift-preflight outside a bundle.

@@ -19,11 +19,12 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// carrying is an install of a bundle whose sealift-preflight has this text. It counts how often that is fetched.
+// carrying is an install of a bundle whose sealift-preflight and sealift-console have this text. It counts how often they are fetched.
 func carrying(t *testing.T, root, text string, fetched *int) *Install {
 	t.Helper()
 	var packed bytes.Buffer
-	members, err := bundle.Render(t.Context(), []bundle.File{bundle.BytesFile(bundle.PreflightName, 0o755, []byte(text))}, bundle.WriteOptions{})
+	programs := []bundle.File{bundle.BytesFile(bundle.PreflightName, 0o755, []byte(text)), bundle.BytesFile(bundle.ConsoleName, 0o755, []byte(text))}
+	members, err := bundle.Render(t.Context(), programs, bundle.WriteOptions{})
 	if err == nil {
 		_, err = bundle.WriteBundle(t.Context(), &packed, bundle.Bundle{Members: members})
 	}
@@ -93,6 +94,31 @@ func TestProgramIsExtractedOnce(t *testing.T) {
 		}
 		if got, err := os.ReadFile(filepath.Join(root, bundle.PreflightName)); row.keeps && (err != nil || string(got) != row.text) {
 			t.Errorf("%s: kept %q, %v", row.name, got, err)
+		}
+	}
+}
+
+func TestConsoleIsKeptOnControlPlanes(t *testing.T) {
+	for name, row := range map[string]struct {
+		join *Join
+		want bool
+	}{
+		"the first control plane": {nil, true},
+		"another control plane":   {&Join{ControlPlane: true}, true},
+		"a worker":                {&Join{}, false},
+	} {
+		root, fetched := t.TempDir(), 0
+		for range 2 { // the second time it is there
+			i := carrying(t, root, "console", &fetched)
+			i.options.Join = row.join
+			i.addOns = []addOn{{info: bundle.PackageInfo{Name: kubernetesCapability}}}
+			if err := i.keepConsole(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := os.Stat(filepath.Join(root, bundle.ConsoleName))
+		if kept := err == nil; kept != row.want || fetched != map[bool]int{true: 1}[row.want] {
+			t.Errorf("%s: kept: %t, fetched %d times", name, kept, fetched)
 		}
 	}
 }

@@ -71,5 +71,5 @@ func (i *Install) extractRoot(ctx context.Context) error {
 		return err
 	}
 	defer root.Close()
-	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx))
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx), i.keepConsole(ctx))
 }

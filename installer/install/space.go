@@ -103,8 +103,10 @@ func (i *Install) needs() (preflight.Needs, error) {
 		pending[step.ID] = true
 	}
 	var files, programs, packages, count, imageFiles uint64
-	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
-		files += uint64(program.Size)
+	for _, name := range []string{bundle.PreflightName, bundle.ConsoleName} {
+		if program, ok := i.archive.Entry(name); ok && pending["node/sealift"] {
+			files += uint64(program.Size)
+		}
 	}
 	var layouts []*runtime.Layout
 	for _, a := range i.addOns {

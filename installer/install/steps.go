@@ -20,9 +20,9 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.
+// keepBinary copies the running sealift to where hooks and people find it, and the other programs to the install root.
 func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
-	if err := i.keepProgram(ctx); err != nil {
+	if err := errors.Join(i.keepProgram(ctx), i.keepConsole(ctx)); err != nil {
 		return nil, err
 	}
 	if err := files.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {

@@ -1,4 +1,5 @@
-package server
+// Package certfile serves TLS with a certificate from files that a site renews. It makes no certificates.
+package certfile
 
 import (
 	"crypto/tls"
@@ -9,8 +10,8 @@ import (
 	"sync"
 )
 
-// certificate is the server's TLS certificate. It is read again when its files change, so that a renewal needs no restart.
-type certificate struct {
+// Certificate is a server's TLS certificate. It is read again when its files change, so that a renewal needs no restart.
+type Certificate struct {
 	names [2]string // files of the certificate chain and of its key
 	log   *slog.Logger
 
@@ -19,14 +20,15 @@ type certificate struct {
 	files  [2]fs.FileInfo // their state at the last attempt to load them
 }
 
-func openCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
-	c := &certificate{names: [2]string{certFile, keyFile}, log: log}
+// Open reads the files of a certificate chain and of its key, in PEM.
+func Open(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
+	c := &Certificate{names: [2]string{certFile, keyFile}, log: log}
 	return c, c.load()
 }
 
-// get implements tls.Config.GetCertificate. If the files do not match, as while they are being replaced, the server keeps
+// Get implements tls.Config.GetCertificate. If the files do not match, as while they are being replaced, the server keeps
 // the certificate that it has.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
@@ -36,7 +38,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // load reads the files if they have changed.
-func (c *certificate) load() error {
+func (c *Certificate) load() error {
 	var files [2]fs.FileInfo
 	same := true
 	for i, name := range c.names {
