@@ -34,7 +34,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), sealift-controller, and the lab (sealift-testgrid); FIPS=1 for FIPS 140-3
+build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight, sealift-console), sealift-controller, and the lab (sealift-testgrid); FIPS=1 for FIPS 140-3
 	go build -o bin/ ./cmd/...
 
 # The versions of the programs in the operator's image.

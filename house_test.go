@@ -33,6 +33,7 @@ var floors = [][]string{
 	{"catalog", "preflight", "helm", "rollout", "batch"},
 	{"channel", "operator", "fleet", "assemble", "registry", "testgrid"},
 	{"builder", "installer", "server"},
+	{"console"},
 	{"cli"},
 	{"cmd", "deploy", fixtures},
 }
@@ -52,6 +53,8 @@ var fences = []struct{ from, what, why string }{
 	{"cmd/sealift-node", module + "builder", "a node builds nothing"},
 	{"cmd/sealift-node", module + "server", "a node serves no bundles"},
 	{"cmd/sealift-node", module + "registry", "a node pushes nothing"},
+	{"cmd/sealift-node", module + "console", "the console is a program of its own, sealift-console"},
+	{"cmd/sealift-console", "k8s.io/client-go", "the console runs sealift, which asks the cluster"},
 	{"cmd/sealift-node", module + "testgrid", "the lab is a program of its own, sealift-testgrid"},
 	{"cmd/sealift", module + "helm/release", "releases are kept by what runs in a cluster, sealift-controller"},
 	{"cmd/sealift-node", "helm.sh/helm", "charts are rendered before they are carried"},

@@ -47,11 +47,15 @@ const (
 	lastDrillName    = "last-drill.json"
 	textfileName     = "textfile.json"
 	imagesName       = "images.json"
+	consoleName      = "console"
 	temporaryName    = "sealift-" // what begins so
 )
 
 // StateDir is the folder of an install root's journal.
 func StateDir(root string) string { return filepath.Join(root, "state") }
+
+// ConsoleDir has the settings, login tokens and sessions of the console.
+func ConsoleDir(root string) string { return filepath.Join(StateDir(root), consoleName) }
 
 // InstallerFile has the installed Installer: the bundle's, changed by the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }

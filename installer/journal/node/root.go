@@ -46,7 +46,7 @@ func rootNames() []string {
 func stateNames() []string {
 	return []string{
 		runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, shelfName, snapshotsName, quiescedName,
-		volumesName, loadBalancerName, acceptedName, lastSnapshotName, lastDrillName, textfileName, imagesName, temporaryName + "*",
+		volumesName, loadBalancerName, acceptedName, lastSnapshotName, lastDrillName, textfileName, imagesName, consoleName, temporaryName + "*",
 		"upgrade-*.etcd", // of an earlier Sealift
 	}
 }

@@ -1,0 +1,61 @@
+package audit_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/console/audit"
+)
+
+func TestAuditRotates(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "logs", "audit.jsonl")
+	log := audit.New(name, 1000)
+	const entries = 200
+	for n := range entries {
+		if err := log.Write(audit.Entry{Time: time.Unix(int64(n), 0), Who: "jane", From: "192.0.2.1", What: strconv.Itoa(n), Result: "done"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := filepath.Glob(name + "*")
+	if err != nil || len(found) != 5 {
+		t.Errorf("files %v, %v", found, err)
+	}
+	for _, file := range found {
+		if info, err := os.Stat(file); err != nil || info.Size() > 1000 || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has %d bytes, mode %s, %v", file, info.Size(), info.Mode(), err)
+		}
+	}
+	last, err := log.Last(20)
+	if err != nil || len(last) != 20 {
+		t.Fatal(len(last), err)
+	}
+	for i, e := range last {
+		if e.What != strconv.Itoa(entries-1-i) {
+			t.Errorf("entry %d is %s", i, e.What)
+		}
+	}
+}
+
+func TestCutLineIsLeftOut(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.New(name, 0)
+	if err := log.Write(audit.Entry{Time: time.Unix(1, 0), What: "login"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"time":"2026-`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := log.Last(10); err != nil || len(last) != 1 || last[0].What != "login" {
+		t.Errorf("got %v, %v", last, err)
+	}
+}

@@ -1,0 +1,238 @@
+package page_test
+
+import (
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/console/access"
+	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/page"
+)
+
+// hostile is a text that a worker or a cluster may write anywhere.
+const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>` + "\u001b]0;title\u0007\u202e"
+
+// hostileJSON is hostile inside of a string of JSON.
+const hostileJSON = `<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u001b]0;title\u0007\u202e`
+
+// documents are what the sealift of the tests prints, by the first words of a command.
+func documents() map[string]string {
+	return map[string]string{
+		"status -o": `{"state":"failed","bundle":"/media/@.tar.gz","log":"/var/log/@.log","resume":"sudo sealift install @","steps":9,"finished":7,
+"failure":{"step":"@","time":"2026-01-02T03:04:05Z","error":"@ did not work","log":"/var/log/@.log"},"lastStep":"2026-01-02T03:04:05Z",
+"addOns":[{"name":"@","version":"@","state":"failed","health":"not ready","why":"@"}],
+"nodes":[{"name":"@","roles":["@","worker"],"ready":false,"why":"@","version":"@","address":"@","runtime":"@","os":"@","kernel":"@"}],
+"stopped":["@.service"],"settings":[{"name":"@","is":"@"},{"name":"@","is":"0","file":"@"}],
+"certificates":[{"file":"@","kind":"@","usedBy":["@"],"problem":"@","end":"2025-01-02T03:04:05Z","daysLeft":-5}],
+"rotation":{"since":"@","parts":["@"],"next":"@"},
+"underWay":[{"kind":"@","leader":"@","stage":"@","about":"@","next":"@","waits":true,"began":"2026-01-02T03:04:05Z","failed":true}],
+"undo":{"leader":"@"},"snapshots":{"everySeconds":60,"problem":"@","last":{"store":"@","time":"2026-01-02T03:04:05Z"}},
+"drill":{"time":"2026-01-02T03:04:05Z","snapshot":"2026-01-02T03:04:05Z","passed":false},
+"space":[{"path":"@","freeBytes":5,"neededBytes":18446744073709551615}],"sees":"@","cluster":"@","api":{"endpoint":"@","answers":true,"ready":false,"why":"@"}}`,
+		"certs -o":       `[{"file":"@","kind":"@","subject":"@","issuer":"@","end":"2026-02-02T03:04:05Z","daysLeft":3,"usedBy":["@"],"renewedBy":"@","problem":"@"},{"file":"@","kind":"keys","usedBy":[]}]`,
+		"snapshot list":  `[{"file":"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age","cluster":"@","node":"@","time":"2026-01-02T03:04:05Z","size":12345678},{"file":"@","cluster":"@","node":"@","time":"2026-01-02T03:04:05Z","size":1}]`,
+		"journal -o":     `[{"time":"2026-01-02T03:04:05Z","operation":"@","step":"@","phase":"@","inputs":"@","outcome":"failed","duration":1500000000,"error":"@"}]`,
+		"upgrade status": `{"paused":true,"upgrade":{"from":"@","to":"@","leader":"@","began":"2026-01-02T03:04:05Z","phase":"@","error":"@","changes":[],"nodes":{"@":{"stage":"@","error":"@","took":12.5,"away":3}}}}`,
+		"upgrade --bundle": `{"plan":{"from":"@","to":"@","stops":["@"],"changes":[{"addOn":"@","from":"@","to":"@","options":true}],"nodes":[{"name":"@","role":"@","version":"@","drained":true}],"bytes":1000000,"resumes":true},
+"checks":[{"check":"@","status":"fail","message":"@","hint":"@"}]}`,
+		"snapshot save":   `{"file":"@"}`,
+		"snapshot verify": `{"file":"@"}`,
+	}
+}
+
+// console is the console of a test, with a browser that has no script.
+type console struct {
+	t     *testing.T
+	URL   string
+	dir   string // of the documents, and of the file "go" for which slow commands wait
+	site  *page.Site
+	token access.Tokens
+	clock *clock
+	audit *audit.Log
+}
+
+// clock is a clock that tests move.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// script is the sealift of the tests. It notes its arguments. Commands that change something say hostile things.
+const script = `#!/bin/sh
+cd "$(dirname "$0")"
+echo "$*" >>calls
+case "$1 $2" in
+"upgrade pause") while [ ! -e go ]; do sleep 0.05; done; cat hostile >&2; exit 0;;
+"snapshot save"|"snapshot verify"|"upgrade --bundle") cat hostile >&2;;
+esac
+[ -e "$1 $2" ] && exec cat "$1 $2"
+echo "no document for $*" >&2
+exit 1
+`
+
+// start serves a console whose sealift prints documents. An @ in them stands for a hostile text.
+func start(t *testing.T, documents map[string]string) *console {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("sealift", script, 0o700)
+	write("hostile", hostile+"\n", 0o600)
+	for name, text := range documents {
+		write(name, strings.ReplaceAll(text, "@", hostileJSON), 0o600)
+	}
+	bundles := filepath.Join(dir, "bundles")
+	if err := os.Mkdir(bundles, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("bundles/cluster.tar.gz", "", 0o600)
+	c := &console{t: t, dir: dir, clock: &clock{}, audit: audit.New(filepath.Join(dir, "audit"), 0)}
+	c.token = access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: c.clock.now}
+	var err error
+	c.site, err = page.New(t.Context(), page.Options{
+		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles},
+		Tokens:   c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
+		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewTLSServer(c.site.Handler())
+	t.Cleanup(s.Close)
+	c.URL = s.URL
+	return c
+}
+
+// newToken makes a token for one login.
+func (c *console) newToken(role access.Role) string {
+	c.t.Helper()
+	text, _, err := c.token.Create("jane", role)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+// person is a browser without a script.
+type person struct {
+	*console
+	http.Client
+}
+
+func (c *console) person() *person {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // httptest's certificate
+	c.t.Cleanup(transport.CloseIdleConnections)
+	return &person{c, http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// as returns a person who has logged in.
+func (c *console) as(role access.Role) *person {
+	c.t.Helper()
+	p := c.person()
+	if code, _, text := p.post("/login", p.form("/login"), url.Values{"token": {c.newToken(role)}}); code != http.StatusSeeOther {
+		c.t.Fatalf("log in: %d %s", code, text)
+	}
+	return p
+}
+
+// do sends a request, and returns status, header and body.
+func (p *person) do(method, path string, body url.Values, change func(*http.Request)) (int, http.Header, string) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.URL+path, strings.NewReader(body.Encode()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if change != nil {
+		change(r)
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+func (p *person) get(path string) (int, http.Header, string) {
+	p.t.Helper()
+	return p.do(http.MethodGet, path, nil, nil)
+}
+
+// post sends a form with its token.
+func (p *person) post(path, form string, values url.Values) (int, http.Header, string) {
+	p.t.Helper()
+	if values == nil {
+		values = url.Values{}
+	}
+	values.Set("form", form)
+	return p.do(http.MethodPost, path, values, nil)
+}
+
+var formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
+
+// form returns the token of the forms of a page.
+func (p *person) form(path string) string {
+	p.t.Helper()
+	_, _, text := p.get(path)
+	found := formToken.FindStringSubmatch(text)
+	if found == nil {
+		p.t.Fatalf("%s has no form: %s", path, text)
+	}
+	return found[1]
+}
+
+// calls are the commands that were run.
+func (c *console) calls() string {
+	text, err := os.ReadFile(filepath.Join(c.dir, "calls"))
+	if err != nil && !os.IsNotExist(err) {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// release lets the slow command end.
+func (c *console) release() {
+	if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,201 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/sealift/sealift/console/access"
+	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/internal/connlimit"
+)
+
+const (
+	// sessionCookie has the secret of a session, loginCookie the token of the login form. Browsers accept the prefix only with Secure,
+	// for the whole host, and from the host itself.
+	sessionCookie = "__Host-sealift-console"
+	loginCookie   = "__Host-sealift-login"
+	// formField is the field with the token of a form.
+	formField = "form"
+	// maxForm is the maximum length of a form, in bytes.
+	maxForm = 16 << 10
+)
+
+// policy lets a page load only the console's own files.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// route is a page or an action.
+type route struct {
+	Method, Pattern string
+	// Right is what a session needs; "" for what everybody gets before a login.
+	Right access.Right
+	// Handle returns errors before it has written anything.
+	Handle func(http.ResponseWriter, *http.Request, visitor) error
+}
+
+// routes is the table of everything that the console serves.
+func (s *Site) routes() []route {
+	return []route{
+		{"GET", "/login", "", s.loginForm},
+		{"POST", "/login", "", s.login},
+		{"GET", "/assets/{file}", "", s.file},
+		{"GET", "/{$}", access.ReadState, s.overview},
+		{"GET", "/nodes", access.ReadState, s.nodes},
+		{"GET", "/add-ons", access.ReadState, s.addOns},
+		{"GET", "/snapshots", access.ReadState, s.snapshots},
+		{"GET", "/certificates", access.ReadState, s.certificates},
+		{"GET", "/operations", access.ReadState, s.operations},
+		{"GET", "/upgrade", access.ReadState, s.upgrade},
+		{"GET", "/support", access.ReadState, s.support},
+		{"POST", "/logout", access.ReadState, s.logout},
+		{"GET", "/jobs", access.ReadJobs, s.listJobs},
+		{"GET", "/jobs/{id}", access.ReadJobs, s.job},
+		{"GET", "/jobs/{id}/events", access.ReadJobs, s.events},
+		{"POST", "/actions/{name}", access.ReadJobs, s.act}, // and the right of the action
+		{"GET", "/audit", access.ReadAudit, s.auditPage},
+		{"GET", "/sessions", access.ReadAudit, s.sessionsPage},
+		{"POST", "/sessions/{id}/end", access.EndSession, s.endSession},
+		{"GET", "/", access.ReadState, notFound}, // everything else
+	}
+}
+
+func notFound(http.ResponseWriter, *http.Request, visitor) error { return errNotFound }
+
+// protected is what applies to every request, even to one without a route.
+func (s *Site) protected(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.Host(hostOf(r.Host)) {
+			http.Error(w, "this console does not answer to that name; root on the node adds one: sealift-console on --host NAME", http.StatusMisdirectedRequest)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostOf returns a host without its port.
+func hostOf(text string) string {
+	host, _, err := net.SplitHostPort(text)
+	if err != nil {
+		host = text
+	}
+	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
+		host = host[1 : len(host)-1]
+	}
+	return host
+}
+
+// guarded checks the session, the right and the form before the handler of a route.
+func (s *Site) guarded(to route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.visitorOf(r)
+		switch {
+		case errors.Is(err, access.ErrNoSession) && to.Right != "":
+			s.sendToLogin(w, r)
+			return
+		case err != nil && to.Right != "":
+			s.answer(w, r, v, err)
+			return
+		case to.Right != "" && !v.session.Role.Has(to.Right):
+			s.refuse(w, r, v, to.Right)
+			return
+		}
+		if r.Method == http.MethodPost && !s.isOwnForm(r, to, v) {
+			s.Log.Warn("refused a form of another site", "path", r.URL.Path, "from", r.RemoteAddr)
+			s.answer(w, r, v, s.fail(w, r, v, http.StatusForbidden, "Refused", "The form does not come from this console, or it is older than your login. Open the page again."))
+			return
+		}
+		s.answer(w, r, v, to.Handle(w, r, v))
+	})
+}
+
+// visitorOf returns the session of a request.
+func (s *Site) visitorOf(r *http.Request) (v visitor, err error) {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return v, access.ErrNoSession
+	}
+	session, err := s.Sessions.Find(cookie.Value)
+	if err != nil {
+		return v, err
+	}
+	return visitor{session, cookie.Value}, nil
+}
+
+// isOwnForm reports whether a POST comes from a form of this console: by the headers of browsers, and by a token that another site
+// cannot know. Before a login, that token is in a cookie.
+func (s *Site) isOwnForm(r *http.Request, to route, v visitor) bool {
+	if s.crossSite.Check(r) != nil || r.ParseForm() != nil {
+		return false
+	}
+	sent := r.PostForm.Get(formField)
+	if to.Right != "" {
+		return access.SameToken(sent, access.FormToken(v.secret))
+	}
+	cookie, err := r.Cookie(loginCookie)
+	return err == nil && access.SameToken(sent, cookie.Value)
+}
+
+// sendToLogin answers a request without a session. What a script requests gets a status.
+func (s *Site) sendToLogin(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Accept") == eventStream {
+		http.Error(w, access.ErrNoSession.Error(), http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// refuse answers a person whose role lacks a right.
+func (s *Site) refuse(w http.ResponseWriter, r *http.Request, v visitor, right access.Right) {
+	s.note(s.Audit, r, v, string(right), "refused", "")
+	roles := access.Roles()
+	needed := roles[slices.IndexFunc(roles, func(role access.Role) bool { return role.Has(right) })]
+	s.answer(w, r, v, s.fail(w, r, v, http.StatusForbidden, "Not allowed",
+		fmt.Sprintf("The role %s may not do this (%s). Root on the node makes a token for another role.", v.session.Role, right), "sudo sealift-console token --role "+string(needed)))
+}
+
+// answer reports the error of a handler.
+func (s *Site) answer(w http.ResponseWriter, r *http.Request, v visitor, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errNotFound):
+		err = s.fail(w, r, v, http.StatusNotFound, "Not found", "There is nothing under this address. The console keeps the last actions only.")
+		if err != nil {
+			http.Error(w, errNotFound.Error(), http.StatusNotFound)
+		}
+	case errors.Is(err, connlimit.ErrFull):
+		http.Error(w, "too much is in progress; wait until some ends", http.StatusTooManyRequests)
+	default:
+		s.Log.Error("a page failed", "path", r.URL.Path, "error", err)
+		http.Error(w, "the console failed; root on the node reads why: journalctl -u sealift-console", http.StatusInternalServerError)
+	}
+}
+
+// note writes a line of the audit.
+func (s *Site) note(to *audit.Log, r *http.Request, v visitor, what, result, detail string) {
+	if err := to.Write(s.entry(r, v, what, result, detail)); err != nil {
+		s.Log.Error("the audit lacks a line", "what", what, "result", result, "who", v.session.Name, "error", err)
+	}
+}
+
+func (s *Site) entry(r *http.Request, v visitor, what, result, detail string) audit.Entry {
+	return audit.Entry{Time: s.Now(), Who: v.session.Name, Role: string(v.session.Role), Session: v.session.ID, From: clientOf(r), What: what, Result: result, Detail: detail}
+}
+
+// clientOf returns the address of the client.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

@@ -1,0 +1,252 @@
+package page_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/sealift/sealift/console/access"
+	"github.com/sealift/sealift/console/command"
+)
+
+// pages are the addresses of all pages that a person can read.
+func pages(c *console) (all []string) {
+	for _, r := range c.site.Routes() {
+		if r.Method == "GET" && r.Right != "" && r.Pattern != "/" && !strings.Contains(r.Pattern, "{id}") {
+			all = append(all, strings.TrimSuffix(r.Pattern, "{$}"))
+		}
+	}
+	return all
+}
+
+// TestHostileNamesStayText puts a hostile text into every string that a cluster, a worker or a command writes, and reads all pages.
+func TestHostileNamesStayText(t *testing.T) {
+	c := start(t, documents())
+	c.release()
+	p := c.as(access.Administrator)
+	paths := pages(c)
+	for _, action := range command.Actions() {
+		code, h, _ := p.post("/actions/"+action.Name, p.form("/"), url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}, "bundle": {"cluster.tar.gz"}})
+		if code != http.StatusSeeOther {
+			t.Fatalf("%s: %d", action.Name, code)
+		}
+		path := h.Get("Location")
+		wait(t, func() bool { _, _, text := p.get(path); return !strings.Contains(text, "It is running") })
+		paths = append(paths, path)
+	}
+	for _, path := range paths {
+		code, h, text := p.get(path)
+		if code != http.StatusOK || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none';") || strings.Contains(h.Get("Content-Security-Policy"), "unsafe") {
+			t.Errorf("%s: %d, %v", path, code, h)
+		}
+		if len(text) > 200_000 {
+			t.Errorf("%s has %d bytes", path, len(text))
+		}
+		if strings.ContainsAny(text, "\x1b\x07\u202e") {
+			t.Errorf("%s has control characters", path)
+		}
+		if !strings.Contains(text, "&lt;script&gt;alert(1)") && path != "/jobs" && path != "/audit" && path != "/sessions" && !strings.HasPrefix(path, "/jobs/") {
+			t.Errorf("%s does not show the hostile text", path)
+		}
+		harmless(t, path, text)
+	}
+}
+
+// harmless fails t for elements and attributes that the console does not write itself.
+func harmless(t *testing.T, path, text string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		if n.Data == "img" || n.Data == "style" || n.Data == "script" && n.FirstChild != nil {
+			t.Errorf("%s has an element %s", path, n.Data)
+		}
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || (a.Key == "href" || a.Key == "src" || a.Key == "action") && !strings.HasPrefix(a.Val, "/") && a.Val != "#main" {
+				t.Errorf("%s has %s=%q in %s", path, a.Key, a.Val, n.Data)
+			}
+		}
+	}
+}
+
+// TestRolesWalkEverything asks for every route and every action as every role.
+func TestRolesWalkEverything(t *testing.T) {
+	c := start(t, documents())
+	c.release()
+	for _, role := range access.Roles() {
+		p := c.as(role)
+		form := p.form("/")
+		for _, r := range c.site.Routes() {
+			if r.Right == "" || r.Pattern == "/" || r.Pattern == "/logout" || r.Pattern == "/actions/{name}" {
+				continue
+			}
+			path := strings.NewReplacer("{$}", "", "{id}", "none").Replace(r.Pattern)
+			code, _, _ := p.do(r.Method, path, url.Values{"form": {form}}, func(q *http.Request) {
+				if r.Method == http.MethodPost {
+					q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				}
+			})
+			if refused := code == http.StatusForbidden; refused == role.Has(r.Right) {
+				t.Errorf("%s, %s %s: got %d", role, r.Method, path, code)
+			}
+		}
+		for _, action := range command.Actions() {
+			before := strings.Count(c.calls(), action.Example(command.Settings{}, nil))
+			code, h, _ := p.post("/actions/"+action.Name, form, url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}, "bundle": {"cluster.tar.gz"}})
+			if want := map[bool]int{true: http.StatusSeeOther, false: http.StatusForbidden}[role.Has(action.Right)]; code != want {
+				t.Errorf("%s, %s: got %d, want %d", role, action.Name, code, want)
+			}
+			if location := h.Get("Location"); code == http.StatusSeeOther {
+				wait(t, func() bool { _, _, text := p.get(location); return !strings.Contains(text, "It is running") })
+			} else if after := strings.Count(c.calls(), action.Example(command.Settings{}, nil)); after != before {
+				t.Errorf("%s has run %s", role, action.Name)
+			}
+		}
+	}
+}
+
+// TestActionsAreInTheAudit starts an action, and reads who did it. Without an audit it does not run.
+func TestActionsAreInTheAudit(t *testing.T) {
+	c := start(t, documents())
+	p := c.as(access.Operator)
+	if code, _, _ := p.post("/actions/"+command.ResumeUpgrade, p.form("/"), nil); code != http.StatusForbidden {
+		t.Fatalf("got %d", code)
+	}
+	c.release()
+	p.post("/actions/"+command.PauseUpgrade, p.form("/"), nil)
+	var lines string
+	wait(t, func() bool {
+		all, err := c.audit.Last(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = ""
+		for _, e := range all {
+			lines = fmt.Sprintf("%s %s %s %s|", e.Who, e.Role, e.What, e.Result) + lines
+		}
+		return strings.Contains(lines, "pause done")
+	})
+	want := "jane operator login done|jane operator " + string(access.ResumeUpgrade) + " refused|jane operator action upgrade-pause started|jane  action upgrade-pause done|"
+	if lines != want {
+		t.Errorf("the audit has\n%s, want\n%s", lines, want)
+	}
+	all, err := os.ReadFile(filepath.Join(c.dir, "audit"))
+	if err != nil || !strings.Contains(string(all), `"from":"127.0.0.1"`) || strings.Contains(string(all), p.form("/")) {
+		t.Errorf("%s %v", all, err)
+	}
+	if err := os.Remove(filepath.Join(c.dir, "audit")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(c.dir, "audit"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before := strings.Count(c.calls(), "upgrade pause")
+	if code, _, text := p.post("/actions/"+command.PauseUpgrade, p.form("/"), nil); code != http.StatusBadRequest || !strings.Contains(text, "was not started") {
+		t.Errorf("without an audit: %d", code)
+	}
+	if strings.Count(c.calls(), "upgrade pause") != before {
+		t.Error("an action ran without an audit")
+	}
+}
+
+// TestOutputIsStreamed follows an action while it runs.
+func TestOutputIsStreamed(t *testing.T) {
+	c := start(t, documents())
+	p := c.as(access.Operator)
+	_, h, _ := p.post("/actions/"+command.PauseUpgrade, p.form("/"), nil)
+	path := h.Get("Location")
+	if _, _, text := p.get(path); !strings.Contains(text, "It is running") || !strings.Contains(text, `<noscript><meta http-equiv="refresh"`) {
+		t.Errorf("the page of a running action: %s", text)
+	}
+	if code, _, _ := p.post("/actions/"+command.PauseUpgrade, p.form("/"), nil); code != http.StatusConflict {
+		t.Errorf("the same action again: %d", code)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+path+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	c.release()
+	var got, events string
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		events += lines.Text() + "\n"
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var part string
+			if err := json.Unmarshal([]byte(data), &part); err != nil {
+				t.Errorf("%s: %v", data, err)
+			}
+			got += part
+		}
+	}
+	if want := strings.NewReplacer("\x1b", `\u001b`, "\a", `\u0007`, "\u202e", `\u202e`).Replace(hostile) + "\n"; got != want || !strings.Contains(events, "event: end\n") {
+		t.Errorf("got %q, want %q; events %s", got, want, events)
+	}
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("type %s", resp.Header.Get("Content-Type"))
+	}
+}
+
+// TestConsoleSaysWhyTheClusterIsDown has no API, and then no command that works.
+func TestConsoleSaysWhyTheClusterIsDown(t *testing.T) {
+	c := start(t, map[string]string{"status -o": `{"state":"installed","steps":9,"finished":9,"addOns":[],"nodes":[],"stopped":["kubelet.service"],"cluster":"does not answer: connection refused",
+"certificates":[{"file":"/etc/kubernetes/pki/apiserver.crt","kind":"certificate","end":"2025-01-02T03:04:05Z","daysLeft":-5,"usedBy":[]}],
+"api":{"endpoint":"https://10.0.0.1:6443","answers":false,"ready":false,"why":"connection refused"}}`})
+	p := c.as(access.Viewer)
+	_, _, text := p.get("/")
+	for _, want := range []string{
+		"Now: The Kubernetes API does not answer", "https://10.0.0.1:6443: connection refused", "sudo journalctl --no-pager -n 50 -u kubelet",
+		"Now: Service kubelet.service does not run", "sudo systemctl start kubelet.service",
+		"Now: /etc/kubernetes/pki/apiserver.crt has ended", "certs renew --plan",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the overview lacks %q", want)
+		}
+	}
+	c = start(t, nil)
+	p = c.as(access.Viewer)
+	for _, path := range pages(c) {
+		code, _, text := p.get(path)
+		if allowed := code == http.StatusOK; allowed && path != "/upgrade" && path != "/support" && !strings.Contains(text, "no document for") {
+			t.Errorf("%s does not say what is wrong: %s", path, text)
+		}
+	}
+}
+
+// TestLargeClusterFitsOnPages has 5,000 nodes, add-ons, certificates and steps with long texts.
+func TestLargeClusterFitsOnPages(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	many := func(one string) string { return strings.TrimSuffix(strings.Repeat(one+",", 5000), ",") }
+	c := start(t, map[string]string{
+		"status -o":     `{"state":"installed","cluster":"answers","nodes":[` + many(`{"name":"`+long+`","roles":["worker"],"ready":false,"why":"`+long+`"}`) + `],"addOns":[` + many(`{"name":"a","health":"not ready","why":"`+long+`"}`) + `]}`,
+		"certs -o":      `[` + many(`{"file":"`+long+`","problem":"`+long+`"}`) + `]`,
+		"snapshot list": `[` + many(`{"file":"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}`) + `]`,
+		"journal -o":    `[` + many(`{"step":"`+long+`","error":"`+strings.Repeat("e", 2000)+`"}`) + `]`,
+	})
+	p := c.as(access.Administrator)
+	for _, path := range pages(c) {
+		code, _, text := p.get(path)
+		if code != http.StatusOK || len(text) > 200_000 {
+			t.Errorf("%s: %d, %d bytes", path, code, len(text))
+		}
+	}
+	if _, _, text := p.get("/nodes"); !strings.Contains(text, "more rows are left out") {
+		t.Error("the page of nodes does not say that rows are left out")
+	}
+}

@@ -1,0 +1,202 @@
+// Package page is the web pages of the console: what is wrong on a node and its cluster, with what to do about it, and a few actions.
+//
+// Pages are rendered on the server and work without a script. The package reads nothing itself: it shows what commands print, through
+// package command. Every route passes through one guard, which checks the host, the session, the right and the form.
+package page
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"log/slog"
+	"math"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/sealift/sealift/console/access"
+	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/plaintext"
+)
+
+// Options are what the pages work with.
+type Options struct {
+	Program  string // the sealift of the node
+	Settings command.Settings
+	Tokens   access.Tokens
+	Sessions access.Sessions
+	// Audit has logins and actions. Refused has refused logins, which anybody can cause: they must not rotate the audit away.
+	Audit, Refused *audit.Log
+	// Host reports whether a request may name this host, without its port.
+	Host func(name string) bool
+	Node string // name of the node, for titles
+	Log  *slog.Logger
+	Now  func() time.Time
+}
+
+// Site is the pages of one console.
+type Site struct {
+	Options
+	context   context.Context // of actions
+	reader    *command.Reader
+	jobs      *command.Jobs
+	attempts  *access.Attempts
+	streams   chan struct{}
+	crossSite *http.CrossOriginProtection
+	templates *template.Template
+	assets    map[string]asset
+}
+
+// asset is a file that pages refer to. Its name contains a digest of its bytes.
+type asset struct {
+	kind string // media type
+	data []byte
+}
+
+//go:embed assets
+var files embed.FS
+
+// New makes the pages. Actions end with ctx.
+func New(ctx context.Context, o Options) (*Site, error) {
+	s := &Site{
+		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
+		crossSite: http.NewCrossOriginProtection(), assets: map[string]asset{},
+	}
+	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)
+	names := map[string]string{}
+	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
+		data, err := files.ReadFile("assets/" + name)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(data)
+		names[name] = hex.EncodeToString(sum[:6]) + path.Ext(name)
+		s.assets[names[name]] = asset{kind, data}
+	}
+	var err error
+	s.templates, err = template.New("").Funcs(template.FuncMap{
+		"asset":   func(name string) string { return "/assets/" + names[name] },
+		"bytes":   plaintext.Bytes,
+		"bytes64": func(n uint64) string { return plaintext.Bytes(int64(min(n, math.MaxInt64))) },
+		"took":    func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() },
+		"zero":    time.Time.IsZero,
+		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"when":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	}).ParseFS(files, "assets/*.html")
+	return s, err
+}
+
+// Idle reports whether no action is running.
+func (s *Site) Idle() bool { return s.jobs.Idle() }
+
+// Handler serves the pages.
+func (s *Site) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		mux.Handle(r.Method+" "+r.Pattern, s.guarded(r))
+	}
+	return s.protected(mux)
+}
+
+// view is the data of a template.
+type view struct {
+	Node, Title, Path string
+	Pages             []menuItem
+	Session           access.Session
+	Form              string // token of forms
+	Refresh           bool   // without a script, the page reloads itself
+	Data              any
+}
+
+// Allowed reports whether the person may do something.
+func (v view) Allowed(right access.Right) bool { return v.Session.Role.Has(right) }
+
+// Offer returns an action with the token of its form.
+func (v view) Offer(o offer) formOffer { return formOffer{o, v.Form} }
+
+// formOffer is the data of the form of an action.
+type formOffer struct {
+	Offer offer
+	Form  string
+}
+
+// menuItem is a page of the menu.
+type menuItem struct {
+	Path, Title string
+	Right       access.Right
+}
+
+func menu() []menuItem {
+	return []menuItem{
+		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
+		{"/certificates", "Certificates", access.ReadState}, {"/operations", "Operations", access.ReadState}, {"/upgrade", "Upgrade", access.ReadState},
+		{"/support", "Support", access.ReadState}, {"/jobs", "Actions", access.ReadJobs}, {"/audit", "Audit", access.ReadAudit}, {"/sessions", "Sessions", access.ReadAudit},
+	}
+}
+
+// visitor is who sends a request that the guard let pass.
+type visitor struct {
+	session access.Session
+	secret  string // of the cookie, "" before a login
+}
+
+// show sends a page that has been rendered completely.
+func (s *Site) show(w http.ResponseWriter, r *http.Request, v visitor, template string, status int, title string, data any) error {
+	page := view{Node: s.Node, Title: title, Path: r.URL.Path, Session: v.session, Data: data}
+	if v.secret != "" {
+		page.Form = access.FormToken(v.secret)
+	}
+	for _, item := range menu() {
+		if v.session.Role.Has(item.Right) {
+			page.Pages = append(page.Pages, item)
+		}
+	}
+	if refreshing, ok := data.(interface{ refresh() bool }); ok {
+		page.Refresh = refreshing.refresh()
+	}
+	var buf bytes.Buffer
+	if err := s.templates.ExecuteTemplate(&buf, template, page); err != nil {
+		return err
+	}
+	if err := connlimit.Grow(r, int64(buf.Cap())); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes()) // the client may be gone
+	return nil
+}
+
+// message is a page that says one thing.
+type message struct {
+	Text string
+	Run  []string
+}
+
+// fail answers a request that cannot be carried out.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, v visitor, status int, title, text string, run ...string) error {
+	return s.show(w, r, v, "message", status, title, message{Text: text, Run: run})
+}
+
+// file sends a style sheet or a script. Browsers may cache it forever, because its name changes with its content.
+func (s *Site) file(w http.ResponseWriter, r *http.Request, _ visitor) error {
+	a, ok := s.assets[r.PathValue("file")]
+	if !ok {
+		return errNotFound
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.data)))
+	_, _ = w.Write(a.data)
+	return nil
+}
+
+var errNotFound = errors.New("the console has no such page")
