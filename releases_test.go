@@ -15,6 +15,7 @@ var others = map[string]string{
 	"kubernetes 1.19.9":    "an Installer of kURL",
 	"kubernetes 1.5.8":     "a rule of a channel",
 	"containerd 2.2.6":     "kURL's add-on",
+	"cert-manager 1.21.0":  "kURL's add-on",
 	"containerd 9.9.9":     "a package that does not exist",
 	"flannel 0.28.7":       "kURL's add-on",
 	"metrics-server 0.8.1": "kURL's add-on",

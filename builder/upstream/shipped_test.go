@@ -38,6 +38,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		"api.github.com/repos/prometheus/alertmanager/releases":                                          releasePage("v99.0.0"),
 		"api.github.com/repos/prometheus/node_exporter/releases":                                         releasePage("v99.0.0"),
 		"api.github.com/repos/kubernetes-sigs/gateway-api/releases":                                      releasePage("v99.0.0", "monthly-2099.01"),
+		"charts.jetstack.io/index.yaml":                                                                  "entries: {cert-manager: [{version: v99.0.0, urls: [a]}, {version: v99.1.0-alpha.0, urls: [b]}]}\n",
 		"traefik.github.io/charts/index.yaml":                                                            "entries: {traefik: [{version: 99.0.0, urls: [a]}]}\n",
 		"kubernetes-sigs.github.io/descheduler/index.yaml":                                               "entries: {descheduler: [{version: 99.0.0, urls: [a]}]}\n",
 		"open-policy-agent.github.io/gatekeeper/charts/index.yaml":                                       "entries: {gatekeeper: [{version: 99.0.0, urls: [a]}, {version: 99.1.0-beta.0, urls: [b]}]}\n",
@@ -60,7 +61,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "descheduler CHART 99.0.0", "descheduler VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "gatekeeper VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
+		"cert-manager VERSION 99.0.0", "containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "descheduler CHART 99.0.0", "descheduler VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "gatekeeper VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
 		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "node-local-dns VERSION 99.0.0", "object-store CHART 99.0.0", "object-store VERSION 99.0.0",
 		"operator VERSION 99.0.0", "prometheus ALERTMANAGER 99.0.0", "prometheus NODE_EXPORTER 99.0.0", "prometheus VERSION 99.0.0", "registry VERSION 99.0.0",
 		"traefik CHART 99.0.0", "traefik GATEWAY_API 99.0.0", "traefik VERSION 99.0.0", "volume-snapshots VERSION 99.0.0",

@@ -37,7 +37,7 @@ type world struct {
 }
 
 var hosts = []string{"api.github.com", "proxy.golang.org", "endoflife.date", "charts.example.org", "packages.example.org", "page.example.org", "raw.githubusercontent.com",
-	"metallb.github.io", "traefik.github.io", "kubernetes-sigs.github.io", "open-policy-agent.github.io"}
+	"charts.jetstack.io", "metallb.github.io", "traefik.github.io", "kubernetes-sigs.github.io", "open-policy-agent.github.io"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

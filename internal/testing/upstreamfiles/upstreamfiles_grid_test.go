@@ -3,6 +3,7 @@
 package upstreamfiles
 
 import (
+	"os"
 	"testing"
 
 	"github.com/sealift/sealift/internal/releases"
@@ -37,7 +38,9 @@ func gridRows() []row {
 		{name: "metrics-server, replicas", module: current("sigs.k8s.io/metrics-server", "metrics-server"), images: "1 container", kustomization: "manifests/overlays/release-ha-1.21+"},
 		{name: "metrics-server, replicas before Kubernetes 1.21", module: current("sigs.k8s.io/metrics-server", "metrics-server"), images: "1 container", kustomization: "manifests/overlays/release-ha",
 			unserved: `does not serve kind PodDisruptionBudget in "policy/v1beta1"`},
-		{name: "cert-manager, chart", module: "github.com/cert-manager/cert-manager@v1.21.2", images: "1 argument, 4 container", chart: "deploy/charts/cert-manager", values: "crds: {enabled: true}\n"},
+		{name: "cert-manager, chart", module: "github.com/cert-manager/cert-manager@v" + releases.Newest("cert-manager").Version, images: "1 argument, 4 container", chart: "deploy/charts/cert-manager", values: "crds: {enabled: true}\n"},
+		{name: "cert-manager, chart of the add-on", module: "github.com/cert-manager/cert-manager@v" + releases.Newest("cert-manager").Version, images: "1 argument, 3 container", chart: "deploy/charts/cert-manager",
+			values: valuesOf("cert-manager"), namespace: "cert-manager"},
 		{name: "metallb, chart", module: metallb, images: "4 container, 2 value", chart: "charts/metallb"},
 		{name: "metallb, chart without FRR", module: metallb, images: "2 container, 3 value", chart: "charts/metallb", values: "frrk8s: {enabled: false}\nspeaker: {frr: {enabled: false}}\n"},
 		{name: "metallb, kustomization", module: metallb, images: "2 container", kustomization: "config/native"},
@@ -89,4 +92,13 @@ func gridRows() []row {
 		{name: "roles", module: kubernetes, manifests: []string{addOns + "rbac/[ck]*/*.yaml", addOns + "rbac/legacy-kubelet-user/*.yaml", addOns + "rbac/*/*/*.yaml"}},
 		{name: "GLBC", module: kubernetes, images: "1 container", manifests: []string{addOns + "cluster-loadbalancing/glbc/*.yaml"}},
 	}
+}
+
+// valuesOf are those that an add-on of the catalogue gives its chart.
+func valuesOf(name string) string {
+	text, err := os.ReadFile("../../../addons/" + name + "/" + releases.Newest(name).Version + "/charts/" + name + "-values.yaml")
+	if err != nil {
+		panic(err) // it is in the repository
+	}
+	return string(text)
 }

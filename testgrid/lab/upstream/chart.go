@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,12 +24,17 @@ import (
 // chartIndex is the file of a chart repository that lists its charts.
 const chartIndex = "index.yaml"
 
+// chartFile is the file of a chart that names it.
+const chartFile = "Chart.yaml"
+
 // ModuleChart packs a Helm chart that lies in a Go module, with the index of a repository that has no other chart.
 type ModuleChart struct {
 	Path    string // of the module
 	Version string // of the module
 	Folder  string // of the chart in the module
 	URL     string // of the archive, in the index
+	// Release is the version of the chart and of its program, where the module has v0.0.0 and upstream's release fills them in.
+	Release string `json:",omitempty"`
 	// Without lists what upstream's .helmignore keeps out of the archive: files and folders of the chart.
 	Without []string `json:",omitempty"`
 }
@@ -46,7 +52,7 @@ func (c ModuleChart) Make(ctx context.Context, _ *Workshop, dir string) error {
 		return err
 	}
 	source := filepath.Join(module, filepath.FromSlash(c.Folder))
-	text, err := os.ReadFile(filepath.Join(source, "Chart.yaml"))
+	text, err := c.read(filepath.Join(source, chartFile))
 	if err != nil {
 		return fmt.Errorf("read the chart of %s@%s: %w", c.Path, c.Version, err)
 	}
@@ -76,6 +82,15 @@ func (c ModuleChart) Make(ctx context.Context, _ *Workshop, dir string) error {
 	return os.WriteFile(filepath.Join(dir, chartIndex), index, 0o644)
 }
 
+// read returns the content that a file has in the archive.
+func (c ModuleChart) read(file string) ([]byte, error) {
+	content, err := os.ReadFile(file)
+	if c.Release != "" && filepath.Base(file) == chartFile {
+		content = bytes.ReplaceAll(content, []byte("v0.0.0"), []byte(c.Release))
+	}
+	return content, err
+}
+
 // pack writes the archive of a chart as Helm does: its files below a folder with the chart's name.
 func (c ModuleChart) pack(source, name, archive string) error {
 	out, err := os.Create(archive)
@@ -100,7 +115,7 @@ func (c ModuleChart) pack(source, name, archive string) error {
 		case d.IsDir() || leftOut:
 			return nil
 		}
-		content, err := os.ReadFile(file)
+		content, err := c.read(file)
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ var compileTimes = map[string]time.Duration{
 	"runc":                   17 * time.Second,
 	"registry":               70 * time.Second,
 	"metallb":                150 * time.Second,
+	"cert-manager":           240 * time.Second,
 	"gatekeeper":             150 * time.Second,
 	"descheduler":            150 * time.Second,
 	"traefik":                300 * time.Second,

@@ -72,6 +72,8 @@ func imagesOf(r releases.Release) []Image {
 			Files:      filesOf("metrics-server-"+version, "", "metrics-server"),
 			Entrypoint: []string{"/metrics-server"}, User: "65534",
 		}}
+	case "cert-manager":
+		return certManagerImages(version)
 	case "descheduler":
 		return deschedulerImages(version)
 	case "gatekeeper":
@@ -213,6 +215,8 @@ func downloadsOf(r releases.Release) []Download {
 				FileOf{"containerd-release-" + version, containerdArchive(version)}, ".sha256sum"},
 			{"github.com/opencontainers/runc/releases/download/" + runc + "/runc.amd64", FileOf{"runc-" + runc, "runc"}, ""},
 		}
+	case "cert-manager":
+		return certManagerDownloads(version)
 	case "descheduler":
 		return deschedulerDownloads(r)
 	case "gatekeeper":

@@ -57,6 +57,8 @@ func programsOf(r releases.Release) []Component {
 			Commands: commandsIn("cmd", "metrics-server"),
 			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=" + version},
 		})}
+	case "cert-manager":
+		return certManager(version)
 	case "descheduler":
 		return descheduler(r)
 	case "gatekeeper":
