@@ -263,6 +263,22 @@ func TestPatchesAndBaseAreTheWhole(t *testing.T) {
 		t.Errorf("nothing changed, and the bundle has %d bytes", len(again))
 	}
 	equalsWhole(t, withBase(t, again, whole), second)
+
+	// The record of a cluster that was upgraded with this bundle names the layers that patches made.
+	layers := a.Index.LeanLayers(a.Index.Packages[0])
+	since := bundle.SinceInstalled(whole.Digest, []bundle.InstalledPackage{{Archive: second, Lean: layers}})
+	recorded := delta.Earlier{Archives: []*bundle.Archive{second}, Since: since}
+	for _, p := range []*bundle.Archive{second, third} {
+		data := update(t, recorded, bundle.Bundle{Packages: []*bundle.Archive{p}})
+		if most := len(plain) / 2; len(data) > most {
+			t.Errorf("after %d layers as patches: %d bytes, more than %d", len(layers), len(data), most)
+		}
+		b := opened(t, data)
+		if err := b.WithInstalled(node{Archive: whole}); err != nil {
+			t.Fatal(err)
+		}
+		equalsWhole(t, b, p)
+	}
 	if err := errors.Join(a.Close(), whole.Close()); err != nil {
 		t.Error(err)
 	}
