@@ -194,4 +194,3 @@ func withBase(t *testing.T, data []byte, base *bundle.Archive) *bundle.Archive {
 	}
 	return a
 }
-
