@@ -54,70 +54,42 @@ const maxPatchMemory = 64 << 20
 
 // results are the files that patches made, each once, as unlinked files on the disk.
 type results struct {
-	mu   sync.Mutex
-	made map[string]*result // by sha256
-	shut bool
-
-	apply sync.Mutex // one at a time: each takes memory
-}
-
-type result struct {
-	once sync.Once
-	file *os.File
-	err  error
-}
-
-func (r *results) get(sha256 string) (*result, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.shut {
-		return nil, os.ErrClosed
-	}
-	if r.made == nil {
-		r.made = make(map[string]*result)
-	}
-	if r.made[sha256] == nil {
-		r.made[sha256] = &result{}
-	}
-	return r.made[sha256], nil
+	mu   sync.Mutex          // held while a patch is applied: each takes memory
+	made map[string]*os.File // by sha256
 }
 
 func (r *results) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shut = true
 	var errs []error
-	for _, one := range r.made {
-		one.once.Do(func() { one.err = os.ErrClosed })
-		if one.file != nil {
-			errs = append(errs, one.file.Close())
-		}
+	for _, file := range r.made {
+		errs = append(errs, file.Close())
 	}
-	r.made = nil
 	return errors.Join(errs...)
 }
 
 // result returns an archive with the file that a patch makes, and the file's path in it. The first call makes it, and compares the
 // base and the file with their digests.
 func (a *Archive) result(e Entry) (*Archive, string, error) {
-	made, err := a.results.get(e.SHA256)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", e.Path, err)
-	}
-	made.once.Do(func() {
-		a.results.apply.Lock()
-		defer a.results.apply.Unlock()
-		made.file, made.err = a.applyPatch(e)
-	})
-	if made.err != nil {
-		return nil, "", fmt.Errorf("%s: %w", e.Path, made.err)
+	a.results.mu.Lock()
+	defer a.results.mu.Unlock()
+	made := a.results.made[e.SHA256]
+	if made == nil {
+		var err error
+		if made, err = a.applyPatch(e); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+		}
+		if a.results.made == nil {
+			a.results.made = make(map[string]*os.File)
+		}
+		a.results.made[e.SHA256] = made
 	}
 	plain := Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Layer: e.Layer}
 	open := func(Entry) (io.ReadCloser, error) {
 		return struct {
 			*io.SectionReader
 			io.Closer
-		}{io.NewSectionReader(made.file, 0, e.Size), io.NopCloser(nil)}, nil
+		}{io.NewSectionReader(made, 0, e.Size), io.NopCloser(nil)}, nil
 	}
 	return &Archive{entries: map[string]Entry{e.Path: plain}, unpacked: open}, e.Path, nil
 }

@@ -22,7 +22,7 @@ func TestLeanLayersAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, replaced := range map[string]bool{"made without --lean": true, "the archive lacks " + digest.String(): false} {
+	for want, replaced := range map[string]bool{"made without these flags": true, "the archive lacks " + digest.String(): false} {
 		p := bundle.Package{Name: "app", Version: "1.0", Platforms: whole.Index.Platforms, Contents: bundle.Contents{Images: whole.Index.Packages[0].Images}}
 		for _, e := range whole.Index.Entries {
 			if path.Base(e.Path) == digest.Hex {

@@ -130,7 +130,11 @@ func (m *maker) earlierPackage(p bundle.PackageInfo) (from *bundle.Archive, info
 // patch makes a file of the new bundle from an earlier one, if that takes fewer bytes than carrying it. name is the path of the file in its
 // package, and carried its bytes there.
 func (m *maker) patch(ctx context.Context, old, now content, name string, carried int64) error {
-	at, ok := m.Since.Has(old.entry)
+	at, packed := m.Since.Has(old.entry)
+	ok := packed
+	if !packed && old.layer != "" { // an earlier patch made the layer
+		at, ok = m.Since.Has(bundle.Entry{SHA256: old.plain.SHA256})
+	}
 	if !ok || old.entry.Encoding == bundle.InBase || old.entry.Encoding == bundle.Patched || max(old.plain.Size, now.plain.Size, old.entry.Size) > largest {
 		return nil
 	}
@@ -146,9 +150,13 @@ func (m *maker) patch(ctx context.Context, old, now content, name string, carrie
 		m.files = append(m.files, bundle.File{Path: p, Mode: 0o644, Size: made.Size, SHA256: made.SHA256, Checked: true, Open: func() (io.ReadCloser, error) { return os.Open(file) }})
 		m.taken[p] = true
 	}
+	base := made.From
+	if packed {
+		base = bundle.Blob{SHA256: old.entry.SHA256, Size: old.entry.Size}
+	}
 	e := bundle.Entry{
 		Path: now.entry.Path, Mode: now.entry.Mode, Size: made.Result.Size, SHA256: made.Result.SHA256, Encoding: bundle.Patched, Link: at,
-		Patch: &bundle.Patch{Path: p, Base: bundle.Blob{SHA256: old.entry.SHA256, Size: old.entry.Size}, From: made.From, Memory: patch.Memory},
+		Patch: &bundle.Patch{Path: p, Base: base, From: made.From, Memory: patch.Memory},
 	}
 	if now.layer != "" {
 		e.Path = path.Join(path.Dir(e.Path), e.SHA256)

@@ -3,6 +3,7 @@ package delta
 import (
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -77,7 +78,13 @@ func (m *maker) patchLayers(ctx context.Context, t target, from *bundle.Archive,
 	}
 	for _, l := range list {
 		now, ok := carried(t.archive, l)
-		if !ok || m.has(t, l, now) {
+		if !ok {
+			continue
+		}
+		if had, err := m.has(ctx, t, l, now); err != nil || had {
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		base, ok := bases[l.role]
@@ -119,33 +126,28 @@ func carried(a *bundle.Archive, l layer) (content, bool) {
 }
 
 // has reports whether the reader has a layer in some form. If that is the form that an earlier patch made, the new bundle is told so.
-func (m *maker) has(t target, l layer, now content) bool {
+func (m *maker) has(ctx context.Context, t target, l layer, now content) (_ bool, err error) {
 	if _, ok := m.Since.Has(now.entry); ok {
-		return true
+		return true, nil
 	}
 	lean, ok := t.leanLayer(l)
 	if ok {
 		if _, had := m.Since.Has(lean); had {
-			return true
+			return true, nil
 		}
 	}
 	made := bundle.Entry{Path: path.Join(path.Dir(l.name), l.diff), Mode: now.entry.Mode, SHA256: l.diff, Encoding: bundle.InBase}
 	if made.Link, ok = m.Since.Has(made); !ok {
-		return false
+		return false, nil
 	}
-	for _, a := range m.Archives {
-		if had, ok := a.Entry(made.Link); ok {
-			made.Size = had.Size
-		}
+	if m.taken[made.Path] { // another layer unpacks to the same
+		return false, nil
 	}
-	if lean.Layer != nil {
-		made.Size = lean.Layer.Size
-	}
-	if made.Size == 0 || m.taken[made.Path] {
-		return false
+	if made.Size, err = now.unpack(ctx, io.Discard); err != nil {
+		return false, err
 	}
 	m.taken[made.Path] = true
 	made.Layer = &bundle.Layer{Blob: now.layer, DiffID: l.diff, Size: made.Size}
 	m.set.Entries[now.entry.Path] = made
-	return true
+	return true, nil
 }

@@ -287,14 +287,8 @@ func writeFile(ctx context.Context, plan *assemble.Plan, o bundleOptions) error 
 
 // writeEvidence writes evidence beside a bundle. Evidence needs all files, so those that were left out come from the earlier bundle.
 func (a commands) writeEvidence(ctx context.Context, made *bundle.Archive, o bundleOptions) error {
-	if o.since != "" {
-		old, err := bundle.Open(o.since)
-		if err != nil {
-			return fmt.Errorf("--since: %w", err)
-		}
-		if err := made.WithBase(old); err != nil {
-			return errors.Join(err, old.Close())
-		}
+	if err := archive.AddBase(made, o.since); err != nil {
+		return err
 	}
 	_, err := evidence.Write(ctx, a.App, made, evidence.Request{Prefix: evidence.Prefix(o.out), Key: o.key, Notes: a.Notes(o.format)})
 	return err

@@ -3,6 +3,7 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -81,18 +82,11 @@ signed, and is unchanged; nothing is written.`,
 // open opens a bundle, and the earlier one whose files it leaves out, if one is named. Closing the archive closes both.
 func (a commands) open(ctx context.Context, name, base string) (*bundle.Archive, error) {
 	opened, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, name)
-	if err != nil || base == "" {
-		return opened, err
-	}
-	old, err := bundle.Open(base)
-	if err == nil {
-		if err = opened.WithBase(old); err != nil {
-			_ = old.Close()
-		}
-	}
 	if err != nil {
-		_ = opened.Close()
-		return nil, fmt.Errorf("--base: %w", err)
+		return nil, err
+	}
+	if err := archive.AddBase(opened, base); err != nil {
+		return nil, errors.Join(err, opened.Close())
 	}
 	return opened, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/store"
@@ -134,29 +135,22 @@ func (s *bundleSource) open(ctx context.Context, a commands, root string, truste
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
 	}
-	archive, err := s.openMedia(a, trusted)
+	opened, err := s.openMedia(a, trusted)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, archive.Close())
+			err = errors.Join(err, opened.Close())
 		}
 	}()
 	if s.base == "" {
-		if err := withInstalled(ctx, archive, root); err != nil {
+		if err := withInstalled(ctx, opened, root); err != nil {
 			return nil, err
 		}
-		return archive, nil
+		return opened, nil
 	}
-	base, err := bundle.Open(s.base)
-	if err != nil {
-		return nil, fmt.Errorf("--base: %w", err)
-	}
-	if err := archive.WithBase(base); err != nil {
-		return nil, errors.Join(fmt.Errorf("--base %s: %w", s.base, err), base.Close())
-	}
-	return archive, nil
+	return opened, archive.AddBase(opened, s.base)
 }
 
 // openMedia opens --bundle. Where parts are missing, a person at a terminal is asked for the next folder, until enough are found.
