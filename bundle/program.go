@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -34,11 +35,8 @@ func (p PackageInfo) Platform(a Asset, platforms []string) string {
 	}
 	words := strings.FieldsFunc(a.Name, func(r rune) bool { return strings.ContainsRune("-_.", r) })
 	for _, platform := range platforms {
-		arch := strings.Split(platform, "/")[1]
-		for _, word := range words {
-			if word == arch {
-				return platform
-			}
+		if slices.Contains(words, strings.Split(platform, "/")[1]) {
+			return platform
 		}
 	}
 	return ""

@@ -1,7 +1,9 @@
 package ocilayout
 
 import (
+	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -23,30 +25,47 @@ func Platforms(a *bundle.Archive, p bundle.PackageInfo) (map[string][]string, er
 			of[asset.Path] = []string{platform}
 		}
 	}
-	l, err := OfPackage(a, p)
-	if err != nil {
-		return nil, err
-	}
-	add := func(d digest.Digest, platform string) {
-		name := l.Blob(d)
-		if e, ok := a.LeanLayer(name); ok {
-			name = e.Path
-		}
-		if !slices.Contains(of[name], platform) {
-			of[name] = append(of[name], platform)
-		}
-	}
+	dir := path.Join(p.Dir(), "images")
 	for _, image := range p.Images {
 		for platform, manifest := range image.Platforms {
-			read, err := l.Read(ocispec.Descriptor{Digest: digest.Digest(manifest)})
+			blobs, err := blobsOf(a, dir, digest.Digest(manifest))
 			if err != nil {
 				return nil, fmt.Errorf("image %s for %s: %w", image.Ref, platform, err)
 			}
-			add(read.Digest, platform)
-			for _, blob := range read.Blobs() {
-				add(blob.Digest, platform)
+			for _, d := range blobs {
+				name := path.Join(dir, Path(d))
+				if e, ok := a.LeanLayer(name); ok {
+					name = e.Path
+				}
+				if !slices.Contains(of[name], platform) {
+					of[name] = append(of[name], platform)
+				}
 			}
 		}
 	}
 	return of, nil
+}
+
+// blobsOf lists the manifest of one image, its configuration and its layers. It does not link the reader of whole indexes, which nodes do
+// without.
+func blobsOf(a *bundle.Archive, dir string, manifest digest.Digest) ([]digest.Digest, error) {
+	if err := manifest.Validate(); err != nil {
+		return nil, err
+	}
+	data, err := a.ReadFile(path.Join(dir, Path(manifest)), maxDocument)
+	if err != nil {
+		return nil, err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifest, err)
+	}
+	list := []digest.Digest{manifest}
+	for _, d := range append(m.Layers, m.Config) {
+		if err := d.Digest.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", manifest, err)
+		}
+		list = append(list, d.Digest)
+	}
+	return list, nil
 }

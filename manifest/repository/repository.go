@@ -29,7 +29,7 @@ type Repository struct {
 	real string // the same without symbolic links
 	root *os.Root
 	// links counts the names that files with several have outside of version control.
-	links func() (map[file]uint64, error)
+	links func() (map[file]int, error)
 }
 
 // file identifies a file whatever its name.
@@ -171,14 +171,14 @@ func (r *Repository) checkLinks(info fs.FileInfo) error {
 	if err != nil {
 		return fmt.Errorf("look for its hard links: %w", err)
 	}
-	if names[file{stat.Dev, stat.Ino}] < stat.Nlink {
+	if names[file{stat.Dev, stat.Ino}] < int(stat.Nlink) {
 		return fmt.Errorf("%w: it is a hard link, and its file has a name elsewhere; copy the file", ErrOutside)
 	}
 	return nil
 }
 
-func (r *Repository) countLinks() (map[file]uint64, error) {
-	names := make(map[file]uint64)
+func (r *Repository) countLinks() (map[file]int, error) {
+	names := make(map[file]int)
 	return names, fs.WalkDir(r.root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -22,14 +22,31 @@ import (
 // TestKubernetesForTwoPlatforms makes one bundle with Kubernetes, containerd and flannel for amd64 and arm64, up to the boot of a host. The
 // lab cross-compiles what it has not yet: Kubernetes alone takes five minutes and more.
 func TestKubernetesForTwoPlatforms(t *testing.T) {
+	bundlesForBoth(t, "containerd", "flannel", "kubernetes")
+}
+
+// TestRuntimeForTwoPlatforms is the same with containerd alone.
+func TestRuntimeForTwoPlatforms(t *testing.T) {
+	bundlesForBoth(t, "containerd")
+}
+
+// assetPrograms are assets of add-ons that are programs, without the architecture in their names.
+var assetPrograms = map[string][]string{"kubernetes": {"kubelet", "kubeadm", "kubectl"}, "containerd": {"runc"}}
+
+// bundlesForBoth builds the current versions of add-ons for both platforms, and looks at what their bundle has for each.
+func bundlesForBoth(t *testing.T, names ...string) {
+	t.Helper()
 	short.Skip(t, "programs of the lab")
-	chosen := []releases.Release{releases.Current("kubernetes"), releases.Current("containerd"), releases.Current("flannel")}
+	var chosen []releases.Release
+	for _, name := range names {
+		chosen = append(chosen, releases.Current(name))
+	}
 	platforms := upstream.Platforms()
 	spec := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: both}\nspec:\n"
 	for _, one := range chosen {
 		spec += "  " + one.Name + ": {version: '" + one.Version + "'}\n"
 	}
-	r := deliveries.once(t, "both-platforms", func(r delivery) {
+	r := deliveries.once(t, "both-platforms-"+strings.Join(names, "-"), func(r delivery) {
 		lab := mirror.Options{Images: upstream.ImagesOn(platforms, upstream.ImagesOf(chosen...)), Downloads: upstream.DownloadsOn(platforms, upstream.DownloadsOf(chosen...))}
 		r.mirrored(t, lab, func() {
 			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, "--platform", strings.Join(platforms, ",")}
@@ -39,7 +56,7 @@ func TestKubernetesForTwoPlatforms(t *testing.T) {
 			r.run(t, args...)
 		})
 		arm := filepath.Join(r.dir(), "arm64", "sealift-node")
-		shell(t, repository, "CGO_ENABLED=0 GOARCH=arm64 go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "+quoted(arm)+" ./cmd/sealift-node")
+		shell(t, repository, "CGO_ENABLED=0 GOARCH=arm64 go build -trimpath -gcflags=all=-dwarf=false -tags grpcnotrace -ldflags '-s -w' -o "+quoted(arm)+" ./cmd/sealift-node")
 		place(t, filepath.Join(r.dir(), "installer.yaml"), []byte(spec))
 		t.Log(r.run(t, "bundle", "-f", filepath.Join(r.dir(), "installer.yaml"), "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--cache", r.cache,
 			"--platform", strings.Join(platforms, ","), "--sealift", filepath.Join(r.dir(), "sealift-node")+","+arm, "--sealift-preflight", "none"))
@@ -61,10 +78,15 @@ func TestKubernetesForTwoPlatforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	kubernetes, runtime := chosen[0].Folder()+"/assets/", chosen[1].Folder()+"/assets/"
 	for _, p := range platforms {
 		arch := strings.TrimPrefix(p, "linux/")
-		for _, name := range []string{bundle.ProgramPath(bundle.BinaryName, p), kubernetes + "kubelet-" + arch, kubernetes + "kubeadm-" + arch, kubernetes + "kubectl-" + arch, runtime + "runc-" + arch} {
+		paths := []string{bundle.ProgramPath(bundle.BinaryName, p)}
+		for _, one := range chosen {
+			for _, name := range assetPrograms[one.Name] {
+				paths = append(paths, one.Folder()+"/assets/"+name+"-"+arch)
+			}
+		}
+		for _, name := range paths {
 			header := make([]byte, 64)
 			if err := a.ReadAt(name, header, 0); err != nil {
 				t.Fatal(err)

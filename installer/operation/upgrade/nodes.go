@@ -121,9 +121,10 @@ func (h *hands) ask(ctx context.Context, name string, operation intent.Operation
 
 // sealiftFor returns the digest of the program for a node.
 func (h *hands) sealiftFor(name string) string {
-	n := slices.IndexFunc(h.nodes, func(n cluster.Node) bool { return n.Name == name })
-	if other := otherPlatform(h.nodes[n]); other != "" {
-		return h.in.Sealift(other)
+	for _, n := range h.nodes {
+		if other := otherPlatform(n); n.Name == name && other != "" {
+			return h.in.Sealift(other)
+		}
 	}
 	return h.sealift
 }

@@ -122,9 +122,9 @@ func archsOf(i Image) []string {
 	return i.Archs
 }
 
-// ImagesOn are these images with a manifest for each platform, as Platforms lists them; none means the first.
+// ImagesOn are these images with a manifest for each platform, as Platforms lists them; none means the first. The list is not nil.
 func ImagesOn(platforms []string, images []Image) []Image {
-	list := slices.Clone(images)
+	list := append([]Image{}, images...)
 	for n := range list {
 		for _, platform := range platforms {
 			list[n].Archs = append(slices.Clone(list[n].Archs), strings.TrimPrefix(platform, "linux/"))
