@@ -24,6 +24,10 @@ func (a commands) imagesCommand() *cobra.Command {
 	return cmd
 }
 
+func addContainerd(cmd *cobra.Command, socket *string) {
+	cmd.Flags().StringVar(socket, "containerd", runtime.Socket, "socket of containerd")
+}
+
 func (a commands) imagesLoadCommand() *cobra.Command {
 	var o install.ImageOptions
 	var keys []string
@@ -62,7 +66,7 @@ from it what they lack. A node that is not Ready is named and left out. If the c
 			return a.Print(format, result, change.Line(a.Out, "%d images loaded, %d were there", result.Loaded, result.Present))
 		},
 	}
-	cmd.Flags().StringVar(&o.Socket, "containerd", runtime.Socket, "socket of containerd")
+	addContainerd(cmd, &o.Socket)
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes")

@@ -10,13 +10,12 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
-	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/recovery/retention"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) imagesListCommand() *cobra.Command {
-	o := retention.Node{Socket: runtime.Socket}
+	var o retention.Node
 	var format string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -34,6 +33,7 @@ installed bundle, an undo of the last upgrade, containers, or a person who has l
 		},
 	}
 	addRoot(cmd, &o.Root)
+	addContainerd(cmd, &o.Socket)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
@@ -52,7 +52,7 @@ func (a commands) printImages(list []retention.Image) error {
 }
 
 func (a commands) imagesPruneCommand() *cobra.Command {
-	o := retention.Node{Socket: runtime.Socket}
+	var o retention.Node
 	var flags change.Flags
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -68,6 +68,7 @@ Each upgrade does this by itself when it begins. Run the command as root to get 
 		},
 	}
 	addRoot(cmd, &o.Root)
+	addContainerd(cmd, &o.Socket)
 	flags.Add(cmd, "what would be removed")
 	return cmd
 }

@@ -180,6 +180,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift certs rotate-encryption --plan": planOfRotation,
 		"sealift certs rotate-ca --plan":         planOfRotationOfCAs,
 		"sealift push --plan":                    planOfPush,
+		"sealift images prune --plan":            planOfImagesPrune,
 	}
 }
 

@@ -7,9 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/sealift/sealift/bundle"
@@ -47,23 +44,6 @@ func TestImagesStayWhileSomethingNeedsThem(t *testing.T) {
 	}
 }
 
-func image(t *testing.T) v1.Image {
-	t.Helper()
-	made, err := random.Image(1000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := made.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.OS, config.Architecture = "linux", "amd64"
-	if made, err = mutate.ConfigFile(made, config); err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // TestEarlierImagesGoWhenAnUpgradeBegins has a node that goes from one bundle to a second and a third. The images of the first stay
 // until the third comes: then nothing goes back to them.
 func TestEarlierImagesGoWhenAnUpgradeBegins(t *testing.T) {
@@ -98,7 +78,7 @@ func TestEarlierImagesGoWhenAnUpgradeBegins(t *testing.T) {
 	load := func(ref string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "app.tar.gz")
-		imagepackage.WriteImage(t, file, ref, image(t))
+		imagepackage.Write(t, file, ref)
 		a, err := bundle.Open(file)
 		if err != nil {
 			t.Fatal(err)

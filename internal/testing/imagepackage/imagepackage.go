@@ -10,16 +10,25 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
 )
 
-// Write writes a package to a file. It has one small image with this reference.
+// Write writes a package to a file. It has one small image with this reference, for linux/amd64.
 func Write(t testing.TB, name, ref string) {
 	t.Helper()
 	image, err := random.Image(1000, 2)
 	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OS, config.Architecture = "linux", "amd64"
+	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
 	WriteImage(t, name, ref, image)
