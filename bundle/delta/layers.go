@@ -27,39 +27,30 @@ func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := layout.Layers()
+	if err != nil {
+		return nil, err
+	}
 	seen := make(map[string]bool)
-	for _, image := range layout.Images {
-		root, err := layout.Read(image.Target)
-		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", image.Ref, err)
-		}
-		for _, m := range root.All() {
-			ids, err := layout.DiffIDs(m)
-			if err != nil {
-				return nil, fmt.Errorf("image %s: %w", image.Ref, err)
-			}
-			for n, id := range ids {
-				name := layout.Blob(m.Layers[n].Digest)
-				if !seen[name] {
-					seen[name] = true
-					list = append(list, layer{role: role(image.Ref, m, len(ids)-n), name: name, diff: id.Encoded()})
-				}
-			}
+	for _, l := range all {
+		if !seen[l.Path] {
+			seen[l.Path] = true
+			list = append(list, layer{role: role(l), name: l.Path, diff: l.DiffID.Encoded()})
 		}
 	}
 	return list, nil
 }
 
-func role(ref string, m ocilayout.Manifest, fromTop int) string {
-	repository, _, _ := strings.Cut(ref, "@")
+func role(l ocilayout.Layer) string {
+	repository, _, _ := strings.Cut(l.Image.Ref, "@")
 	if at := strings.LastIndexByte(repository, ':'); at > strings.LastIndexByte(repository, '/') {
 		repository = repository[:at]
 	}
 	var platform string
-	if m.Platform != nil {
-		platform = m.Platform.OS + "/" + m.Platform.Architecture + "/" + m.Platform.Variant
+	if p := l.Manifest.Platform; p != nil {
+		platform = p.OS + "/" + p.Architecture + "/" + p.Variant
 	}
-	return fmt.Sprintf("%s %s %d", repository, platform, fromTop)
+	return fmt.Sprintf("%s %s %d", repository, platform, l.FromTop)
 }
 
 // patchLayers makes patches of the layers of a package.

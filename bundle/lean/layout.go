@@ -1,7 +1,6 @@
 package lean
 
 import (
-	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -28,23 +27,14 @@ func layers(files []bundle.File, dir string) (list []layer, err error) {
 			plain[f.Path] = f
 		}
 	}
-	for _, image := range layout.Images {
-		root, err := layout.Read(image.Target)
-		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", image.Ref, err)
-		}
-		for _, m := range root.All() {
-			ids, err := layout.DiffIDs(m)
-			if err != nil {
-				return nil, fmt.Errorf("image %s: %w", image.Ref, err)
-			}
-			for n, id := range ids {
-				name := layout.Blob(m.Layers[n].Digest)
-				if f, ok := plain[name]; ok && isTar(m.Layers[n].MediaType) {
-					delete(plain, name) // once
-					list = append(list, layer{f, id.Encoded()})
-				}
-			}
+	all, err := layout.Layers()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if f, ok := plain[l.Path]; ok && isTar(l.Descriptor.MediaType) {
+			delete(plain, l.Path) // once
+			list = append(list, layer{f, l.DiffID.Encoded()})
 		}
 	}
 	return list, nil

@@ -195,6 +195,36 @@ func (l *Layout) DiffIDs(m Manifest) ([]digest.Digest, error) {
 	return ids, nil
 }
 
+// Layer is a layer of an image.
+type Layer struct {
+	Image      Image
+	Manifest   Manifest           // that names the layer
+	Descriptor ocispec.Descriptor // as the manifest has it
+	FromTop    int                // its place; 1 is the topmost
+	DiffID     digest.Digest      // of its unpacked form
+	Path       string             // in the archive, which may lack it
+}
+
+// Layers lists the layers of all images, as far as DiffIDs knows them. Layers that images share are listed for each.
+func (l *Layout) Layers() (list []Layer, err error) {
+	for _, image := range l.Images {
+		root, err := l.Read(image.Target)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", image.Ref, err)
+		}
+		for _, m := range root.All() {
+			ids, err := l.DiffIDs(m)
+			if err != nil {
+				return nil, fmt.Errorf("image %s: %w", image.Ref, err)
+			}
+			for n, id := range ids {
+				list = append(list, Layer{Image: image, Manifest: m, Descriptor: m.Layers[n], FromTop: len(ids) - n, DiffID: id, Path: l.Blob(m.Layers[n].Digest)})
+			}
+		}
+	}
+	return list, nil
+}
+
 func isConfig(mediaType string) bool {
 	return mediaType == ocispec.MediaTypeImageConfig || mediaType == string(types.DockerConfigJSON)
 }

@@ -7,21 +7,19 @@ package page
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"html/template"
 	"log/slog"
 	"math"
 	"net/http"
-	"path"
 	"strconv"
 	"time"
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -51,13 +49,7 @@ type Site struct {
 	streams   chan struct{}
 	crossSite *http.CrossOriginProtection
 	templates *template.Template
-	assets    map[string]asset
-}
-
-// asset is a file that pages refer to. Its name contains a digest of its bytes.
-type asset struct {
-	kind string // media type
-	data []byte
+	assets    assets.Set
 }
 
 //go:embed assets
@@ -67,22 +59,15 @@ var files embed.FS
 func New(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{
 		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
-		crossSite: http.NewCrossOriginProtection(), assets: map[string]asset{},
+		crossSite: http.NewCrossOriginProtection(),
 	}
 	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)
-	names := map[string]string{}
-	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
-		data, err := files.ReadFile("assets/" + name)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(data)
-		names[name] = hex.EncodeToString(sum[:6]) + path.Ext(name)
-		s.assets[names[name]] = asset{kind, data}
-	}
 	var err error
+	if s.assets, err = assets.Load(files, "assets", "style.css", "console.js"); err != nil {
+		return nil, err
+	}
 	s.templates, err = template.New("").Funcs(template.FuncMap{
-		"asset":   func(name string) string { return "/assets/" + names[name] },
+		"asset":   func(name string) string { return "/assets/" + s.assets.Name(name) },
 		"bytes":   plaintext.Bytes,
 		"bytes64": func(n uint64) string { return plaintext.Bytes(int64(min(n, math.MaxInt64))) },
 		"took":    func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() },
@@ -188,14 +173,9 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, v visitor, status in
 
 // file sends a style sheet or a script. Browsers may cache it forever, because its name changes with its content.
 func (s *Site) file(w http.ResponseWriter, r *http.Request, _ visitor) error {
-	a, ok := s.assets[r.PathValue("file")]
-	if !ok {
+	if !s.assets.Serve(w, r, r.PathValue("file")) {
 		return errNotFound
 	}
-	w.Header().Set("Content-Type", a.kind)
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	w.Header().Set("Content-Length", strconv.Itoa(len(a.data)))
-	_, _ = w.Write(a.data)
 	return nil
 }
 

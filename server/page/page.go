@@ -7,19 +7,15 @@ package page
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"net/http"
-	"path"
 	"strconv"
-	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
-	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
@@ -57,13 +53,7 @@ type Site struct {
 	source    Source
 	metas     *metas
 	templates *template.Template
-	assets    map[string]asset
-}
-
-// asset is a file that pages refer to. Its name contains a digest of its bytes.
-type asset struct {
-	kind string // media type
-	data []byte
+	assets    assets.Set
 }
 
 // files are the templates and the files that they refer to.
@@ -73,20 +63,13 @@ var files embed.FS
 
 // New makes a site.
 func New(source Source) (*Site, error) {
-	s := &Site{source: source, metas: newMetas(), assets: map[string]asset{}}
-	names := map[string]string{}
-	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "compose.js": "text/javascript; charset=utf-8"} {
-		data, err := files.ReadFile("assets/" + name)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(data)
-		names[name] = hex.EncodeToString(sum[:6]) + path.Ext(name)
-		s.assets[names[name]] = asset{kind, data}
-	}
+	s := &Site{source: source, metas: newMetas()}
 	var err error
+	if s.assets, err = assets.Load(files, "assets", "style.css", "compose.js"); err != nil {
+		return nil, err
+	}
 	s.templates, err = template.New("").Funcs(template.FuncMap{
-		"asset": func(name string) string { return "/page/" + names[name] },
+		"asset": func(name string) string { return "/page/" + s.assets.Name(name) },
 		"size":  Size,
 		"short": func(digest string) string { return digest[:min(12, len(digest))] },
 	}).ParseFS(files, "assets/*.html")
@@ -143,14 +126,9 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, name string, status 
 
 // file sends a style sheet or a script. Clients may cache it forever, because its name changes with its content.
 func (s *Site) file(w http.ResponseWriter, r *http.Request) error {
-	a, ok := s.assets[r.PathValue("file")]
-	if !ok {
+	if !s.assets.Serve(w, r, r.PathValue("file")) {
 		http.NotFound(w, r)
-		return nil
 	}
-	w.Header().Set("Content-Type", a.kind)
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	httprange.Serve(w, r, time.Time{}, bytes.NewReader(a.data))
 	return nil
 }
 
