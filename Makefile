@@ -5,8 +5,8 @@ SHELL := /bin/bash
 
 # Debian packages that the lab and the tests need.
 DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables git zstd
-# What the hosts of 'make grid' that are virtual machines need beside these.
-MACHINE_PACKAGES := qemu-system-x86 qemu-utils openssh-client e2fsprogs
+# What 'make grid' needs beside these: for hosts that are virtual machines, and for the lab's C programs on arm64.
+GRID_PACKAGES := qemu-system-x86 qemu-utils openssh-client e2fsprogs gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # All programs but sealift-preflight, which links Troubleshoot: 700 packages that these four do not need. Where it is there, it must not be old.
@@ -100,7 +100,7 @@ race-lab: build deps ## the tests of 'make test' with the race detector: API ser
 	CGO_ENABLED=1 go test -race -p $(SIDE_BY_SIDE) -timeout 120m $(PACKAGES)
 
 .PHONY: grid
-grid: DEBIAN_PACKAGES += $(MACHINE_PACKAGES)
+grid: DEBIAN_PACKAGES += $(GRID_PACKAGES)
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
 	bin/sealift-testgrid lab build
 	testgrid/grid.sh '$(GRID)'
