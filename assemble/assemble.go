@@ -119,25 +119,10 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		}
 		parts = append(parts, added...)
 	}
-	var metas []catalog.Meta
-	for _, one := range parts {
-		if r.Installer.AddOn(one.meta.Name).Version == one.meta.Version {
-			metas = append(metas, one.meta)
-		}
+	if err := r.check(parts); err != nil {
+		return nil, err
 	}
 	b := bundle.Bundle{Since: r.Since, Key: r.Key, Packages: archives(parts)}
-	if len(metas) == 0 {
-		return nil, &packages.UnknownError{Message: "the Installer names no add-ons"}
-	}
-	if err := diag.Err(catalog.Check(r.Installer, metas)); err != nil {
-		return nil, err
-	}
-	if _, err := catalog.Order(metas); err != nil {
-		return nil, &packages.UnknownError{Message: err.Error()}
-	}
-	if err := checkSandbox(b.Packages); err != nil {
-		return nil, err
-	}
 	if p.lean, err = openCompanions(ctx, b.Packages, r.Lean); err != nil {
 		return nil, err
 	}
@@ -153,6 +138,26 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	}
 	p.Layout, err = bundle.NewLayout(b)
 	return p, err
+}
+
+// check refuses packages that make no cluster together.
+func (r Request) check(parts []part) error {
+	var metas []catalog.Meta
+	for _, one := range parts {
+		if r.Installer.AddOn(one.meta.Name).Version == one.meta.Version {
+			metas = append(metas, one.meta)
+		}
+	}
+	if len(metas) == 0 {
+		return &packages.UnknownError{Message: "the Installer names no add-ons"}
+	}
+	if err := diag.Err(catalog.Check(r.Installer, metas)); err != nil {
+		return err
+	}
+	if _, err := catalog.Order(metas); err != nil {
+		return &packages.UnknownError{Message: err.Error()}
+	}
+	return checkSandbox(archives(parts))
 }
 
 // PrepareSupplement plans an archive with only the named packages, each <name>-<version>, for a cluster that needs more

@@ -161,7 +161,7 @@ func TestAttachmentsAreListedByEveryRegistry(t *testing.T) {
 	for what, start := range map[string]func(t *testing.T) string{
 		"with the referrers API":           func(t *testing.T) string { return faultyregistry.New(t, ggcr.WithReferrersSupport(true)).Host },
 		"without it":                       func(t *testing.T) string { return faultyregistry.New(t).Host },
-		"distribution, which lacks it too": func(t *testing.T) string { return realregistry.Start(t) },
+		"distribution, which lacks it too": realregistry.Start,
 	} {
 		t.Run(what, func(t *testing.T) {
 			images, host := several(t), start(t)

@@ -66,11 +66,11 @@ func newChart(a *bundle.Archive, e bundle.Entry) (image, error) {
 	}
 	var chart struct{ Name, Version string }
 	if err := yaml.Unmarshal(text, &chart); err != nil {
-		return image{}, fmt.Errorf("Chart.yaml: %w", err)
+		return image{}, fmt.Errorf("the chart's Chart.yaml: %w", err)
 	}
 	config, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return image{}, fmt.Errorf("Chart.yaml: %w", err)
+		return image{}, fmt.Errorf("the chart's Chart.yaml: %w", err)
 	}
 	i := image{kind: KindChart, repository: "charts/" + chart.Name, tag: strings.ReplaceAll(chart.Version, "+", "_"), file: e.Path} // as Helm writes tags
 	i.ref = i.repository + ":" + chart.Version

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -132,7 +133,7 @@ func newImage(a *bundle.Archive, layout *ocilayout.Layout, from ocilayout.Image)
 // lacks explains why the archive does not have a layer.
 func (i image) lacks(a *bundle.Archive, d ocispec.Descriptor) error {
 	if _, ok := a.LeanLayer(i.layout.Blob(d.Digest)); ok {
-		return fmt.Errorf("its layers were compressed again (--lean) or are made by patches (--patch), and registries need them as upstream has them; push an archive that was made without these flags")
+		return errors.New("its layers were compressed again (--lean) or are made by patches (--patch), and registries need them as upstream has them; push an archive that was made without these flags")
 	}
 	return fmt.Errorf("the archive lacks %s", d.Digest)
 }

@@ -18,7 +18,7 @@ import (
 
 func TestRegistryIsAStore(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) string{
-		"distribution": func(t *testing.T) string { return realregistry.Start(t) },
+		"distribution": realregistry.Start,
 		"another":      func(t *testing.T) string { return faultyregistry.New(t).Host },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -160,7 +160,7 @@ func (k *imageKind) keep(_ *manifest.File, now *lock.Lock, was lock.Lock) {
 			resolved := maps.Clone(i.Platforms)
 			maps.Copy(i.Platforms, before.Platforms)
 			maps.Copy(i.Platforms, resolved)
-			now.Images[n].Attached = append(i.Attached, attachedElsewhere(before, i, resolved)...)
+			now.Images[n].Attached = slices.Concat(i.Attached, attachedElsewhere(before, i, resolved))
 		}
 	}
 }

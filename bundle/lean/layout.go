@@ -1,7 +1,6 @@
 package lean
 
 import (
-
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 

@@ -138,7 +138,7 @@ func (r *Reader) readChanges(changed, copied int64) error {
 		if at += same; at >= copied {
 			return errDamaged
 		}
-		r.changes = append(r.changes, uint32(at)) //nolint:gosec // less than segment
+		r.changes = append(r.changes, uint32(at))
 		at++
 	}
 	return nil
@@ -183,8 +183,8 @@ func (r *Reader) build(copied, fresh int64) error {
 // number reads a number up to a limit.
 func (r *Reader) number(limit int64) (int64, error) {
 	n, err := binary.ReadUvarint(r.in)
-	if err == nil && n > uint64(limit) { //nolint:gosec // limits are positive
+	if err == nil && n > uint64(limit) {
 		err = errDamaged
 	}
-	return int64(n), err //nolint:gosec // at most limit
+	return int64(n), err
 }

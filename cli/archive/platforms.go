@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sealift/sealift/bundle"
@@ -27,9 +28,7 @@ func platformSizes(a *bundle.Archive) ([]PlatformSize, error) {
 		if err != nil {
 			return nil, err
 		}
-		for name, platforms := range of {
-			only[name] = platforms
-		}
+		maps.Copy(only, of)
 		for _, h := range p.HostPackages {
 			if of, ok := platform.OfArch(h.Arch); ok {
 				only[h.Path] = []string{of}

@@ -97,6 +97,11 @@ first bundle with a package takes longer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
+	o.add(cmd)
+	return cmd
+}
+
+func (o *bundleOptions) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
 	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, oci://registry/repository, or https://host/path")
@@ -116,7 +121,6 @@ first bundle with a package takes longer.`,
 	for _, name := range []string{"file", "store", "out", "key", "since", "upgrade-from"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
-	return cmd
 }
 
 func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {

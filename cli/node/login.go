@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -67,7 +68,7 @@ func (a commands) loginKubeconfig(ctx context.Context, o kubeconfigOptions) erro
 // chooseIssuer returns the issuer with a URL, or the only one if url is "".
 func chooseIssuer(login *spec.OIDC, url string) (spec.Issuer, error) {
 	if login == nil {
-		return spec.Issuer{}, fmt.Errorf("the cluster has no issuer; give its Installer kubernetes.oidc, and run 'sealift install' with it again")
+		return spec.Issuer{}, errors.New("the cluster has no issuer; give its Installer kubernetes.oidc, and run 'sealift install' with it again")
 	}
 	var urls []string
 	for _, i := range login.Issuers {

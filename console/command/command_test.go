@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,8 +61,10 @@ func TestStaleResultIsShownOnce(t *testing.T) {
 		runs, err := os.ReadFile(filepath.Join(dir, "runs"))
 		return err == nil && strings.Count(string(runs), "run") >= want
 	}
-	if read() != 1 || read() != 1 {
-		t.Error("a fresh result is not reused")
+	for range 2 {
+		if read() != 1 {
+			t.Error("a fresh result is not reused")
+		}
 	}
 	ahead.Add(6)
 	if got := read(); got != 1 {
@@ -226,7 +227,7 @@ func TestCommandLinesAreQuoted(t *testing.T) {
 	if got, want := command.Shell("less", "a; b"), "sudo less 'a; b'"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := fmt.Sprint(command.Kubectl("describe", "node", "n1")); got != "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf describe node n1" {
+	if got := command.Kubectl("describe", "node", "n1"); got != "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf describe node n1" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -72,7 +72,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 		}
 		return s.fail(w, r, v, status, "Not started", err.Error(), action.Example(s.Settings, nil))
 	}
-	http.Redirect(w, r, "/jobs/"+job.ID, http.StatusSeeOther)
+	http.Redirect(w, r, "/jobs/"+job.ID, http.StatusSeeOther) //nolint:gosec // the console makes the ID
 	return nil
 }
 

@@ -95,7 +95,7 @@ func (h Home) Read() (s Settings, err error) {
 
 // write keeps the settings.
 func (h Home) write(s Settings) error {
-	text, err := json.MarshalIndent(s, "", "  ")
+	text, err := json.MarshalIndent(s, "", "  ") //nolint:gosec // PrivateKey is the name of a file
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func Of(head []byte) Form {
 func NewReader(r io.Reader, window uint64) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	head, err := in.Peek(Head)
-	if err != nil && err != io.EOF { //nolint:errorlint // Peek returns it unchanged
+	if err != nil && err != io.EOF { // Peek returns it unchanged
 		return nil, err
 	}
 	switch Of(head) {

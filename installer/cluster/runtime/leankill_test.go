@@ -129,11 +129,11 @@ func TestKilledUnpackingIsRepeated(t *testing.T) {
 	defer func() { _ = r.Close() }()
 	wantLoad(t, r, a, runtime.Result{Loaded: 1})
 	wantLoad(t, r, a, runtime.Result{Present: 1})
-	wantFiles(t, ctx, c.Socket, map[string]int64{"large": 400 << 20, "usr/local/bin/tool": 1_600_000, "last": 1})
+	wantFiles(ctx, t, c.Socket, map[string]int64{"large": 400 << 20, "usr/local/bin/tool": 1_600_000, "last": 1})
 }
 
 // wantFiles compares the sizes of files in the image.
-func wantFiles(t *testing.T, ctx context.Context, socket string, want map[string]int64) {
+func wantFiles(ctx context.Context, t *testing.T, socket string, want map[string]int64) {
 	t.Helper()
 	client, err := containerdclient.New(socket)
 	if err != nil {

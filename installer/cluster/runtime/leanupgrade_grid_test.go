@@ -35,5 +35,5 @@ func TestLeanImageSurvivesUpgradeOfContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	load(runtime.Result{Present: 1})
-	wantFiles(t, namespaces.WithNamespace(t.Context(), "k8s.io"), c.Socket, map[string]int64{"usr/local/bin/tool": 1_600_000, "etc/motd": 1})
+	wantFiles(namespaces.WithNamespace(t.Context(), "k8s.io"), t, c.Socket, map[string]int64{"usr/local/bin/tool": 1_600_000, "etc/motd": 1})
 }

@@ -52,36 +52,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 		},
 		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
 		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
-			c, err := admin.Cluster(ctx)
-			if err != nil {
-				return c, err
-			}
-			if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); errors.Is(err, fs.ErrNotExist) {
-				return c, errors.New("this control plane was adopted, and has no bundle to give out yet; run 'sealift upgrade' with one, also if it has the versions that run")
-			}
-			if c.Rotation, err = rotation(may); err != nil {
-				return c, err
-			}
-			text, err := regularfile.ReadFile(node.InstallerFile(root))
-			if c.Installer = string(text); err == nil && !may(identity.ReadInstaller) {
-				c.Installer, err = workerInstaller(root, text)
-			}
-			if err != nil {
-				return c, err
-			}
-			if may(identity.ReadInstaller) {
-				if c.Authentication, err = oidc.File(ctx, admin.Client); err != nil {
-					return c, err
-				}
-			}
-			keys, err := regularfile.ReadFile(cluster.EncryptionFile)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				err = nil
-			case err == nil && may(identity.ReadKeys):
-				c.Encryption = string(keys)
-			}
-			return c, err
+			return clusterFor(ctx, admin, root, may)
 		},
 	}
 	own, err := host.Name()
@@ -94,6 +65,40 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 		return err
 	}
 	return share.Serve(ctx, share.Mixed(l, ca.Server(own, admin.Address, own)), s.Handler())
+}
+
+// clusterFor returns the data of the cluster that a client may have.
+func clusterFor(ctx context.Context, admin controlplane.Administrator, root string, may func(identity.Right) bool) (share.Cluster, error) {
+	c, err := admin.Cluster(ctx)
+	if err != nil {
+		return c, err
+	}
+	if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); errors.Is(err, fs.ErrNotExist) {
+		return c, errors.New("this control plane was adopted, and has no bundle to give out yet; run 'sealift upgrade' with one, also if it has the versions that run")
+	}
+	if c.Rotation, err = rotation(may); err != nil {
+		return c, err
+	}
+	text, err := regularfile.ReadFile(node.InstallerFile(root))
+	if c.Installer = string(text); err == nil && !may(identity.ReadInstaller) {
+		c.Installer, err = workerInstaller(root, text)
+	}
+	if err != nil {
+		return c, err
+	}
+	if may(identity.ReadInstaller) {
+		if c.Authentication, err = oidc.File(ctx, admin.Client); err != nil {
+			return c, err
+		}
+	}
+	keys, err := regularfile.ReadFile(cluster.EncryptionFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil && may(identity.ReadKeys):
+		c.Encryption = string(keys)
+	}
+	return c, err
 }
 
 // rotation returns what a client may know of an unfinished rotation of CAs; "" if there is none.

@@ -109,7 +109,7 @@ func (r *Report) process(dir string, id int) error {
 	info, err := buildinfo.Read(program)
 	if err != nil {
 		r.Others++
-		return nil //nolint:nilerr // any other program has no such record
+		return nil // any other program has no such record
 	}
 	environment, err := regularfile.ReadFile(filepath.Join(dir, "environ"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -66,9 +67,7 @@ func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	now := time.Now()
 	whole := map[string]any{"iss": i.URL(), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
-	for name, value := range claims {
-		whole[name] = value
-	}
+	maps.Copy(whole, claims)
 	text, err := json.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)

@@ -83,18 +83,7 @@ func imagesOf(r releases.Release) []Image {
 	case "node-local-dns":
 		return nodeLocalDNSImages(r.Version)
 	case "object-store":
-		return []Image{
-			{
-				Ref: "ghcr.io/versity/versitygw:" + version, Base: []string{busyboxBase}, OCI: true,
-				Files: slices.Concat(filesOf("versitygw-"+version, "usr/local/bin", "versitygw"),
-					filesOf("versitygw-source-"+version, "usr/local/bin", "docker-entrypoint.sh")),
-				Entrypoint: []string{"/usr/local/bin/docker-entrypoint.sh"},
-			},
-			{
-				Ref:   versitygwChart + ":" + r.With["chart"],
-				Chart: FileOf{"chart-versitygw-" + r.With["chart"], "versitygw:" + r.With["chart"]},
-			},
-		}
+		return objectStoreImages(r)
 	case "prometheus":
 		return monitoringImages(r)
 	case "registry":
@@ -109,6 +98,22 @@ func imagesOf(r releases.Release) []Image {
 		return volumeSnapshotsImages(version)
 	}
 	return nil
+}
+
+func objectStoreImages(r releases.Release) []Image {
+	version := "v" + r.Version
+	return []Image{
+		{
+			Ref: "ghcr.io/versity/versitygw:" + version, Base: []string{busyboxBase}, OCI: true,
+			Files: slices.Concat(filesOf("versitygw-"+version, "usr/local/bin", "versitygw"),
+				filesOf("versitygw-source-"+version, "usr/local/bin", "docker-entrypoint.sh")),
+			Entrypoint: []string{"/usr/local/bin/docker-entrypoint.sh"},
+		},
+		{
+			Ref:   versitygwChart + ":" + r.With["chart"],
+			Chart: FileOf{"chart-versitygw-" + r.With["chart"], "versitygw:" + r.With["chart"]},
+		},
+	}
 }
 
 // versitygwChart is the repository of the chart in a registry.
