@@ -34,7 +34,7 @@ func ScriptNames() []string { return []string{"install", "join", "upgrade", "tas
 
 // Script starts sealift on a node: the one in the bundle beside it, or one that a server provides.
 type Script struct {
-	Programs []Program // of which the script takes the host's
+	Programs []Program // the script takes the one for its host
 	// Command is one of ScriptNames.
 	Command string
 	// Commands are the commands of the nodes' sealift. For any other command, the script prints an error and fails.

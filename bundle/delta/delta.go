@@ -1,7 +1,7 @@
 // Package delta makes the patches of a bundle that adds to an earlier one: programs and image layers of packages, as patches of
 // those of the earlier versions.
 //
-// The package finds which file is a newer version of which, and decides whether a patch pays. Package patch makes it, and package bundle
+// The package pairs each file with its earlier version, and decides whether a patch pays. Package patch makes it, and package bundle
 // reads it.
 package delta
 

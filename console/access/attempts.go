@@ -46,7 +46,7 @@ func (a *Attempts) Allow(client string) bool {
 	return own.AllowN(now, 1) && a.all.AllowN(now, 1)
 }
 
-// forget drops the clients that have all their attempts back, or all clients if there is no such one: the common limit remains.
+// forget drops the clients that have all their attempts back. If no client has, it drops all: the common limit remains.
 func (a *Attempts) forget(now time.Time) {
 	for client, own := range a.clients {
 		if own.TokensAt(now) >= clientBurst {
