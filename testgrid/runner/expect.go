@@ -152,7 +152,7 @@ func (c *cell) noImagePulled(ctx context.Context) error {
 
 // receivedBytes returns the bytes that a machine has received over the interface with its address since it booted.
 func receivedBytes(ctx context.Context, m machine.Machine) (int64, error) {
-	script := "shopt -s nullglob; sum=0; for i in /sys/class/net/*; do case ${i##*/} in lo|veth*|cni*|flannel*|docker*|cali*) continue ;; esac; sum=$((sum + $(<$i/statistics/rx_bytes))); done; echo $sum"
+	script := "shopt -s nullglob; sum=0; for i in /sys/class/net/*; do case ${i##*/} in lo|veth*|cni*|flannel*|docker*|cali*) continue ;; esac; { n=$(<$i/statistics/rx_bytes); } 2>/dev/null || continue; sum=$((sum + ${n:-0})); done; echo $sum"
 	text, err := machine.Output(ctx, m, script)
 	if err != nil {
 		return 0, err
