@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -42,15 +41,11 @@ func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
 }
 
 func role(l ocilayout.Layer) string {
-	repository, _, _ := strings.Cut(l.Image.Ref, "@")
-	if at := strings.LastIndexByte(repository, ':'); at > strings.LastIndexByte(repository, '/') {
-		repository = repository[:at]
-	}
 	var platform string
 	if p := l.Manifest.Platform; p != nil {
 		platform = p.OS + "/" + p.Architecture + "/" + p.Variant
 	}
-	return fmt.Sprintf("%s %s %d", repository, platform, l.FromTop)
+	return fmt.Sprintf("%s %s %d", ocilayout.Repository(l.Image.Ref), platform, l.FromTop)
 }
 
 // patchLayers makes patches of the layers of a package.

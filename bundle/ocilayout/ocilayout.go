@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -84,6 +85,15 @@ func OfFiles(files []bundle.File, dir string) (*Layout, error) {
 		return io.ReadAll(io.LimitReader(r, limit))
 	}
 	return open(&Layout{dir: dir, has: has, read: read})
+}
+
+// Repository is the name of an image without its tag and its digest.
+func Repository(ref string) string {
+	repository, _, _ := strings.Cut(ref, "@")
+	if at := strings.LastIndexByte(repository, ':'); at > strings.LastIndexByte(repository, '/') {
+		repository = repository[:at]
+	}
+	return repository
 }
 
 // Names are the annotations by which a layout names an image: skopeo reads one, containerd the other.

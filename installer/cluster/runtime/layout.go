@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
@@ -22,11 +21,7 @@ type Image struct {
 
 // names are the records that the kubelet may look up: the reference, and the repository with the digest.
 func (i Image) names() []string {
-	repo, _, _ := strings.Cut(i.Ref, "@")
-	if at := strings.LastIndexByte(repo, ':'); at > strings.LastIndexByte(repo, '/') {
-		repo = repo[:at]
-	}
-	byDigest := repo + "@" + i.Target.Digest.String()
+	byDigest := ocilayout.Repository(i.Ref) + "@" + i.Target.Digest.String()
 	if i.Ref == byDigest {
 		return []string{i.Ref}
 	}
