@@ -112,6 +112,7 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
+	requireNoDefaults(plain)
 	data, err := json.Marshal(plain)
 	if err != nil {
 		return nil, err
