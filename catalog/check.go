@@ -196,18 +196,7 @@ const newestOfAll = "999999999"
 func CheckVersions(versions map[string]string) []diag.Finding {
 	i := &spec.Installer{}
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		i.AddOns = append(i.AddOns, spec.AddOn{Name: name, Key: specKey(name), Version: versions[name]})
+		i.AddOns = append(i.AddOns, spec.AddOn{Name: name, Key: spec.Key(name), Version: versions[name]})
 	}
 	return Check(i, nil)
-}
-
-// specKey returns the key of an add-on in the spec: certManager for cert-manager.
-func specKey(name string) string {
-	words := strings.Split(name, "-")
-	for i, word := range words[1:] {
-		if word != "" {
-			words[i+1] = strings.ToUpper(word[:1]) + word[1:]
-		}
-	}
-	return strings.Join(words, "")
 }
