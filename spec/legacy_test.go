@@ -62,6 +62,7 @@ func TestFormsOfV1Beta1AreMigrated(t *testing.T) {
 		"additionalNoProxy beside new": {legacyInstaller(k + "  docker: {version: '', additionalNoProxy: b}\n  kurl: {additionalNoProxyAddresses: [a]}\n"), "  kurl: {additionalNoProxyAddresses: [a, b]}\n"},
 		"noDocker":                     {legacyInstaller(k + "  docker: {version: '', noDocker: true}\n"), ""},
 		"shouldDisableRebootService":   {legacyInstaller(k + "  ekco: {version: 0.28.14, shouldDisableRebootService: true}\n"), "  ekco: {version: 0.28.14, shouldDisableRebootServices: true}\n"},
+		"EKCO of 2020":                 {legacyInstaller(k + "  ekco: {version: v0.1.0, nodeUnreachableTolerationDuration: 1h, rook: {shouldMaintainStorageNodes: true}}\n"), "  ekco: {version: v0.1.0, nodeUnreachableToleration: 1h}\n"},
 		"installCLI and useRestic":     {legacyInstaller(k + "  velero: {version: 1.18.2, installCLI: false, useRestic: true}\n"), "  velero: {version: 1.18.2, disableCLI: true, disableRestic: false}\n"},
 		"checks by their old names":    {legacyInstaller(k + "  kurl: {excludeBuiltinPreflights: true, preflightIgnore: true, preflightIgnoreWarnings: true, task: reset}\n"), "  kurl: {excludeBuiltinHostPreflights: true, hostPreflightIgnore: true}\n"},
 		"firewalld below kurl":         {legacyInstaller(k + "  kurl: {bypassFirewalldWarning: true, hardFailOnFirewalld: false}\n  firewalldConfig: {hardFailOnFirewalld: true}\n"), "  kurl: {}\n  firewalldConfig: {hardFailOnFirewalld: true, bypassFirewalldWarning: true}\n"},
