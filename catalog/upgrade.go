@@ -70,6 +70,7 @@ func Upgrade(i *spec.Installer, stored Versions) (*spec.Installer, []Change, err
 		u.raise(a.Key)
 	}
 	u.options()
+	u.networks()
 	u.needs()
 	u.idle()
 	return u.installer, u.changes, nil

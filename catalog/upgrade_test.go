@@ -101,6 +101,8 @@ func TestUpgradeWritesNearestWorkingInstaller(t *testing.T) {
 		"a Kubernetes with a v":     {strings.Replace(sound, "1.36.3", "v1.36.3", 1), sound, []string{"kubernetes.version: v1.36.3 becomes 1.36.3: "}},
 		"an old one with a v":       {strings.Replace(sound, "1.36.3", "v1.25.4", 1), strings.Replace(sound, "1.36.3", oldest, 1), []string{"kubernetes.version: 1.25.4 becomes " + oldest + ": "}},
 		"a version that is none":    {strings.Replace(sound, "2.2.6", "../x", 1), strings.Replace(sound, "2.2.6", runtime, 1), []string{"containerd.version: " + runtime + " is new: it had none"}},
+		"scaling to two nodes":      {sound + "  rook: {version: 1.19.7, minimumNodeCount: 2}\n", sound + "  rook: {version: 1.19.7, minimumNodeCount: 3}\n", []string{"rook.minimumNodeCount: 2 becomes 3: "}},
+		"half a network":            {base + "  antrea: {version: 1.4.0, podCIDR: 10.10.10., podCidrRange: 22}\n", base + "  antrea: {version: 1.4.0, podCidrRange: 22}\n", []string{"antrea.podCIDR: 10.10.10. is left out: "}},
 		"an add-on of others":       {sound + "  garage: {version: 1.0.0, size: 5}\n", sound + "  garage: {version: 1.0.0, size: 5}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
