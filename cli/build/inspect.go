@@ -19,7 +19,8 @@ import (
 
 func (a commands) inspectCommand() *cobra.Command {
 	var format string
-	var entries, materials bool
+	var entries, materials, signatures bool
+	var settings string
 	var vulnerabilities evidence.Vulnerabilities
 	cmd := &cobra.Command{
 		Use:   "inspect ARCHIVE|URL",
@@ -34,18 +35,31 @@ merged.
 With --vulnerabilities, look for known vulnerabilities in the packages inside of image layers and in the Go modules of programs, and print them by
 severity, with the version that fixes them and all places. That reads the whole archive, and no network: the database is a file
 that 'sealift vulndb pull' has made. Its age comes first. What cannot be judged is listed as unknown. OpenVEX documents
-except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.`,
+except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.
+
+With --signatures, list what upstream attached to each image, and which images are unsigned. If sealift.yaml has signatures,
+verify them as 'sealift build' does: the exit code is 3 if an image lacks the signature that is demanded.`,
 		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
   sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
   sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
   sealift inspect cluster.tar.gz --entries
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json
   sealift inspect cluster.tar.gz --vulnerabilities vulnerabilities.tar.gz --vex ours.vex.json --fail-on high
-  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz`,
+  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz
+  sealift inspect cluster.tar.gz --signatures
+  sealift inspect cluster.tar.gz --signatures --config site/sealift.yaml -o json | jq '.images[] | select(.state != "verified")'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := vulnerabilities.Check(); err != nil {
 				return err
+			}
+			switch {
+			case vulnerabilities.Base != "" && vulnerabilities.Database == "" && !signatures:
+				return app.UsageError("--base needs --vulnerabilities or --signatures; see 'sealift inspect --help'")
+			case settings != "" && !signatures:
+				return app.UsageError("--config needs --signatures; see 'sealift inspect --help'")
+			case signatures:
+				return evidence.Signatures(cmd.Context(), a.App, args[0], vulnerabilities.Base, settings, format)
 			}
 			if vulnerabilities.Database != "" {
 				return vulnerabilities.Run(cmd.Context(), a.App, args[0], format)
@@ -70,9 +84,11 @@ except vulnerabilities, with their reason. --fail-on makes a policy of it: the e
 	}
 	cmd.Flags().BoolVar(&entries, "entries", false, "also list every file")
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
+	cmd.Flags().BoolVar(&signatures, "signatures", false, "list the signatures of images, and verify those that sealift.yaml demands")
+	cmd.Flags().StringVar(&settings, "config", "", "with --signatures: the file that demands them (default: sealift.yaml of the working directory)")
 	vulnerabilities.Flags(cmd)
 	app.AddOutputFlag(cmd, &format)
-	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities")
+	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities", "signatures")
 	return cmd
 }
 
