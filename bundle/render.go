@@ -2,12 +2,10 @@ package bundle
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -59,7 +57,7 @@ func (p *packer) render(piece piece) (*Member, error) {
 		err := piece.write(&buf)
 		return &Member{entry: piece.entry, data: bytes.NewReader(buf.Bytes()), closer: io.NopCloser(nil)}, err
 	}
-	f, err := atomicfile.Nameless(cmp.Or(p.spool, os.TempDir()))
+	f, err := atomicfile.Nameless(p.spool)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,11 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 	if known, err := spool.Read[made](name); err == nil {
 		return known, name, nil
 	}
-	if err := os.MkdirAll(m.Spool, 0o755); err != nil {
+	if !m.Spool.making.TryLock() {
+		return made{}, "", ErrBusy
+	}
+	defer m.Spool.making.Unlock()
+	if err := os.MkdirAll(m.Spool.dir, 0o755); err != nil {
 		return made{}, "", err
 	}
 	from, fromSize, err := m.mapped(ctx, old)
@@ -70,7 +74,7 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 // mapped unpacks a content into a file without a name, compares it with its digest, and maps it: so it takes memory only as long as there is
 // some.
 func (m *maker) mapped(ctx context.Context, c content) (data []byte, size int64, err error) {
-	f, err := atomicfile.Nameless(m.Spool)
+	f, err := atomicfile.Nameless(m.Spool.dir)
 	if err != nil {
 		return nil, 0, err
 	}
