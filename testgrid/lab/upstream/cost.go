@@ -23,6 +23,8 @@ var compileTimes = map[string]time.Duration{
 	"descheduler":            150 * time.Second,
 	"traefik":                300 * time.Second,
 	"snapshot-controller":    150 * time.Second,
+	"velero":                 400 * time.Second,
+	"velero-plugin-for-aws":  60 * time.Second,
 	"prometheus":             300 * time.Second,
 	"alertmanager":           60 * time.Second,
 }

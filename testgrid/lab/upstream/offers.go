@@ -94,6 +94,8 @@ func imagesOf(r releases.Release) []Image {
 		}}
 	case "traefik":
 		return traefikImages(version)
+	case "velero":
+		return veleroImages(r)
 	case "volume-snapshots":
 		return volumeSnapshotsImages(version)
 	}
@@ -230,6 +232,8 @@ func downloadsOf(r releases.Release) []Download {
 		return metallbDownloads(version)
 	case "traefik":
 		return traefikDownloads(r)
+	case "velero":
+		return veleroDownloads(version)
 	case "volume-snapshots":
 		return volumeSnapshotsDownloads(version)
 	}

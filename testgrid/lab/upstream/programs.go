@@ -75,6 +75,8 @@ func programsOf(r releases.Release) []Component {
 		return []Component{registry(version)}
 	case "traefik":
 		return traefik(r)
+	case "velero":
+		return velero(r)
 	case "volume-snapshots":
 		return volumeSnapshots(version)
 	}
