@@ -43,7 +43,9 @@ func TestVeleroRestoresVolumeOnOtherNode(t *testing.T) {
 	first.must(kubectl + "--namespace velero rollout status daemonset/node-agent --timeout 300s")
 
 	const velero = kubectl + "--namespace velero exec deployment/velero -- /velero "
-	in := func(of node) string { return kubectl + "--namespace kept wait pod/kept --for jsonpath='{.spec.nodeName}'=" + of.Name() + " --timeout 60s" }
+	in := func(of node) string {
+		return kubectl + "--namespace kept wait pod/kept --for jsonpath='{.spec.nodeName}'=" + of.Name() + " --timeout 60s"
+	}
 	first.must(kubectl + "create namespace kept && " + kubectl + "cordon " + first.Name() + " && " + kubectl + "apply -f - <<'END'\n" + kept + "END")
 	first.must(kubectl + "--namespace kept wait pod/kept --for condition=Ready --timeout 180s && " + in(worker))
 	first.must(kubectl + "--namespace kept exec kept -- sh -c 'head -c 4194304 /dev/urandom >/data/file; chown 1234:5678 /data/file; chmod 0640 /data/file'")

@@ -25,6 +25,7 @@ import (
 // hooksRun runs the hooks of an add-on of the catalogue without a node: kubectl and others are scripts of the test.
 type hooksRun struct {
 	name    string
+	version string            // default: the newest
 	files   map[string]string // texts below the install root, such as bin/kubectl
 	options hook.Variables
 }
@@ -36,7 +37,7 @@ func (r hooksRun) call(t *testing.T) (dir, said string, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := releases.Newest(r.name)
+	release := r.release()
 	work, log := t.TempDir(), new(strings.Builder)
 	if err := os.MkdirAll(filepath.Join(work, "addons", r.name), 0o755); err != nil {
 		t.Fatal(err)
@@ -64,18 +65,39 @@ func (r hooksRun) call(t *testing.T) (dir, said string, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Restore(t.Context(), variables); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Source(t.Context(), filepath.Join(work, release.Folder(), "install.sh")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Call(t.Context(), r.name+"_preflights"); err != nil {
-		return "", log.String(), err
-	}
-	err = s.Call(t.Context(), r.name)
+	err = r.hooks(t, s, variables, filepath.Join(work, release.Folder(), "install.sh"))
+	_ = s.Close() // the log is complete then
 	return dir, log.String(), err
+}
+
+// hooks calls the checks, if the add-on has some, and the hook.
+func (r hooksRun) hooks(t *testing.T, s *hook.Shell, variables hook.Variables, path string) error {
+	t.Helper()
+	script, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := s.Restore(t.Context(), variables); err != nil {
+		return err
+	}
+	if err := s.Source(t.Context(), path); err != nil {
+		return err
+	}
+	if checks := r.name + "_preflights"; strings.Contains(string(script), checks+"()") {
+		if err := s.Call(t.Context(), checks); err != nil {
+			return err
+		}
+	}
+	return s.Call(t.Context(), r.name)
+}
+
+// release is the line of the add-on's version in the table of releases.
+func (r hooksRun) release() releases.Release {
+	all := releases.All()
+	if at := slices.IndexFunc(all, func(one releases.Release) bool { return one.Name == r.name && one.Version == r.version }); at >= 0 {
+		return all[at]
+	}
+	return releases.Newest(r.name)
 }
 
 // defaults are the variables of options that an Installer does not set.

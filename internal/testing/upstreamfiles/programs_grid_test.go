@@ -31,7 +31,7 @@ type running struct {
 	kubeconfig string
 }
 
-// serves starts an API server with the definitions of a module.
+// serves starts an API server with the definitions of a module, if there is one.
 func serves(t *testing.T, definitions row, o controlplane.Options) running {
 	t.Helper()
 	plane := controlplane.StartForTest(t, o)
@@ -39,12 +39,14 @@ func serves(t *testing.T, definitions row, o controlplane.Options) running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := definitions.objects(t, definitions.source(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := running{t, cluster, filepath.Join(t.TempDir(), "kubeconfig")}
-	r.applies("definitions", objects)
+	if definitions.module != "" {
+		objects, err := definitions.objects(t, definitions.source(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.applies("definitions", objects)
+	}
 	if err := controlplane.WriteKubeconfig(r.kubeconfig, plane.Config()); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/objects"
-	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -84,14 +83,7 @@ func startsVelero(t *testing.T, endpoint, trusted string, options hook.Variables
 	release := releases.Newest("velero")
 	v := velero{running: serves(t, row{module: "github.com/vmware-tanzu/velero@v" + release.Version, manifests: []string{"config/crd/v1/bases/*.yaml", "config/crd/v2alpha1/bases/*.yaml"}},
 		controlplane.Options{Controllers: []string{"namespace-controller"}})}
-	dir, said, err := veleroHooks(t, bucketOutside{endpoint: endpoint}, options)
-	if err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	all, err := render.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := builtByHooks(t, veleroRun(bucketOutside{endpoint: endpoint}, options))
 	var own []*unstructured.Unstructured
 	var arguments []string
 	for _, o := range all {

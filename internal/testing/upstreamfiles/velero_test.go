@@ -49,9 +49,8 @@ type bucketOutside struct {
 	away     bool   // whether Velero does not reach it
 }
 
-// veleroHooks runs the hooks of the add-on with a bucket that is not in the cluster.
-func veleroHooks(t *testing.T, b bucketOutside, options hook.Variables) (dir, said string, err error) {
-	t.Helper()
+// veleroRun runs the hooks of the add-on with a bucket that is not in the cluster.
+func veleroRun(b bucketOutside, options hook.Variables) hooksRun {
 	reached := "0"
 	if b.away {
 		reached = "1"
@@ -66,7 +65,7 @@ func veleroHooks(t *testing.T, b bucketOutside, options hook.Variables) (dir, sa
 		"bin/kubectl": otherBucket, "bin/endpoint": cmp.Or(b.endpoint, "https://s3.example.org:9000"), "bin/lacks": b.lacks, "bin/reached": reached,
 		assets + "backupstoragelocations.yaml": definition("BackupStorageLocation", "backupstoragelocations"),
 		assets + "schedules.yaml":              definition("Schedule", "schedules"),
-	}}.call(t)
+	}}
 }
 
 // TestVeleroIsAppliedAndRemoved applies what the hooks make to an API server, again, and removes it. Without volumes, pods are as restricted
@@ -85,7 +84,7 @@ func TestVeleroIsAppliedAndRemoved(t *testing.T) {
 			[]string{"schedule: 0 2 * * 1-5", "ttl: 48h", "--default-backup-ttl=48h", "--log-level=debug - --features=EnableCSI"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, said, err := veleroHooks(t, bucketOutside{}, with.options)
+			dir, said, err := veleroRun(bucketOutside{}, with.options).call(t)
 			if err != nil || strings.Contains(said, "warning") {
 				t.Fatalf("%v: %s", err, said)
 			}
@@ -124,7 +123,7 @@ func TestVeleroRefusesBadOptions(t *testing.T) {
 		"velero.bucketFrom: the Secret kube-system/offsite has no valid bucket":    {"bucket", nil},
 		"velero.bucketFrom: the Secret kube-system/offsite has no valid secretKey": {"secretKey", nil},
 	} {
-		if _, said, err := veleroHooks(t, bucketOutside{lacks: with.lacks}, with.options); err == nil || !strings.Contains(said, says) {
+		if _, said, err := veleroRun(bucketOutside{lacks: with.lacks}, with.options).call(t); err == nil || !strings.Contains(said, says) {
 			t.Errorf("%v: %v; said %q, want %q", with, err, said, says)
 		}
 	}
@@ -132,7 +131,7 @@ func TestVeleroRefusesBadOptions(t *testing.T) {
 
 // TestVeleroWarnsOfUnreachableBucket installs the add-on all the same: the bucket may come back.
 func TestVeleroWarnsOfUnreachableBucket(t *testing.T) {
-	if _, said, err := veleroHooks(t, bucketOutside{away: true}, nil); err != nil || !strings.Contains(said, "warning: Velero does not reach its bucket yet") {
+	if _, said, err := veleroRun(bucketOutside{away: true}, nil).call(t); err != nil || !strings.Contains(said, "warning: Velero does not reach its bucket yet") {
 		t.Errorf("%v; said %q", err, said)
 	}
 }

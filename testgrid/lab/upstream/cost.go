@@ -17,6 +17,7 @@ var compileTimes = map[string]time.Duration{
 	"metrics-server":         30 * time.Second,
 	"runc":                   17 * time.Second,
 	"registry":               70 * time.Second,
+	"kube-network-policies":  100 * time.Second,
 	"metallb":                150 * time.Second,
 	"cert-manager":           240 * time.Second,
 	"gatekeeper":             150 * time.Second,

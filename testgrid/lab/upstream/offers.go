@@ -78,6 +78,8 @@ func imagesOf(r releases.Release) []Image {
 		return deschedulerImages(version)
 	case "gatekeeper":
 		return gatekeeperImages(version)
+	case "kube-network-policies":
+		return networkPoliciesImages(r)
 	case "metallb":
 		return metallbImages(version)
 	case "node-local-dns":

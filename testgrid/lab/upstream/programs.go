@@ -63,6 +63,8 @@ func programsOf(r releases.Release) []Component {
 		return descheduler(r)
 	case "gatekeeper":
 		return gatekeeper(version)
+	case "kube-network-policies":
+		return networkPolicies(version)
 	case "metallb":
 		return metallb(version)
 	case "node-local-dns":
