@@ -41,6 +41,8 @@ const (
 	PlanUpgrade   Right = "action: plan an upgrade"
 	PauseUpgrade  Right = "action: pause an upgrade"
 	ResumeUpgrade Right = "action: resume an upgrade"
+	UploadBundle  Right = "upload a bundle"
+	DeleteBundle  Right = "delete an uploaded bundle"
 	ReadAudit     Right = "pages: audit and sessions"
 	EndSession    Right = "action: end the session of another person"
 )
@@ -54,13 +56,15 @@ var rights = map[Right][]Role{
 	PlanUpgrade:   {Operator, Administrator},
 	PauseUpgrade:  {Operator, Administrator},
 	ResumeUpgrade: {Administrator},
+	UploadBundle:  {Operator, Administrator},
+	DeleteBundle:  {Administrator},
 	ReadAudit:     {Administrator},
 	EndSession:    {Administrator},
 }
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, ReadAudit, EndSession}
+	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, UploadBundle, DeleteBundle, ReadAudit, EndSession}
 }
 
 // Has reports whether a role has a right.

@@ -110,7 +110,8 @@ func TestPagesFitAndAreAccessible(t *testing.T) {
 		}
 	})
 	c.login(ctx, access.Administrator)
-	for _, path := range append(pages(c), job, "/none") {
+	p.upload("other.tar.gz", bundleOf("good"))
+	for _, path := range append(pages(c), job, "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
 		for width, scheme := range map[int64]string{320: "dark", 1920: "light"} {
 			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
 				var wide, tall bool

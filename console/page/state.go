@@ -1,12 +1,9 @@
 package page
 
 import (
-	"errors"
 	"html/template"
-	"io/fs"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -206,18 +203,12 @@ type upgradePage struct {
 
 func (s *Site) upgrade(w http.ResponseWriter, r *http.Request, v visitor) error {
 	p := upgradePage{Folder: s.Settings.Bundles, Plan: s.offer(v, command.PlanUpgrade)}
-	if p.Folder != "" {
-		entries, err := os.ReadDir(p.Folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			p.Problem = p.Folder + " does not exist; create it, and put bundles into it"
-		} else if err != nil {
-			p.Problem = err.Error()
-		}
-		for _, e := range entries {
-			if command.IsBundle(e.Name()) && e.Type().IsRegular() && len(p.Plan.Choices) < maxRows {
-				p.Plan.Choices = append(p.Plan.Choices, e.Name())
-			}
-		}
+	list, err := s.listBundles()
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	for _, b := range list {
+		p.Plan.Choices = append(p.Plan.Choices, b.ID())
 	}
 	if job := s.jobs.Last(command.PlanUpgrade); job != nil && v.session.Role.Has(access.ReadJobs) {
 		state, _ := job.State()
