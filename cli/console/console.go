@@ -35,7 +35,7 @@ Every flag can also be set with an environment variable: SEALIFT_ROOT for --root
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`,
 	}
 	c := commands{a}
-	app.AddGroups(root, app.Group{Commands: []*cobra.Command{c.onCommand(), c.offCommand(), c.tokenCommand(), c.sessionsCommand(), c.auditCommand(), c.uploadCommand(), c.serveCommand(), a.VersionCommand(service.ProgramName)}})
+	app.AddGroups(root, app.Group{Commands: []*cobra.Command{c.onCommand(), c.offCommand(), c.tokenCommand(), c.sessionsCommand(), c.auditCommand(), c.uploadCommand(), c.serveCommand(), c.workCommand(), a.VersionCommand(service.ProgramName)}})
 	return root
 }
 

@@ -162,13 +162,14 @@ func TestUploadedBundleIsVerified(t *testing.T) {
 		if err := os.WriteFile(file, row.data, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		r.start() // which forgets how many logins there were
 		if code, _, said := r.upload(access.Operator, file); code != app.ExitFailed || !strings.Contains(said, row.says) || strings.Contains(said, ".part") {
 			t.Errorf("%s: %d %s", name, code, said)
 		}
 		if left, err := os.ReadDir(r.options.Uploads.Bundles); err != nil || len(left) > 0 {
 			t.Errorf("%s: it can be used: %v, %v", name, left, err)
 		}
-		if left, err := filepath.Glob(filepath.Join(r.options.Uploads.Spool, "*.part")); name != "text.tar.gz" && (err != nil || len(left) > 0) {
+		if left, err := filepath.Glob(filepath.Join(r.options.Uploads.Spool, "*.part")); err != nil || len(left) > 0 {
 			t.Errorf("%s: it left %v, %v", name, left, err)
 		}
 	}
@@ -215,6 +216,7 @@ func TestUploadResumesAfterItWasKilled(t *testing.T) {
 				return
 			case 4:
 				kill()
+				_, _ = io.Copy(io.Discard, q.Body) // so that the server sees that the client is gone
 				<-q.Context().Done()
 				return
 			}

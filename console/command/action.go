@@ -39,6 +39,10 @@ type Action struct {
 	About       string // what it does, for people
 	Right       access.Right
 	Fields      []Field
+	// After is the action that shows what this one will do. It must have ended well with the same values, not long ago.
+	After string
+	// Outside is set if the command outlives the console: see package background.
+	Outside bool
 	// words of the command. A word in braces is a setting or a field.
 	words []string
 	time  time.Duration
@@ -84,6 +88,9 @@ const (
 	PlanUpgrade    = "upgrade-plan"
 	PauseUpgrade   = "upgrade-pause"
 	ResumeUpgrade  = "upgrade-resume"
+	StartUpgrade   = "upgrade-start"
+	PlanUndo       = "undo-plan"
+	UndoUpgrade    = "undo-start"
 )
 
 // Actions returns the table of actions.
@@ -111,6 +118,19 @@ func Actions() []Action {
 			Name: ResumeUpgrade, Title: "Resume the upgrade", Right: access.ResumeUpgrade, time: time.Minute,
 			About: "Lets further nodes begin again.",
 			words: []string{"upgrade", "resume"},
+		}, {
+			Name: StartUpgrade, Title: "Start this upgrade", Right: access.StartUpgrade, After: PlanUpgrade, Outside: true,
+			About:  "Upgrades all nodes and add-ons, as the plan says. It goes on while the console restarts.",
+			Fields: []Field{bundleField()},
+			words:  []string{"upgrade", "--bundle", "{bundle}", keysWord, "--yes"},
+		}, {
+			Name: PlanUndo, Title: "Plan the undo of the last upgrade", Right: access.PlanUndo, time: 15 * time.Minute,
+			About: "Shows which nodes would go back, and which objects of the cluster would be lost. Nothing is changed.",
+			words: []string{"upgrade", "undo", "--plan", "-o", "json"},
+		}, {
+			Name: UndoUpgrade, Title: "Undo the last upgrade", Right: access.UndoUpgrade, After: PlanUndo, Outside: true,
+			About: "Takes the cluster back, as the plan says. What was written to it since the upgrade is lost.",
+			words: []string{"upgrade", "undo", "--yes"},
 		},
 	}
 }

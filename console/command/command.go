@@ -188,6 +188,11 @@ func start(ctx context.Context, program string, words []string, out, errOut io.W
 	return child.Run(cmd)
 }
 
+// Run runs a sealift for somebody else than pages, to its end.
+func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
+	return start(ctx, program, words, out, errOut)
+}
+
 // limited keeps the first bytes of an output. It has no ReadFrom: io.Copy would fill the buffer past the limit.
 type limited struct {
 	kept     bytes.Buffer

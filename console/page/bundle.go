@@ -229,6 +229,13 @@ func (s *Site) askDelete(w http.ResponseWriter, r *http.Request, v visitor) erro
 
 func (s *Site) deleteBundle(w http.ResponseWriter, r *http.Request, v visitor) error {
 	name := r.PathValue("name")
+	work, err := s.Background.Read(r.Context())
+	if err != nil {
+		return err
+	}
+	if work.Running && work.Bundle == command.UploadedPrefix+name {
+		return s.fail(w, r, v, http.StatusConflict, "Not deleted", "An upgrade with this bundle is running. Wait until it ends.")
+	}
 	if err := s.spool.Delete(name); errors.Is(err, upload.ErrNone) {
 		return errNotFound
 	} else if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/page"
 	"github.com/sealift/sealift/console/upload"
@@ -55,6 +56,7 @@ func documents() map[string]string {
 "checks":[{"check":"@","status":"fail","message":"@","hint":"@"}]}`,
 		"verify":          `{"digest":"@","trust":{"signer":"@"}}`,
 		"inspect":         `{"digest":"@","kind":"bundle","signed":true,"base":"@","platforms":["@"],"packages":[{"name":"@","version":"@","targets":["@"],"images":[{}]}],"entries":[{"path":"addons/a/1/x","length":5},{"path":"addons/@","length":5},{"path":"bin/sealift","length":7}]}`,
+		"upgrade undo":    `{"from":"@","time":"2026-01-02T03:04:05Z","nodes":["@"],"controlPlanes":["@"],"lost":{"unknown":"@","created":["@"],"changed":["@"],"deleted":["@"]}}`,
 		"snapshot save":   `{"file":"@"}`,
 		"snapshot verify": `{"file":"@"}`,
 	}
@@ -99,7 +101,10 @@ cd "$(dirname "$0")"
 echo "$*" >>calls
 case "$1 $2" in
 "upgrade pause") while [ ! -e go ]; do sleep 0.05; done; cat hostile >&2; exit 0;;
-"snapshot save"|"snapshot verify"|"upgrade --bundle") cat hostile >&2;;
+"snapshot save"|"snapshot verify"|"upgrade --bundle"|"upgrade undo") cat hostile >&2;;
+esac
+case "$*" in
+*--yes*) while [ ! -e go ]; do sleep 0.05; done;;
 esac
 case "$1" in
 verify|inspect) grep -q FORGED "$2" && { echo "sealift: $2 is not to be trusted: not signed with a given key" >&2; cat hostile >&2; exit 1; }; [ -e "$1" ] && exec cat "$1";;
@@ -135,7 +140,7 @@ func start(t *testing.T, documents map[string]string) *console {
 		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
 			Space: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }},
-		Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
+		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
 		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
 	}
 	c.restart()
@@ -143,6 +148,38 @@ func start(t *testing.T, documents map[string]string) *console {
 	t.Cleanup(s.Close)
 	c.URL = s.URL
 	return c
+}
+
+// background runs changes in this process, as systemd runs them in a unit.
+func (c *console) background() *background.Runner {
+	dir := filepath.Join(c.dir, "background")
+	worker := background.Worker{
+		Dir: dir, Now: c.clock.now,
+		Run: func(ctx context.Context, words []string, out, errOut io.Writer) error {
+			return command.Run(ctx, filepath.Join(c.dir, "sealift"), words, out, errOut)
+		},
+		Ended: func(background.State) error { return nil },
+	}
+	var working atomic.Int32
+	return &background.Runner{
+		Dir: dir, Active: func(context.Context) (bool, error) { return working.Load() > 0, nil },
+		Start: func(context.Context) error {
+			working.Add(1)
+			go func() {
+				defer working.Add(-1)
+				if err := worker.Work(c.t.Context()); err != nil && c.t.Context().Err() == nil {
+					c.t.Error(err)
+				}
+			}()
+			return nil
+		},
+	}
+}
+
+// finish waits until an action that a person has started ends. Its page says so.
+func (p *person) finish(path string) {
+	p.t.Helper()
+	wait(p.t, func() bool { _, _, text := p.get(path); return !strings.Contains(text, "It is running") })
 }
 
 // restart serves another console with the same folders, as after an upgrade of its program.

@@ -58,6 +58,7 @@ func (s *Site) routes() []route {
 		{"GET", "/certificates", access.ReadState, s.certificates},
 		{"GET", "/operations", access.ReadState, s.operations},
 		{"GET", "/upgrade", access.ReadState, s.upgrade},
+		{"GET", "/upgrade/events", access.ReadState, s.upgradeEvents},
 		{"GET", "/support", access.ReadState, s.support},
 		{"GET", "/bundles", access.ReadState, s.bundles},
 		{"GET", "/bundles/{from}/{name}", access.ReadState, s.bundle},

@@ -44,7 +44,7 @@ func TestHostileNamesStayText(t *testing.T) {
 			t.Fatalf("%s: %d", action.Name, code)
 		}
 		path := h.Get("Location")
-		wait(t, func() bool { _, _, text := p.get(path); return !strings.Contains(text, "It is running") })
+		p.finish(path)
 		paths = append(paths, path)
 	}
 	for _, path := range paths {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/assets"
@@ -33,6 +34,8 @@ type Options struct {
 	Sessions access.Sessions
 	// Uploads says where uploaded bundles lie, and how much space there is. The pages fill in the rest.
 	Uploads upload.Options
+	// Background runs what outlives the console.
+	Background *background.Runner
 	// Audit has logins and actions. Refused has refused logins, which anybody can cause: they must not rotate the audit away.
 	Audit, Refused *audit.Log
 	// Host reports whether a request may name this host, without its port.

@@ -140,6 +140,9 @@ func (h Home) uploads() upload.Options {
 	}}
 }
 
+// backgroundDir is the folder of changes that outlive the console.
+func (h Home) backgroundDir() string { return h.file("background") }
+
 // The files of the audit in the folder of logs, which a reset keeps.
 const (
 	auditName   = "console-audit.jsonl"

@@ -15,8 +15,11 @@ import (
 // gzipMagic begins every bundle.
 const gzipMagic = "\x1f\x8b"
 
+// errForeign ends an upload with its first chunk.
+var errForeign = fmt.Errorf("%w: the file is not a bundle", ErrInvalid)
+
 // Append adds a chunk of size bytes at an offset. sum is the SHA-256 of the chunk in hex, or "". All of the chunk is on the disk when
-// Append returns, or none: a client that was cut off sends it again. The error is ErrOffset, with the state of the upload, if the upload
+// Append returns, or none: a client that was cut off sends it again. A first chunk that cannot begin a bundle ends the upload. The error is ErrOffset, with the state of the upload, if the upload
 // ends elsewhere. The last chunk begins the check of the bundle.
 func (s *Spool) Append(id string, offset, size int64, sum string, from io.Reader) (Upload, error) {
 	u, err := s.lock(id, offset, size)
@@ -28,6 +31,9 @@ func (s *Spool) Append(id string, offset, size int64, sum string, from io.Reader
 	defer s.mu.Unlock()
 	delete(s.locked, id)
 	kept := s.all[id]
+	if errors.Is(err, errForeign) {
+		return *kept, errors.Join(err, s.remove(id))
+	}
 	if err != nil {
 		return *kept, err
 	}
@@ -99,7 +105,7 @@ func (s *Spool) write(u Upload, size int64, sum string, from io.Reader) (err err
 	if u.Offset == 0 {
 		var magic [len(gzipMagic)]byte
 		if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != gzipMagic {
-			return fmt.Errorf("%w: %s is not a bundle: it does not begin as a file of gzip does", ErrInvalid, u.Name)
+			return fmt.Errorf("%w: %s does not begin as a file of gzip does", errForeign, u.Name)
 		}
 	}
 	return f.Sync()

@@ -252,6 +252,9 @@ func TestChunkIsKeptWholeOrNotAtAll(t *testing.T) {
 	if _, err := f.Append(other.ID, 0, 4, "", strings.NewReader("#!/b")); !errors.Is(err, upload.ErrInvalid) {
 		t.Errorf("a file that is not a bundle: %v", err)
 	}
+	if _, err := f.Find(other.ID); !errors.Is(err, upload.ErrNone) {
+		t.Errorf("a file that is not a bundle takes a slot: %v", err)
+	}
 	if _, err := f.Append("../../etc/passwd", 0, 4, "", strings.NewReader("x")); !errors.Is(err, upload.ErrNone) {
 		t.Errorf("another ID: %v", err)
 	}
