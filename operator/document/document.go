@@ -17,17 +17,19 @@ import (
 // without aliases has fewer nodes than bytes, and always fits.
 const mostNodes = 50_000
 
-// First reads the first document as plain data, as encoding/json decodes it with UseNumber. A document without content is nil.
+// First reads the first document as plain data, as encoding/json decodes it with UseNumber. A document without content is nil. Of two
+// equal keys the last counts.
 func First(data []byte) (any, error) {
 	var node yaml.Node
 	if err := yaml.Unmarshal(data, &node); err != nil {
 		return nil, err
 	}
-	return plain(&node, len(data), nil)
+	d := decoder{room: max(mostNodes, len(data))}
+	return d.plain(&node, nil)
 }
 
 // All reads all documents. The scalars of the keys that text names are text in each document's root, exactly as written: name: 010 is
-// "010". An error names the document by its number, from 1.
+// "010". Two equal keys are an error. An error names the document by its number, from 1.
 func All(stream []byte, text ...string) (all []any, err error) {
 	dec := yaml.NewDecoder(bytes.NewReader(stream))
 	for n := 1; ; n++ {
@@ -38,7 +40,8 @@ func All(stream []byte, text ...string) (all []any, err error) {
 		}
 		var value any
 		if err == nil {
-			value, err = plain(&node, len(stream), text)
+			d := decoder{room: max(mostNodes, len(stream)), unique: true}
+			value, err = d.plain(&node, text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -47,7 +50,13 @@ func All(stream []byte, text ...string) (all []any, err error) {
 	}
 }
 
-func plain(document *yaml.Node, size int, text []string) (any, error) {
+// decoder counts nodes.
+type decoder struct {
+	room   int
+	unique bool // whether equal keys are an error
+}
+
+func (d *decoder) plain(document *yaml.Node, text []string) (any, error) {
 	if len(document.Content) == 0 {
 		return nil, nil
 	}
@@ -58,7 +67,6 @@ func plain(document *yaml.Node, size int, text []string) (any, error) {
 			value.Tag = "!!str"
 		}
 	}
-	d := decoder{room: max(mostNodes, size)}
 	value, err := d.value(root)
 	if err != nil {
 		return nil, err
@@ -73,9 +81,6 @@ func plain(document *yaml.Node, size int, text []string) (any, error) {
 	err = dec.Decode(&out)
 	return out, err
 }
-
-// decoder counts nodes.
-type decoder struct{ room int }
 
 func (d *decoder) value(n *yaml.Node) (value any, err error) {
 	if d.room--; d.room < 0 {
@@ -106,22 +111,26 @@ func (d *decoder) value(n *yaml.Node) (value any, err error) {
 func (d *decoder) mapping(n *yaml.Node) (map[string]any, error) {
 	out, merged := map[string]any{}, []any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, node := n.Content[i], n.Content[i+1]
-		value, err := d.value(node)
+		key, line := n.Content[i], n.Content[i].Line
+		value, err := d.value(n.Content[i+1])
 		if err != nil {
 			return nil, err
 		}
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		_, again := out[key.Value]
 		switch {
-		case key.Kind == yaml.AliasNode && key.Alias.Kind == yaml.ScalarNode:
-			out[key.Alias.Value] = value
 		case key.Kind != yaml.ScalarNode:
-			return nil, fmt.Errorf("line %d: a key must be text", key.Line)
+			return nil, fmt.Errorf("line %d: a key must be text", line)
 		case key.ShortTag() == "!!merge":
 			if list, ok := value.([]any); ok {
 				merged = append(merged, list...)
 			} else {
 				merged = append(merged, value)
 			}
+		case again && d.unique:
+			return nil, fmt.Errorf("line %d: a second %q in one mapping; remove one of them", line, key.Value)
 		default:
 			out[key.Value] = value
 		}

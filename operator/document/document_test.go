@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sealift/sealift/operator/document"
 )
 
@@ -34,11 +36,19 @@ func TestAllReadsEveryDocument(t *testing.T) {
 		"{{a: b}: c}":           "a key must be text",
 		"a: &a [*a]":            "grows too much",
 		"<<: [1]":               "<< must be a mapping",
+		"a: {b: 1, 'b': 2}":     `document 1: line 1: a second "b" in one mapping`,
 		"a: 1\n--- \nb: 1\nb\n": "document 2: yaml: ",
 	} {
 		if all, err := document.All([]byte(stream)); all != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", stream, all, err)
 		}
+	}
+}
+
+func TestLastOfEqualKeysCountsInFirst(t *testing.T) {
+	got, err := document.First([]byte("a: 1\nb: 2\na: 3\n"))
+	if want := map[string]any{"a": json.Number("3"), "b": json.Number("2")}; err != nil || !cmp.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

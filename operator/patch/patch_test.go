@@ -2,8 +2,11 @@ package patch_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
@@ -23,13 +27,15 @@ import (
 // site is a cluster, and the ConfigMaps of its namespace default.
 type site struct {
 	*testing.T
+	config  *rest.Config
 	cluster *kube.Cluster
 	maps    dynamic.ResourceInterface
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
+	config := controlplane.ForTest(t)
+	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +43,11 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t, cluster, maps}
+	return &site{t, config, cluster, maps}
 }
 
 func (s *site) in(name string, test func(*site)) {
-	s.Run(name, func(t *testing.T) { test(&site{t, s.cluster, s.maps}) })
+	s.Run(name, func(t *testing.T) { test(&site{t, s.config, s.cluster, s.maps}) })
 }
 
 // run parses and does a stream.
@@ -91,6 +97,7 @@ func TestOperations(t *testing.T) {
 	s.in("a status", testStatus)
 	s.in("an object that is deleted is waited for", testDelete)
 	s.in("conflicts are tried again", testConflict)
+	s.in("what changes nothing is not sent", testNothingToUpdate)
 	s.in("whole objects of the cluster are written back", testWholeObjects)
 }
 
@@ -251,11 +258,44 @@ func testConflict(s *site) {
 	}
 }
 
+type countUpdates struct {
+	http.RoundTripper
+	n atomic.Int32
+}
+
+func (c *countUpdates) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		c.n.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func testNothingToUpdate(s *site) {
+	s.fresh()
+	updates := &countUpdates{}
+	cfg := rest.CopyConfig(s.config)
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { updates.RoundTripper = rt; return updates })
+	cluster, err := kube.Connect(cfg, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i, filter := range []string{".data.foo = \"bar\"", ".metadata.managedFields = null | del(.metadata.uid)", ".data.foo = \"other\""} {
+		operations, err := patch.Parse(fmt.Appendf(nil, "{operation: JQPatch, kind: ConfigMap, namespace: default, name: testcm, jqFilter: '%s'}", filter))
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := patch.Do(s.Context(), cluster, operations); err != nil || (updates.n.Load() > 0) != (i == 2) {
+			s.Errorf("%s: %d updates, %v", filter, updates.n.Load(), err)
+		}
+	}
+}
+
 func TestMistakesRefuseWholeStream(t *testing.T) {
 	for stream, want := range map[string]string{
 		"{operation: Create, object: {}}\n---\n{operation: create}": `object patch 2: operation: "create" is unknown; did you mean "Create"?`,
 		"- a":                             "must be an object, not an array",
 		"a: [":                            "neither JSON nor YAML",
+		"a: 1\na: 2":                      `document 1: line 2: a second "a" in one mapping`,
 		"{operation: Create, object: []}": "object: must be an object",
 		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":            "object: needs apiVersion, kind, and metadata.name or metadata.generateName",
 		"{operation: Create, object: 'a: ['}":                                                     "object: contains neither YAML nor JSON",
