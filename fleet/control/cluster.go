@@ -100,19 +100,18 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 	if err == nil && !cluster.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, c.dropFinalizers(ctx, &cluster)
 	}
-	if err != nil || !cluster.Spec.HubAcceptsClient {
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if err := c.namespace(ctx, cluster.Name); err != nil {
-		return reconcile.Result{}, err
-	}
 	after := copyOf(&cluster)
-	if meta.FindStatusCondition(after.Status.Conditions, inventory.Accepted) == nil {
-		c.set(&after.Status.Conditions, inventory.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
-	}
-	again, err := c.heartbeat(ctx, after)
-	if err != nil {
-		return reconcile.Result{}, err
+	var again time.Duration
+	if c.accept(after) {
+		if err := c.namespace(ctx, cluster.Name); err != nil {
+			return reconcile.Result{}, err
+		}
+		if again, err = c.heartbeat(ctx, after); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	status := after.Status
 	c.taint(after)
@@ -132,6 +131,21 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 	before := copyOf(after)
 	after.Status = status
 	return reconcile.Result{RequeueAfter: again}, c.patchStatus(ctx, before, after)
+}
+
+// accept sets condition HubAcceptedManagedCluster, and reports whether the cluster was ever accepted. One that was not has no namespace and
+// sends no heartbeats. It gets the taint, so that no placement selects it.
+func (c *controllers) accept(cluster *ocm.ManagedCluster) bool {
+	known := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Accepted) != nil
+	switch {
+	case cluster.Spec.HubAcceptsClient:
+		c.set(&cluster.Status.Conditions, inventory.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
+	case known:
+		c.set(&cluster.Status.Conditions, inventory.Accepted, "False", "HubClusterAdminDenied", "Denied by hub cluster admin")
+	default:
+		return false
+	}
+	return true
 }
 
 // dropFinalizers removes the finalizers that a hub of Open Cluster Management set on a cluster. Nobody else does when that hub is gone.

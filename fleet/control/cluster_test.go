@@ -63,3 +63,30 @@ func TestRestartedHubWaitsForRenewals(t *testing.T) {
 	now = now.Add(limit)
 	look("the cluster is still silent", false, 0)
 }
+
+// TestClusterIsAcceptedAndDenied has a cluster that was never accepted, then one that is, and one that is not any more.
+func TestClusterIsAcceptedAndDenied(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	c := &controllers{now: func() time.Time { return now }}
+	cluster := &ocm.ManagedCluster{}
+	for _, tt := range []struct {
+		accepts, known bool
+		reason         string
+	}{{false, false, ""}, {true, true, "HubClusterAdminAccepted"}, {false, true, "HubClusterAdminDenied"}, {true, true, "HubClusterAdminAccepted"}} {
+		cluster.Spec.HubAcceptsClient = tt.accepts
+		known, reason := c.accept(cluster), ""
+		if state := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Accepted); state != nil {
+			reason = state.Reason
+			if (state.Status == metav1.ConditionTrue) != tt.accepts {
+				t.Errorf("the condition is %+v", state)
+			}
+		}
+		if known != tt.known || reason != tt.reason {
+			t.Errorf("got %v %s, want %v %s", known, reason, tt.known, tt.reason)
+		}
+	}
+	cluster = &ocm.ManagedCluster{}
+	if c.taint(cluster); len(cluster.Spec.Taints) != 1 || cluster.Spec.Taints[0].Key != unreachable {
+		t.Errorf("a cluster that never reported has taints %+v", cluster.Spec.Taints)
+	}
+}
