@@ -84,21 +84,25 @@ func owns(live *unstructured.Unstructured, manager string, wanted map[string]any
 		if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
 			continue
 		}
-		found := false
-		set.Iterate(func(p fieldpath.Path) { found = found || begins(p, wanted, path) })
-		if found {
-			return true
+		var all []fieldpath.Path
+		set.Iterate(func(p fieldpath.Path) { all = append(all, p.Copy()) })
+		for _, p := range all {
+			if along(p, wanted, path) && (len(p) >= len(path) || isWhole(p, all)) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// begins reports whether a managed field is the one at a path, or below it.
-func begins(managed fieldpath.Path, node any, path fieldPath) bool {
-	if len(managed) < len(path) {
-		return false
-	}
-	for i, step := range path {
+// isWhole reports whether a field is managed with all that is in it, such as a nodeSelector.
+func isWhole(p fieldpath.Path, all []fieldpath.Path) bool {
+	return !slices.ContainsFunc(all, func(q fieldpath.Path) bool { return len(q) > len(p) && q[:len(p)].Equals(p) })
+}
+
+// along reports whether a managed field is the one at a path, below it, or above it.
+func along(managed fieldpath.Path, node any, path fieldPath) bool {
+	for i, step := range path[:min(len(path), len(managed))] {
 		element := managed[i]
 		switch step := step.(type) {
 		case string:

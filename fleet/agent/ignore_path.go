@@ -72,7 +72,7 @@ var lastName = regexp.MustCompile(`^(.*?)(?:\.((?:[^.\[\]()'"\\]|\\.)+)|\['([^']
 // byJSONPath finds fields by a path such as .spec.containers[?(@.name=="web")].image. A path to elements of a list selects nothing, as
 // with upstream: jqPathExpressions select those.
 func byJSONPath(object *unstructured.Unstructured, text string) ([]fieldPath, error) {
-	text = strings.TrimSpace(text)
+	text = strings.TrimPrefix(strings.TrimSpace(text), "$")
 	if !strings.HasPrefix(text, ".") && !strings.HasPrefix(text, "[") {
 		text = "." + text
 	}
@@ -203,8 +203,11 @@ func counterpart(node, other any, path fieldPath) (any, bool) {
 		here := child(node, step)
 		if at, ok := step.(int); ok {
 			list, _ := other.([]any)
-			if fields, named := here.(map[string]any); named && fields["name"] != nil {
-				at = slices.IndexFunc(list, func(e any) bool { return child(e, "name") == fields["name"] })
+			if name, named := child(here, "name").(string); named {
+				at = slices.IndexFunc(list, func(e any) bool {
+					other, _ := child(e, "name").(string)
+					return other == name
+				})
 			}
 			if at < 0 || at >= len(list) {
 				return nil, false

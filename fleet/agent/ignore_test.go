@@ -20,6 +20,7 @@ func TestIgnoredFieldsKeepTheirValues(t *testing.T) {
 	for name, tt := range map[string]struct{ rule, want string }{
 		"a field":                           {`{jsonPaths: [.spec.replicas]}`, `{"a.b/c":"one","containers":[` + web + `,` + log + `],"replicas":5}`},
 		"a field without the first dot":     {`{jsonPaths: [spec.replicas]}`, `{"a.b/c":"one","containers":[` + web + `,` + log + `],"replicas":5}`},
+		"a field from the root":             {`{jsonPaths: [$.spec.replicas]}`, `{"a.b/c":"one","containers":[` + web + `,` + log + `],"replicas":5}`},
 		"a quoted name":                     {`{jsonPaths: [".spec['a.b/c']"]}`, `{"a.b/c":"two","containers":[` + web + `,` + log + `],"replicas":3}`},
 		"a name with escapes":               {`{jsonPaths: ['.spec.a\.b/c']}`, `{"a.b/c":"two","containers":[` + web + `,` + log + `],"replicas":3}`},
 		"a field of an element by a filter": {`{jsonPaths: ['.spec.containers[?(@.name=="web")].image']}`, `{"a.b/c":"one","containers":[{"args":["-a","-b"],"image":"web:1","name":"web"},` + log + `],"replicas":3}`},
@@ -89,5 +90,31 @@ func TestFieldsThatChangedOnTheClusterAreLeftOut(t *testing.T) {
 		if got, _ := json.Marshal(wanted.Object["spec"]); string(got) != tt.want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)
 		}
+	}
+}
+
+func TestFieldsThatAreManagedAsAWhole(t *testing.T) {
+	const ours = `{"f:spec":{"f:nodeSelector":{},"f:template":{".":{},"f:a":{}}}}`
+	live := &unstructured.Unstructured{Object: map[string]any{}}
+	live.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "work-agent", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(ours)},
+	}})
+	wanted := &unstructured.Unstructured{}
+	readYAML(t, "{spec: {nodeSelector: {zone: a}, template: {a: 1, b: 2}}}", &wanted.Object)
+	for _, path := range []fieldPath{{"spec", "nodeSelector"}, {"spec", "template"}} {
+		keepChanged(wanted, live, "work-agent", path)
+	}
+	if got, _ := json.Marshal(wanted.Object["spec"]); string(got) != `{"nodeSelector":{"zone":"a"},"template":{"a":1}}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestElementsWithOddNames(t *testing.T) {
+	wanted, live := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	readYAML(t, "{list: [{name: {a: b}, size: 1}]}", &wanted.Object)
+	readYAML(t, "{list: [{name: {a: b}, size: 2}]}", &live.Object)
+	keepPresent(wanted, live, fieldPath{"list", 0, "size"})
+	if got, _ := json.Marshal(wanted.Object); string(got) != `{"list":[{"name":{"a":"b"},"size":2}]}` {
+		t.Errorf("got %s", got)
 	}
 }

@@ -180,6 +180,21 @@ func (g *grid) seed() {
 		}
 		return ""
 	})
+	const stranger = "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: stranger}\nspec: {hubAcceptsClient: false}\n"
+	g.apply(stranger)
+	g.eventually("a cluster that nobody accepted has the taint, and no namespace", func() string {
+		cluster := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
+		err := g.client.Get(g.Context(), types.NamespacedName{Name: "stranger"}, cluster)
+		if err != nil || len(cluster.Spec.Taints) != 1 || cluster.Spec.Taints[0].Key != "cluster.open-cluster-management.io/unreachable" {
+			return fmt.Sprintf("%+v %v", cluster.Spec.Taints, err)
+		}
+		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+		if err := g.client.Get(g.Context(), types.NamespacedName{Name: "stranger"}, namespace); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("its namespace: ", err)
+		}
+		g.must(g.client.Delete(g.Context(), cluster))
+		return ""
+	})
 	g.eventually("the west has it", func() string { return g.seedHas("rome", "placement") })
 	for _, cluster := range []string{"rome", "oslo", "cluster1"} {
 		for _, later := range map[string][]string{"rome": {"oslo", "cluster1"}, "oslo": {"cluster1"}}[cluster] {
