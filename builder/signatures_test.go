@@ -1,8 +1,10 @@
 package builder_test
 
 import (
+	"bytes"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,11 +13,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/cosign"
+	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/installer/host/imagepolicy"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/testing/cosigned"
+	"github.com/sealift/sealift/internal/testing/realregistry"
+	"github.com/sealift/sealift/registry"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
 )
 
 // attach puts a manifest into the registry, beside registry.example.io/<repository>, by a tag or by its digest.
@@ -138,4 +148,84 @@ func TestBuildWithoutReferrersRefusesDemandedSignatures(t *testing.T) {
 	if _, err := b.Build(t.Context(), addOn(t, "app", "image app registry.example.io/app:1\n"), t.TempDir()); err == nil || !strings.Contains(err.Error(), "build without --without-referrers") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestSignaturesSurviveBundleAndPush takes a signed image into a package and a bundle, past the policy of a node, and into the registry of a site.
+// Another build takes it from there by the same policy.
+func TestSignaturesSurviveBundleAndPush(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	key := cosigned.New(t)
+	digest := w.push(t, "app:1", layer(1, 1000))
+	w.attach(t, "app", cosigned.Tag(digest), key.Simple(t, cosigned.Payload(digest)))
+	w.attach(t, "app", "", cosigned.Referrer(t, key.Bundle(t, cosigned.Statement(digest, cosign.SignPredicate)), w.descriptor(t, "app", digest)))
+	const policy = "  registry.example.io: {keys: [app.pub]}\n"
+	w.demand(t, policy, map[string]cosigned.Signer{"app.pub": key})
+	dir := addOn(t, "app", "image app registry.example.io/app:1\n")
+	a := bundled(t, build(t, w.builder(t, openCache(t), 4), dir).Path)
+
+	node := filepath.Join(filepath.Dir(w.config), "signatures.yaml")
+	writeFile(t, node, "signatures:\n"+policy)
+	if err := imagepolicy.Check(a, node); err != nil {
+		t.Errorf("on the node: %v", err)
+	}
+
+	site := realregistry.Start(t)
+	target, err := registry.ParseTarget("oci://"+site+"/mirror", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := registry.Prepare(t.Context(), a, registry.Options{Target: target})
+	if err == nil {
+		_, err = plan.Run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	beyond := *w
+	beyond.config = filepath.Join(filepath.Dir(w.config), "site.yaml")
+	writeFile(t, beyond.config, strings.Replace(readFile(t, w.config), w.registry+"/mirrored", site+"/mirror/registry.example.io", 1))
+	again := build(t, beyond.builder(t, openCache(t), 4), dir)
+	opened, err := bundle.Open(again.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	verdicts, err := (cosign.Policy{}).JudgeArchive(opened, nil)
+	if err != nil || len(verdicts) != 1 || !slices.Equal(slices.Sorted(slices.Values(verdicts[0].Attached)), []string{"cosign signature", "sigstore bundle"}) {
+		t.Errorf("%+v, %v", verdicts, err)
+	}
+}
+
+// bundled makes a bundle of a package.
+func bundled(t *testing.T, packed string) *bundle.Archive {
+	t.Helper()
+	installer, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: test}\nspec:\n  app: {version: '1.0'}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(filepath.Dir(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "sealift")
+	writeFile(t, program, "#!/bin/sh\n")
+	member, err := assemble.ProgramMember(t.Context(), bundle.BinaryName, program, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Close()
+	plan, err := assemble.Prepare(t.Context(), assemble.Request{Installer: installer, Packages: packages.Source{Store: s}, Programs: []assemble.Program{{Platform: builder.DefaultPlatform, Sealift: member}}, Commands: []string{"install"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	var whole bytes.Buffer
+	if err := plan.Write(t.Context(), &whole); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(whole.Bytes()), int64(whole.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }

@@ -121,6 +121,23 @@ func ReadPolicy(r *strictyaml.Reader, n *yaml.Node) Policy {
 	return p
 }
 
+// LoadPolicy reads a policy from a file that has signatures, as sealift.yaml has them, and nothing else.
+func LoadPolicy(path string) (p Policy, err error) {
+	text, err := readFile(path)
+	if err != nil {
+		return p, err
+	}
+	r := &strictyaml.Reader{Name: path}
+	if root := r.Mapping(text); root != nil {
+		n := r.Fields(root, "a policy of images", "signatures")["signatures"]
+		if n == nil {
+			return p, fmt.Errorf("%s has no signatures", path)
+		}
+		p = ReadPolicy(r, n)
+	}
+	return p, r.Err()
+}
+
 // checkPrefix refuses what is not the beginning of the full name of a repository, since it would match nothing.
 func checkPrefix(prefix string) error {
 	if prefix == Others {

@@ -34,7 +34,7 @@ func TestInspectListsUnsignedImages(t *testing.T) {
 	if v := report.Images[0]; v.State != cosign.Refused || v.Ref != "example.org/app:1" || !strings.Contains(v.Reason, "key app.pub (SHA256:") || !strings.Contains(said, "1 of 1 image without the signature that sealift.yaml demands") {
 		t.Errorf("%+v, %s", v, said)
 	}
-	for _, flags := range [][]string{{"--config", "sealift.yaml"}, {"--base", "app-1.0.tar.gz"}, {"--signatures", "--sbom"}} {
+	for _, flags := range [][]string{{"--config", "sealift.yaml"}, {"--base", "app-1.0.tar.gz"}} {
 		if code, _, said := command(t, append([]string{"inspect", "app-1.0.tar.gz"}, flags...)...); code != app.ExitUsage {
 			t.Errorf("%v: exit %d, %s", flags, code, said)
 		}

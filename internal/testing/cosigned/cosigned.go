@@ -14,6 +14,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +24,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/cosign"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // BundleType is the type of a sigstore bundle of version 0.3.
@@ -90,13 +96,13 @@ func (s Signer) Sign(t testing.TB, data []byte) []byte {
 	return signature
 }
 
-// Payload is what cosign signs for an image.
-func Payload(digest string) []byte {
-	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":"registry.example.io/app"},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, digest)
+// Payload is what cosign signs for the image with a digest.
+func Payload(image string) []byte {
+	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":"registry.example.io/app"},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, image)
 }
 
 // Tag is the tag under which cosign keeps the signatures of an image.
-func Tag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
+func Tag(image string) string { return strings.Replace(image, ":", "-", 1) + ".sig" }
 
 // Simple is a manifest with a payload and its signature, as cosign keeps it under Tag.
 func (s Signer) Simple(t testing.TB, payload []byte) v1.Image {
@@ -116,10 +122,10 @@ func Annotated(t testing.TB, payload []byte, annotations map[string]string) v1.I
 	return mutate.ConfigMediaType(made, types.OCIConfigJSON)
 }
 
-// Statement is an in-toto statement about an image.
-func Statement(digest, predicate string) []byte {
+// Statement is an in-toto statement about the image with a digest.
+func Statement(image, predicate string) []byte {
 	return fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"name":"","digest":{"sha256":%q}}],"predicateType":%q,"predicate":{}}`,
-		strings.TrimPrefix(digest, "sha256:"), predicate)
+		strings.TrimPrefix(image, "sha256:"), predicate)
 }
 
 // Bundle is a sigstore bundle with a statement that the key signed.
@@ -139,11 +145,52 @@ func (s Signer) Bundle(t testing.TB, statement []byte) []byte {
 }
 
 // Referrer is a manifest that refers to an image, with a sigstore bundle.
-func Referrer(t testing.TB, bundle []byte, subject v1.Descriptor) v1.Image {
+func Referrer(t testing.TB, content []byte, subject v1.Descriptor) v1.Image {
 	t.Helper()
-	made, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(bundle, BundleType))
+	made, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(content, BundleType))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return mutate.Subject(mutate.ConfigMediaType(made, BundleType), subject).(v1.Image)
+}
+
+// Files are the files of a package app 1.0 that attach manifests to an image, beside those of imagepackage.WriteImage.
+func Files(t testing.TB, ref, subject string, attached ...v1.Image) (files []bundle.File) {
+	t.Helper()
+	const dir = "addons/app/1.0/images/"
+	list := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex}
+	add := func(data []byte, err error) digest.Digest {
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := digest.FromBytes(data)
+		name := dir + ocilayout.Path(d)
+		if !slices.ContainsFunc(files, func(f bundle.File) bool { return f.Path == name }) {
+			files = append(files, bundle.BytesFile(name, 0o644, data))
+		}
+		return d
+	}
+	for _, one := range attached {
+		d := add(one.RawManifest())
+		add(one.RawConfigFile())
+		layers, err := one.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range layers {
+			r, err := l.Compressed()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(io.ReadAll(r))
+		}
+		list.Manifests = append(list.Manifests, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: d, Annotations: map[string]string{
+			ocispec.AnnotationRefName: ocilayout.Repository(ref) + "@" + d.String(), bundle.SubjectAnnotation: subject,
+		}})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(files, bundle.BytesFile(dir+bundle.ReferrersName, 0o644, text))
 }
