@@ -142,7 +142,8 @@ func (p Policy) refuse(v Verdict, r Rule, reasons []string) (Verdict, error) {
 	return v, &RefusedError{v, hint}
 }
 
-// JudgeArchive holds all images of a bundle or a package against the policy, in the order of its packages. Refused ones are verdicts, not errors.
+// JudgeArchive holds all images of a bundle or a package against the policy, in the order of its packages. Docker-archives stand for the
+// images in them. Refused ones are verdicts, not errors.
 func (p Policy) JudgeArchive(a *bundle.Archive, keyless Keyless) ([]Verdict, error) {
 	verdicts := []Verdict{}
 	seen := make(map[string]bool)
@@ -150,6 +151,9 @@ func (p Policy) JudgeArchive(a *bundle.Archive, keyless Keyless) ([]Verdict, err
 		images, err := imagesOf(a, one)
 		if err != nil {
 			return nil, fmt.Errorf("package %s %s: %w", one.Name, one.Version, err)
+		}
+		for _, e := range ocilayout.DockerArchives(a, path.Join(one.Dir(), "images")) {
+			verdicts = append(verdicts, p.judgeDockerArchive(e))
 		}
 		for _, i := range images {
 			key := i.Ref + " " + i.Digest
@@ -167,7 +171,20 @@ func (p Policy) JudgeArchive(a *bundle.Archive, keyless Keyless) ([]Verdict, err
 	return verdicts, nil
 }
 
-// imagesOf lists the images of a package with what is attached to them. Images in docker-archives have nothing attached.
+// judgeDockerArchive refuses a docker-archive if the policy demands any signature: the archive says itself which images it has, and nothing is
+// attached to them.
+func (p Policy) judgeDockerArchive(e bundle.Entry) Verdict {
+	v := Verdict{Ref: e.Path, Digest: "sha256:" + e.SHA256, State: Unsigned, Attached: []string{}}
+	for _, r := range p.rules {
+		if !r.Unsigned {
+			v.State = Refused
+			v.Reason = fmt.Sprintf("it is a docker-archive, whose images have no signatures, and %s demands some; build the package without --image-format docker-archive", p.file)
+		}
+	}
+	return v
+}
+
+// imagesOf lists the images in the layout of a package, with what is attached to them.
 func imagesOf(a *bundle.Archive, p bundle.PackageInfo) ([]Image, error) {
 	layout, err := ocilayout.Open(a, path.Join(p.Dir(), "images"))
 	if err != nil {
@@ -178,11 +195,6 @@ func imagesOf(a *bundle.Archive, p bundle.PackageInfo) ([]Image, error) {
 		return nil, err
 	}
 	var images []Image
-	if len(layout.Images) == 0 {
-		for _, i := range p.Images {
-			images = append(images, Image{Ref: i.Ref, Digest: i.Digest})
-		}
-	}
 	for _, i := range layout.Images {
 		one := Image{Ref: i.Ref, Digest: i.Target.Digest.String(), Read: layout.Document}
 		for _, at := range attached {
