@@ -181,6 +181,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("targets:\n  a: [b]\nmirrors: {a: {b: c}}\n")
 	f.Add("mirrors: null\ntargets: ~\n")
 	f.Add("? [a]\n: b\n")
+	f.Add("signatures: {a.b: {keys: ['-----BEGIN', x.pub], identities: [{issuer: a}], trustedRoot: '{', attestations: [b], unsigned: true}, '*': []}\nlicenses: {forbidden: [MIT]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := config.Parse("sealift.yaml", strings.NewReader(text))
 		if err != nil {
