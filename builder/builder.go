@@ -85,11 +85,12 @@ type Builder struct {
 	kinds     *kind.Set
 	charts    helm.Renderer
 	policy    cosign.Policy
+	forbidden []string // licenses
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts, policy: o.Config.Signatures}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts, policy: o.Config.Signatures, forbidden: o.Config.ForbiddenLicenses}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -135,7 +136,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetcher, Vouched: o.Vouched, Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
 		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
-		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive, Signatures: o.Config.Signatures, Keyless: identities,
+		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive, Signatures: o.Config.Signatures, Keyless: identities, ForbiddenLicenses: o.Config.ForbiddenLicenses,
 	})
 	return b, errors.Join(errs...)
 }

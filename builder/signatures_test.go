@@ -229,3 +229,21 @@ func bundled(t *testing.T, packed string) *bundle.Archive {
 	}
 	return a
 }
+
+// TestBaseImagesAreNamedThatPolicyWouldDemand has a base image that nobody signed. Its package does not carry it, so nothing verifies it.
+func TestBaseImagesAreNamedThatPolicyWouldDemand(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	w.push(t, "base:9", layer(1, 1000))
+	w.demand(t, "  registry.example.io: {keys: [app.pub]}\n", map[string]cosigned.Signer{"app.pub": cosigned.New(t)})
+	repository := t.TempDir()
+	dir := filepath.Join(repository, "addons", "app", "1.0")
+	writeFile(t, filepath.Join(dir, "Manifest"), "dockerout debian-12 addons/app/1.0/Dockerfile 1.0\n")
+	writeFile(t, filepath.Join(dir, "install.sh"), "# nothing\n")
+	writeFile(t, filepath.Join(dir, "Dockerfile"), "FROM registry.example.io/base:9\nCMD cp /release /out\n")
+	locked := lockAddOn(t, w.builder(t, openCache(t), 2), dir, builder.LockMissing)
+	if !slices.ContainsFunc(locked.Warnings, func(f diag.Finding) bool {
+		return strings.Contains(f.Error(), "base image registry.example.io/base:9: "+w.config+" demands its signature")
+	}) {
+		t.Errorf("warnings are %v", locked.Warnings)
+	}
+}

@@ -26,6 +26,8 @@
 //	signatures:                               # that images must have; see cosign.Policy
 //	  ghcr.io/example:
 //	    keys: [example.pub]
+//	licenses:
+//	  forbidden: [AGPL-3.0-only]              # of host packages; SPDX identifiers, as in bills of materials
 package config
 
 import (
@@ -42,6 +44,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/internal/diag"
@@ -63,6 +66,8 @@ type Config struct {
 	DefaultTargets []string
 	// Signatures says whose signatures images must have.
 	Signatures cosign.Policy
+	// ForbiddenLicenses are SPDX identifiers of licenses that no host package may have.
+	ForbiddenLicenses []string
 }
 
 // Default returns the configuration without a file: no mirrors, and the built-in targets. Only Debian's are built by
@@ -114,7 +119,7 @@ func Parse(name string, r io.Reader) (Config, error) {
 	}
 	c := Default()
 	if root := p.Mapping(data); root != nil {
-		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets", "signatures")
+		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets", "signatures", "licenses")
 		if n := fields["mirrors"]; n != nil {
 			c.Mirrors = p.mirrors(n)
 		}
@@ -126,6 +131,9 @@ func Parse(name string, r io.Reader) (Config, error) {
 		}
 		if n := fields["signatures"]; n != nil {
 			c.Signatures = cosign.ReadPolicy(&p.Reader, n)
+		}
+		if n := fields["licenses"]; n != nil {
+			c.ForbiddenLicenses = p.licenses(n)
 		}
 	}
 	if err := p.Err(); err != nil {
@@ -185,6 +193,23 @@ func (p *parser) targets(n *yaml.Node, targets []hostpkg.Target) []hostpkg.Targe
 	}
 	slices.SortFunc(targets, func(a, b hostpkg.Target) int { return strings.Compare(a.Name, b.Name) })
 	return targets
+}
+
+func (p *parser) licenses(n *yaml.Node) []string {
+	if !p.IsMapping(n, "licenses") {
+		return nil
+	}
+	forbidden := p.Fields(n, "licenses", "forbidden")["forbidden"]
+	if forbidden == nil {
+		return nil
+	}
+	list := p.texts(forbidden, "forbidden")
+	for i, id := range list {
+		if !license.IsIdentifier(id) {
+			p.Errorf(p.Pos(forbidden.Content[i]), diag.DidYouMean(id, license.Identifiers(), "known: ")+", or LicenseRef-…", "no host package has the license %q: bills of materials have SPDX identifiers", id)
+		}
+	}
+	return list
 }
 
 func (p *parser) defaultTargets(n *yaml.Node, c Config) []string {
