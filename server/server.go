@@ -185,6 +185,7 @@ type route struct {
 
 func (s *Server) routes() []route {
 	return []route{
+		{method: "GET", pattern: "/installer", handle: s.getVersions},
 		{method: "POST", pattern: "/installer", handle: s.postInstaller, audited: true},
 		{method: "PUT", pattern: "/installer/{name}", handle: s.putInstaller, audited: true},
 		{method: "POST", pattern: "/installer/validate", handle: s.validateInstaller},

@@ -41,6 +41,11 @@ const (
 	PlanUpgrade   Right = "action: plan an upgrade"
 	PauseUpgrade  Right = "action: pause an upgrade"
 	ResumeUpgrade Right = "action: resume an upgrade"
+	StartUpgrade  Right = "action: start an upgrade"
+	PlanUndo      Right = "action: plan the undo of an upgrade"
+	UndoUpgrade   Right = "action: undo an upgrade"
+	UploadBundle  Right = "upload a bundle"
+	DeleteBundle  Right = "delete an uploaded bundle"
 	ReadAudit     Right = "pages: audit and sessions"
 	EndSession    Right = "action: end the session of another person"
 )
@@ -54,13 +59,19 @@ var rights = map[Right][]Role{
 	PlanUpgrade:   {Operator, Administrator},
 	PauseUpgrade:  {Operator, Administrator},
 	ResumeUpgrade: {Administrator},
+	StartUpgrade:  {Administrator},
+	PlanUndo:      {Administrator},
+	UndoUpgrade:   {Administrator},
+	UploadBundle:  {Operator, Administrator},
+	DeleteBundle:  {Administrator},
 	ReadAudit:     {Administrator},
 	EndSession:    {Administrator},
 }
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, ReadAudit, EndSession}
+	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, UploadBundle, DeleteBundle,
+		ReadAudit, EndSession}
 }
 
 // Has reports whether a role has a right.

@@ -10,10 +10,13 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestPromisedAndSavedSnapshotsAreReported(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Snapshots)
 	_, key, err := snapshot.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
