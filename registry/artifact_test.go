@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -97,16 +98,14 @@ func TestORASPullsPushedFiles(t *testing.T) {
 // TestInterruptedPushOfFilesIsContinued has a registry that dies after the first file.
 func TestInterruptedPushOfFilesIsContinued(t *testing.T) {
 	s, a := newSite(t), withFiles(t, "1.0")
-	puts := 0
+	var puts atomic.Int64
 	s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPut {
-			puts++
+		if r.Method != http.MethodPut || puts.Add(1) <= 2 {
+			return false
 		}
-		if puts > 2 {
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.WriteHeader(http.StatusForbidden)
-		}
-		return puts > 2
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusForbidden)
+		return true
 	})
 	o := options(t, s.Host)
 	o.Parallel = 1

@@ -25,7 +25,7 @@ import (
 // somebody else has pushed, or has pushed again since, is not listed. Attachments are listed with what they are attached to. It changes
 // nothing.
 func (p *Push) Stale(ctx context.Context) ([]Image, error) {
-	stale, err := p.stale(ctx)
+	stale, _, err := p.stale(ctx)
 	var all []Image
 	for _, e := range stale {
 		all = append(all, p.row(e, Stale, ""))
@@ -42,11 +42,12 @@ func (p *Push) row(e entry, state, note string) Image {
 		Digest: e.Digest, State: state, Note: note, Subject: e.Subject}
 }
 
-// stale returns the entries that may go, with the digests that the registry has, attachments first.
-func (p *Push) stale(ctx context.Context) (list []entry, err error) {
+// stale returns the entries that may go, with the digests that the registry has, attachments first. lost are the keys of entries that no
+// longer say what the registry has.
+func (p *Push) stale(ctx context.Context) (list []entry, lost []string, err error) {
 	all, err := p.readPushed(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, i := range p.images {
 		delete(all, entry{Repository: i.repository, Name: i.target()}.key())
@@ -55,14 +56,15 @@ func (p *Push) stale(ctx context.Context) (list []entry, err error) {
 	for key, e := range all {
 		repo, err := p.open(p.options.Target.path(e.Repository))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		there, err := p.resolve(ctx, repo, e.Name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if there == "" || there != e.Digest && there != e.Reduced {
 			delete(all, key)
+			lost = append(lost, key)
 			continue
 		}
 		going[e.Repository+" "+e.Digest] = true
@@ -80,7 +82,7 @@ func (p *Push) stale(ctx context.Context) (list []entry, err error) {
 		}
 		return cmp.Compare(a.key(), b.key())
 	})
-	return list, nil
+	return list, lost, nil
 }
 
 // resolve returns the digest that a tag leads to, or a digest that is there; "" for none.
@@ -101,13 +103,16 @@ func (p *Push) resolve(ctx context.Context, repo *remote.Repository, name string
 
 // Prune removes what Stale lists, and takes it out of the record. It returns what it did, also with an error. Run it after Run.
 func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
-	stale, err := p.stale(ctx)
-	if err != nil || len(stale) == 0 {
+	stale, lost, err := p.stale(ctx)
+	if err != nil || len(stale)+len(lost) == 0 {
 		return nil, err
 	}
 	record, err := p.readPushed(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for _, key := range lost { // what somebody brings under this name later is not a push's
+		delete(record, key)
 	}
 	going := make(map[string]bool)
 	for _, e := range stale {
