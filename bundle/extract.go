@@ -138,15 +138,20 @@ func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error)
 // do not match their own indexes. Files that the bundle leaves out are read from the base that WithBase set. If the files that patches
 // make do not fit on the disk, Verify returns a SpaceError before it makes any.
 func (a *Archive) Verify(ctx context.Context) error {
-	if err := a.CheckBase(); err != nil {
-		return err
-	}
-	return a.verify(ctx, func(Entry) bool { return true })
+	return a.VerifyFiles(ctx, func(Entry) bool { return true })
 }
 
 // VerifyHere is Verify without the base archive.
 func (a *Archive) VerifyHere(ctx context.Context) error {
 	return a.verify(ctx, func(e Entry) bool { return !a.leavesOut(e) })
+}
+
+// VerifyFiles is Verify for the wanted entries alone.
+func (a *Archive) VerifyFiles(ctx context.Context, wanted func(Entry) bool) error {
+	if err := a.CheckBase(); err != nil {
+		return err
+	}
+	return a.verify(ctx, wanted)
 }
 
 func (a *Archive) verify(ctx context.Context, wanted func(Entry) bool) error {

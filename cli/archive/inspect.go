@@ -86,7 +86,7 @@ func printSummary(out io.Writer, s Summary, entries bool) error {
 			t.Printf("  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
 		}
 		for _, h := range p.HostPackages {
-			t.Printf("  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
+			t.Printf("  %s\t%s %s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, h.Arch, app.FormatBytes(h.Size), h.SHA256)
 		}
 		if err := t.Flush(); err != nil {
 			return err

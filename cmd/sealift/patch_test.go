@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +48,20 @@ func (p patching) write(name, text string) {
 	}
 }
 
-// writePackage writes a package with programs, in which a few bytes differ between versions.
+// programText is a program, in which a few bytes differ between versions.
+func programText(seed, version uint64) string {
+	code, changes := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, version))
+	program := make([]byte, 1_500_000)
+	for at := range program {
+		program[at] = byte(code.Uint32()) & 0x3f
+		if version > 0 && changes.IntN(2000) == 0 {
+			program[at]++
+		}
+	}
+	return string(program)
+}
+
+// writePackage writes a package with programs.
 func (p patching) writePackage(version uint64) {
 	p.Helper()
 	name := fmt.Sprint(version)
@@ -55,15 +69,7 @@ func (p patching) writePackage(version uint64) {
 	dir := bundle.AddOnDir(pack.Name, name)
 	pack.Files = []bundle.File{bundle.BytesFile(dir+"/Manifest", 0o644, nil), bundle.BytesFile(dir+"/install.sh", 0o644, []byte("app() { true; }\n"))}
 	for n := range uint64(4) {
-		code, changes := rand.New(rand.NewPCG(n, 1)), rand.New(rand.NewPCG(n, version))
-		program := make([]byte, 1_500_000)
-		for at := range program {
-			program[at] = byte(code.Uint32()) & 0x3f
-			if version > 0 && changes.IntN(2000) == 0 {
-				program[at]++
-			}
-		}
-		pack.Files = append(pack.Files, bundle.BytesFile(fmt.Sprintf("%s/assets/program-%d", dir, n), 0o755, program))
+		pack.Files = append(pack.Files, bundle.BytesFile(fmt.Sprintf("%s/assets/program-%d", dir, n), 0o755, []byte(programText(n, version))))
 	}
 	var out bytes.Buffer
 	if _, err := bundle.WritePackage(p.Context(), &out, pack, bundle.WriteOptions{}); err != nil {
@@ -202,4 +208,36 @@ func TestTooSmallFolderForPatchesIsRefusedBeforeInstall(t *testing.T) {
 	if code, out := plan(); code != app.ExitDone || strings.Contains(out, "missing") {
 		t.Errorf("with space: exit code %d\n%s", code, out)
 	}
+}
+
+// TestCurlGetsPatchesFromServer downloads a bundle, and later what changed since then.
+func TestCurlGetsPatchesFromServer(t *testing.T) {
+	p := newPatching(t)
+	s := startServer(t, "--store", p.at("store"), "--patch")
+	curl := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "curl", append([]string{"-fsS", "--retry", "30"}, args...)...)
+		cmd.Dir = p.dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("curl %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	var urls []string
+	for version := range 2 {
+		id := path.Base(curl("--data-binary", fmt.Sprintf("@%d.yaml", version), "http://"+s.address+"/installer"))
+		urls = append(urls, "http://"+s.address+"/bundle/"+id+".tar.gz")
+	}
+	curl("-o", "old.tar.gz", urls[0])
+	old, err := bundle.Open(p.at("old.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	curl("-o", "update.tar.gz", urls[1]+"?patch&since="+old.Digest)
+	if info, err := os.Stat(p.at("update.tar.gz")); err != nil || info.Size() > 2_000_000 {
+		t.Errorf("%v, %v", info, err)
+	}
+	p.run("verified", "verify", "update.tar.gz", "--base", "old.tar.gz")
 }
