@@ -108,7 +108,7 @@ func startsVelero(t *testing.T, endpoint, trusted string, options hook.Variables
 	}
 	scratch := t.TempDir()
 	server := v.command(v.program, append(arguments, "--plugin-dir="+plugins, "--metrics-address="+metrics)...)
-	server.Env = append(os.Environ(), "VELERO_NAMESPACE=velero", "VELERO_SCRATCH_DIR="+scratch, "HOME="+scratch, "TMPDIR="+scratch, "SSL_CERT_DIR=/etc/ssl/certs:"+trusted)
+	server.Env = append(os.Environ(), "VELERO_NAMESPACE=velero", "VELERO_SCRATCH_DIR="+scratch, "HOME="+scratch, "TMPDIR="+scratch, "SSL_CERT_DIR=/etc/ssl/certs:"+trusted, "AWS_CA_BUNDLE=")
 	v.starts(server)
 	return v
 }
