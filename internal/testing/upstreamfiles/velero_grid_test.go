@@ -188,6 +188,9 @@ func (v velero) hasBackupOfSchedule() {
 		}
 		for _, b := range list.Items {
 			excluded, _, _ := unstructured.NestedStringSlice(b.Object, "spec", "excludedNamespaces")
+			if own := b.GetLabels()["applyset.kubernetes.io/part-of"]; own != "" {
+				v.Fatalf("%s has the label of the add-on's objects: the next install would delete it", b.GetName())
+			}
 			if phase, _, _ := unstructured.NestedString(b.Object, "status", "phase"); phase == "Completed" && strings.Join(excluded, " ") == "object-store velero" {
 				return
 			}
