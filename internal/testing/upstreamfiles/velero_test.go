@@ -20,7 +20,7 @@ case " $* " in
     [ "$key" != "$(cat "$(dirname "$0")/lacks")" ] || exit 0
     case $key in
     endpoint) value=$(cat "$(dirname "$0")/endpoint") ;;
-    region) value=eu-1 ;;
+    region) value=us-east-1 ;;
     bucket) value=packages ;;
     *) value=the-$key ;;
     esac
@@ -78,7 +78,7 @@ func TestVeleroIsAppliedAndRemoved(t *testing.T) {
 		want      []string
 	}{
 		"by default": {nil, 0, []string{"- server - --default-backup-ttl=720h - --repo-maintenance-job-configmap=velero-maintenance - --default-volumes-to-fs-backup",
-			"enforce: privileged", `s3Url: https://s3.example.org:9000`, "region: eu-1", "bucket: packages", "accessKey: dGhlLWFjY2Vzc0tleQ==", "ca.crt: dGhlLWNhXC5jcnQ="}},
+			"enforce: privileged", `s3Url: https://s3.example.org:9000`, "region: us-east-1", "bucket: packages", "accessKey: dGhlLWFjY2Vzc0tleQ==", "ca.crt: dGhlLWNhXC5jcnQ="}},
 		"without volumes": {hook.Variables{"VELERO_VOLUMES": ""}, 1, []string{"enforce: restricted"}},
 		"every option": {hook.Variables{"VELERO_SCHEDULE": "0 2 * * 1-5", "VELERO_KEEP": "48h", "VELERO_SERVER_FLAGS": "--log-level=debug,--features=EnableCSI"}, 2,
 			[]string{"schedule: 0 2 * * 1-5", "ttl: 48h", "--default-backup-ttl=48h", "--log-level=debug - --features=EnableCSI"}},
