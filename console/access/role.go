@@ -44,6 +44,7 @@ const (
 	StartUpgrade  Right = "action: start an upgrade"
 	PlanUndo      Right = "action: plan the undo of an upgrade"
 	UndoUpgrade   Right = "action: undo an upgrade"
+	InviteWorker  Right = "make a command with which a worker joins"
 	UploadBundle  Right = "upload a bundle"
 	DeleteBundle  Right = "delete an uploaded bundle"
 	ReadAudit     Right = "pages: audit and sessions"
@@ -62,6 +63,7 @@ var rights = map[Right][]Role{
 	StartUpgrade:  {Administrator},
 	PlanUndo:      {Administrator},
 	UndoUpgrade:   {Administrator},
+	InviteWorker:  {Administrator},
 	UploadBundle:  {Operator, Administrator},
 	DeleteBundle:  {Administrator},
 	ReadAudit:     {Administrator},
@@ -70,8 +72,8 @@ var rights = map[Right][]Role{
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, UploadBundle, DeleteBundle,
-		ReadAudit, EndSession}
+	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
+		DeleteBundle, ReadAudit, EndSession}
 }
 
 // Has reports whether a role has a right.

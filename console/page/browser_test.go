@@ -111,7 +111,7 @@ func TestBrowserFollowsRollout(t *testing.T) {
 	if err := atomicfile.Write(filepath.Join(c.dir, "upgrade status"), []byte(after)); err != nil {
 		t.Fatal(err)
 	}
-	awaitText(ctx, t, ".stage-done .boxes", "node-1 1m1s, away 20s")
+	awaitText(ctx, t, ".stage-done .boxes", "1m1s, away 20s")
 }
 
 // TestPagesFitAndAreAccessible reads all pages in two widths and two schemes. Nothing may violate the pages' policy.

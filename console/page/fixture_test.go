@@ -139,7 +139,7 @@ func start(t *testing.T, documents map[string]string) *console {
 		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
-			Space: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }},
+			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
 		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
 	}

@@ -55,6 +55,8 @@ func (s *Site) routes() []route {
 		{"GET", "/nodes", access.ReadState, s.nodes},
 		{"GET", "/add-ons", access.ReadState, s.addOns},
 		{"GET", "/snapshots", access.ReadState, s.snapshots},
+		{"GET", "/join", access.ReadState, s.joinPage},
+		{"POST", "/join", access.InviteWorker, s.join},
 		{"GET", "/certificates", access.ReadState, s.certificates},
 		{"GET", "/operations", access.ReadState, s.operations},
 		{"GET", "/upgrade", access.ReadState, s.upgrade},

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"bufio"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // plan plans an action, and waits for the end.
@@ -59,6 +61,35 @@ func TestUpgradeNeedsItsPlan(t *testing.T) {
 	}
 	p.plan(command.PlanUpgrade, url.Values{"bundle": {"uploaded/new.tar.gz"}})
 	refused("with a plan that failed", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
+}
+
+// TestUpgradeIsFollowed reads the stream until a node of the upgrade has another stage.
+func TestUpgradeIsFollowed(t *testing.T) {
+	c := start(t, documents())
+	if code, _, _ := c.person().do("GET", eventsOfUpgrade, nil, func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }); code != http.StatusUnauthorized {
+		t.Errorf("without a session: %d", code)
+	}
+	p := c.as(access.Viewer)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+eventsOfUpgrade, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := atomicfile.Write(filepath.Join(c.dir, "upgrade status"), []byte(`{"upgrade":{"to":"1.37.2","nodes":{"node-1":{"stage":"done"}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(resp.Body); ; {
+		if !lines.Scan() {
+			t.Fatal("the stream ended", lines.Err())
+		}
+		if lines.Text() == "event: change" {
+			return
+		}
+	}
 }
 
 // TestUpgradeOutlivesTheConsole restarts the console during an upgrade, and then undoes that.

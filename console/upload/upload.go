@@ -23,8 +23,8 @@ const (
 	Lifetime = 24 * time.Hour
 	// tailSize is how many bytes before the offset a client compares with its file before it resumes.
 	tailSize = 1 << 20
-	// minFree is the least space that remains on the disk, in bytes. A kubelet evicts pods when less than 15 % of the disk is free.
-	minFree, minFreePercent = 2 << 30, 15
+	// minFree is the least space that remains on the disk, in bytes: a kubelet of Sealift evicts pods when less than 1 GiB is free.
+	minFree = 4 << 30
 )
 
 // State is the progress of an upload.
