@@ -56,11 +56,12 @@ func TestUpgradeNeedsItsPlan(t *testing.T) {
 	p.get("/")
 	c.clock.move(20 * time.Minute)
 	refused("with a plan of an hour ago", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
-	if err := os.Remove(filepath.Join(c.dir, "upgrade --bundle")); err != nil {
+	p.plan(command.PlanUpgrade, url.Values{"bundle": {"uploaded/new.tar.gz"}})
+	if err := os.Remove(filepath.Join(c.dir, "upgrade --bundle")); err != nil { // the cluster has changed since
 		t.Fatal(err)
 	}
 	p.plan(command.PlanUpgrade, url.Values{"bundle": {"uploaded/new.tar.gz"}})
-	refused("with a plan that failed", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
+	refused("with a plan that failed, after a good one", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
 }
 
 // TestUpgradeIsFollowed reads the stream until a node of the upgrade has another stage.
