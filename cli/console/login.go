@@ -23,8 +23,8 @@ func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token for one login to the console",
-		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves and verifies
-snapshots, uploads bundles, plans upgrades and pauses one; an administrator also starts, resumes and undoes an upgrade, invites
+		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves, verifies
+and tries snapshots, uploads bundles, plans upgrades and pauses one; an administrator also starts, resumes and undoes an upgrade, invites
 workers, deletes bundles, reads the audit and ends sessions.
 
 The name is for the audit. Only a hash of the token is kept.`,

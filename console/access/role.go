@@ -38,6 +38,7 @@ const (
 	ReadJobs      Right = "pages: actions and their output"
 	SaveSnapshot  Right = "action: save a snapshot"
 	CheckSnapshot Right = "action: verify a snapshot"
+	DrillSnapshot Right = "action: try a restore"
 	PlanUpgrade   Right = "action: plan an upgrade"
 	PauseUpgrade  Right = "action: pause an upgrade"
 	ResumeUpgrade Right = "action: resume an upgrade"
@@ -57,6 +58,7 @@ var rights = map[Right][]Role{
 	ReadJobs:      {Operator, Administrator},
 	SaveSnapshot:  {Operator, Administrator},
 	CheckSnapshot: {Operator, Administrator},
+	DrillSnapshot: {Operator, Administrator},
 	PlanUpgrade:   {Operator, Administrator},
 	PauseUpgrade:  {Operator, Administrator},
 	ResumeUpgrade: {Administrator},
@@ -72,7 +74,7 @@ var rights = map[Right][]Role{
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
+	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, DrillSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
 		DeleteBundle, ReadAudit, EndSession}
 }
 

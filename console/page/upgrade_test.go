@@ -93,6 +93,27 @@ func TestUpgradeIsFollowed(t *testing.T) {
 	}
 }
 
+// TestRestoreIsTried starts a drill, and reads its result on the page of snapshots.
+func TestRestoreIsTried(t *testing.T) {
+	c := start(t, documents())
+	p := c.as(access.Operator)
+	values := url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}}
+	if code, h, text := p.post("/actions/"+command.DrillSnapshot, p.form("/"), values); code != http.StatusSeeOther || h.Get("Location") != "/snapshots" {
+		t.Fatalf("%d %s", code, text)
+	}
+	if _, _, text := p.get("/snapshots"); !strings.Contains(text, "It is running") {
+		t.Errorf("the page does not say that it is running: %s", text)
+	}
+	c.release()
+	p.finish("/snapshots")
+	if _, _, text := p.get("/snapshots"); !strings.Contains(text, "12 pods") || !strings.Contains(text, "Done, in ") {
+		t.Errorf("the page lacks the result: %s", text)
+	}
+	if want := "restore snapshot-0123abcd-node-20260102T030405Z.tar.gz.age --drill --identity /root/key --store /backups\n"; !strings.Contains(c.calls(), want) {
+		t.Errorf("the calls are %s, want %s", c.calls(), want)
+	}
+}
+
 // TestUpgradeOutlivesTheConsole restarts the console during an upgrade, and then undoes that.
 func TestUpgradeOutlivesTheConsole(t *testing.T) {
 	c := start(t, documents())
