@@ -110,19 +110,24 @@ func (v visitor) uploadAndStart() {
 	if answer := v.request("/login", "token="+token, v.loginForm()); !strings.Contains(answer, "303") {
 		v.t.Fatalf("log in as an administrator: %s", answer)
 	}
-	if answer := v.request("/actions/upgrade-start", "bundle=uploaded/again.tar.gz", v.form("/")); !strings.Contains(answer, "ocation: /upgrade") {
-		v.t.Fatalf("start: %s", answer)
-	}
-	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
-		page := v.request("/upgrade")
-		if strings.Contains(page, "Done, in ") && strings.Contains(page, "nothing to do") {
-			break
-		} else if time.Now().After(end) {
-			v.t.Fatalf("the upgrade does not end: %s", page)
-		}
-	}
+	v.runOutside("upgrade-start", "/upgrade", "nothing to do", "bundle=uploaded/again.tar.gz")
 	if answer := v.request("/bundles/uploaded/again.tar.gz/delete", v.form("/")); !strings.Contains(answer, "303") {
 		v.t.Errorf("delete the bundle: %s", answer)
+	}
+}
+
+// runOutside starts an action that outlives the console, and waits until its page says that it is done, and something else.
+func (v visitor) runOutside(name, path, says string, fields ...string) {
+	v.t.Helper()
+	if answer := v.request("/actions/"+name, append(fields, v.form("/"))...); !strings.Contains(answer, "ocation: "+path) {
+		v.t.Fatalf("%s was not started: %s", name, answer)
+	}
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
+		if page := v.request(path); strings.Contains(page, "Done, in ") && strings.Contains(page, says) {
+			return
+		} else if time.Now().After(end) {
+			v.t.Fatalf("%s does not end: %s", name, page)
+		}
 	}
 }
 
@@ -186,6 +191,7 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	if page := v.act("snapshot-verify", "snapshot="+snapshot); !strings.Contains(page, "Done, in ") {
 		t.Errorf("verify %s: %s", snapshot, page)
 	}
+	v.runOutside("snapshot-drill", "/snapshots", "0 differ", "snapshot="+snapshot)
 	n.must("mv /etc/kubernetes/manifests/kube-apiserver.yaml /root/; for i in $(seq 120); do " + kubectl + "--request-timeout=2s get --raw /readyz || exit 0; sleep 1; done; exit 1")
 	time.Sleep(16 * time.Second) // the page may be so old
 	if page := v.request("/"); !strings.Contains(page, "Now: The Kubernetes API does not answer") || !strings.Contains(page, "journalctl --no-pager -n 50 -u kubelet") {
