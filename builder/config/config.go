@@ -23,6 +23,9 @@
 //	      signedMetadata: false               # whether the index is also signed
 //	      mirrorList: false                   # whether the URL is a list of mirrors
 //	      architectures: [x86_64]             # default: whichever is asked for
+//	signatures:                               # that images must have; see cosign.Policy
+//	  ghcr.io/example:
+//	    keys: [example.pub]
 package config
 
 import (
@@ -40,6 +43,7 @@ import (
 
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/manifest"
@@ -57,6 +61,8 @@ type Config struct {
 	Targets []hostpkg.Target // in order of their names
 	// DefaultTargets names the targets that are built if --target is not given.
 	DefaultTargets []string
+	// Signatures says whose signatures images must have.
+	Signatures cosign.Policy
 }
 
 // Default returns the configuration without a file: no mirrors, and the built-in targets. Only Debian's are built by
@@ -108,7 +114,7 @@ func Parse(name string, r io.Reader) (Config, error) {
 	}
 	c := Default()
 	if root := p.Mapping(data); root != nil {
-		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets")
+		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets", "signatures")
 		if n := fields["mirrors"]; n != nil {
 			c.Mirrors = p.mirrors(n)
 		}
@@ -117,6 +123,9 @@ func Parse(name string, r io.Reader) (Config, error) {
 		}
 		if n := fields["defaultTargets"]; n != nil {
 			c.DefaultTargets = p.defaultTargets(n, c)
+		}
+		if n := fields["signatures"]; n != nil {
+			c.Signatures = cosign.ReadPolicy(&p.Reader, n)
 		}
 	}
 	if err := p.Err(); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/evidence"
 	"github.com/sealift/sealift/store"
@@ -15,7 +16,8 @@ import (
 
 // inspectCommand is the inspect of nodes, and prints bills of materials and vulnerabilities, too.
 func (a commands) inspectCommand() *cobra.Command {
-	var materials bool
+	var materials, signatures bool
+	var settings string
 	var vulnerabilities evidence.Vulnerabilities
 	cmd := archive.Inspect(a.App)
 	cmd.Long += `
@@ -26,20 +28,32 @@ merged.
 With --vulnerabilities, look for known vulnerabilities in the packages inside of image layers and in the Go modules of programs, and print them by
 severity, with the version that fixes them and all places. That reads the whole archive, and no network: the database is a file
 that 'sealift vulndb pull' has made. Its age comes first. What cannot be judged is listed as unknown. OpenVEX documents
-except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.`
+except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.
+
+With --signatures, list what upstream attached to each image, and which images are unsigned. If sealift.yaml has signatures,
+verify them as 'sealift build' does: the exit code is 3 if an image lacks the signature that is demanded.`
 	cmd.Example += `
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json
   sealift inspect cluster.tar.gz --vulnerabilities vulnerabilities.tar.gz --vex ours.vex.json --fail-on high
-  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz`
+  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz
+  sealift inspect cluster.tar.gz --signatures
+  sealift inspect cluster.tar.gz --signatures --config site/sealift.yaml -o json | jq '.images[] | select(.state != "verified")'`
 	show := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := vulnerabilities.Check(); err != nil {
 			return err
 		}
-		if vulnerabilities.Database != "" {
-			return vulnerabilities.Run(cmd.Context(), a.App, args[0], cmd.Flag("output").Value.String())
-		}
-		if !materials {
+		format := cmd.Flag("output").Value.String()
+		switch {
+		case vulnerabilities.Base != "" && vulnerabilities.Database == "" && !signatures:
+			return app.UsageError("--base needs --vulnerabilities or --signatures; see 'sealift inspect --help'")
+		case settings != "" && !signatures:
+			return app.UsageError("--config needs --signatures; see 'sealift inspect --help'")
+		case signatures:
+			return evidence.Signatures(cmd.Context(), a.App, args[0], vulnerabilities.Base, settings, format)
+		case vulnerabilities.Database != "":
+			return vulnerabilities.Run(cmd.Context(), a.App, args[0], format)
+		case !materials:
 			return show(cmd, args)
 		}
 		opened, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
@@ -50,8 +64,10 @@ except vulnerabilities, with their reason. --fail-on makes a policy of it: the e
 		return a.printMaterials(opened, args[0])
 	}
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
+	cmd.Flags().BoolVar(&signatures, "signatures", false, "list the signatures of images, and verify those that sealift.yaml demands")
+	cmd.Flags().StringVar(&settings, "config", "", "with --signatures: the file that demands them (default: sealift.yaml of the working directory)")
 	vulnerabilities.Flags(cmd)
-	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities")
+	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities", "signatures")
 	return cmd
 }
 

@@ -20,9 +20,9 @@ import (
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/upload"
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -135,7 +135,7 @@ func (h Home) Sessions() access.Sessions {
 // uploads says where uploaded bundles lie: on the disk of the install root, where an upgrade needs their content, too.
 func (h Home) uploads() upload.Options {
 	return upload.Options{Spool: h.file("uploads"), Bundles: h.file("bundles"), Space: func(folder string) (uint64, error) {
-		space, err := host.SpaceOf(folder)
+		space, err := diskspace.Of(folder)
 		return space.Bytes, err
 	}}
 }

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -167,6 +169,17 @@ func (g *grid) seed() {
 	g.seedRuns("oslo", "default")
 	g.Log("seed: a configuration per placement, in the west, in the east, and then on the others")
 	g.apply(seedAddOn(seedRollout))
+	g.eventually("the set of the placement is bound, and has clusters", func() string {
+		var set ocm.ManagedClusterSet
+		var binding ocm.ManagedClusterSetBinding
+		err := errors.Join(g.client.Get(g.Context(), types.NamespacedName{Name: "global"}, &set),
+			g.client.Get(g.Context(), types.NamespacedName{Namespace: "default", Name: "global"}, &binding))
+		empty, bound := meta.FindStatusCondition(set.Status.Conditions, "ClusterSetEmpty"), meta.FindStatusCondition(binding.Status.Conditions, "Bound")
+		if err != nil || empty == nil || empty.Status != metav1.ConditionFalse || bound == nil || bound.Status != metav1.ConditionTrue {
+			return fmt.Sprintf("%+v %+v %v", empty, bound, err)
+		}
+		return ""
+	})
 	g.eventually("the west has it", func() string { return g.seedHas("rome", "placement") })
 	for _, cluster := range []string{"rome", "oslo", "cluster1"} {
 		for _, later := range map[string][]string{"rome": {"oslo", "cluster1"}, "oslo": {"cluster1"}}[cluster] {

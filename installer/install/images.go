@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/host/imagepolicy"
 )
 
 // ImageOptions says which images are loaded where.
@@ -41,6 +42,9 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 
 // LoadImagesOf does that for an open archive, which may be another node's.
 func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
+	if err := imagepolicy.Check(a, imagepolicy.File); err != nil {
+		return total, err
+	}
 	var layouts []*runtime.Layout
 	for _, p := range a.Index.Packages {
 		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))

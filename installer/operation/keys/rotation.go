@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/record"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -114,6 +115,9 @@ func (r *Rotation) begin(ctx context.Context, records operation.Records, own str
 	case c.PlainFirst || len(c.Keys) > 1: // a restore has merged keys
 		r.Key, r.Resumes = c.Newest().Name, true
 	default:
+		if err := fips.Secrets.Refuse(); err != nil {
+			return err
+		}
 		r.fresh = encryption.NewKey(c)
 		r.Key = r.fresh.Name
 	}
