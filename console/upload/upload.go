@@ -107,6 +107,13 @@ func (u Upload) expired(now time.Time) bool {
 	return (u.State == Receiving || u.State == Refused) && now.Sub(u.Changed) >= Lifetime
 }
 
+// Document is the state of an upload, as the console sends it to clients.
+type Document struct {
+	Upload
+	Tail  Tail  `json:"tail"`
+	Chunk int64 `json:"chunk"` // bytes that a client should send at a time
+}
+
 // Tail describes the bytes before the offset of an upload.
 type Tail struct {
 	Size   int64  `json:"size"`
