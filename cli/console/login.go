@@ -23,9 +23,9 @@ func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token for one login to the console",
-		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves and verifies
-snapshots, uploads bundles, plans upgrades and pauses one; an administrator also starts, resumes and undoes an upgrade, deletes
-bundles, reads the audit and ends sessions.
+		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves, verifies
+and tries snapshots, uploads bundles, plans upgrades and pauses one; an administrator also starts, resumes and undoes an upgrade, invites
+workers, deletes bundles, reads the audit and ends sessions.
 
 The name is for the audit. Only a hash of the token is kept.`,
 		Example: "  sealift-console token --role viewer\n  sealift-console token --role operator --name jane\n  sealift-console token --role administrator -o json | jq -r .token",

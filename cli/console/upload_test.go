@@ -78,7 +78,7 @@ func serveConsole(t *testing.T, trusted signature.PublicKey) *remote {
 		Program: program, Node: "node-1", Now: time.Now, Log: slog.New(slog.DiscardHandler), Host: func(string) bool { return true },
 		Settings: command.Settings{BundleKeys: []string{write("release.pub", trusted.Marshal(), 0o600)}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "bundles"),
-			Space: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }},
+			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Tokens: access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: time.Now}, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: time.Now},
 		Audit: audit.New(filepath.Join(dir, "audit"), 0), Refused: audit.New(filepath.Join(dir, "refused"), 0),
 	}}

@@ -3,7 +3,6 @@ package background_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -129,6 +128,6 @@ func TestProgressIsBounded(t *testing.T) {
 		t.Errorf("the progress has %d bytes, %v", info.Size(), err)
 	}
 	if s := u.state(t); len(s.Progress) > 32<<10 || s.Failure != "" {
-		t.Errorf("a page gets %d bytes; %s", len(s.Progress), fmt.Sprint(s.Failure))
+		t.Errorf("a page gets %d bytes; %s", len(s.Progress), s.Failure)
 	}
 }

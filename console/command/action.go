@@ -41,8 +41,8 @@ type Action struct {
 	Fields      []Field
 	// After is the action that shows what this one will do. It must have ended well with the same values, not long ago.
 	After string
-	// Outside is set if the command outlives the console: see package background.
-	Outside bool
+	// Outside is the page that shows a command that outlives the console: see package background. It is "" for commands that end with it.
+	Outside string
 	// words of the command. A word in braces is a setting or a field.
 	words []string
 	time  time.Duration
@@ -85,6 +85,7 @@ func (s Settings) keyWords() (words []string) {
 const (
 	SaveSnapshot   = "snapshot-save"
 	VerifySnapshot = "snapshot-verify"
+	DrillSnapshot  = "snapshot-drill"
 	PlanUpgrade    = "upgrade-plan"
 	PauseUpgrade   = "upgrade-pause"
 	ResumeUpgrade  = "upgrade-resume"
@@ -106,6 +107,11 @@ func Actions() []Action {
 			Fields: []Field{{Name: "snapshot", Label: "Snapshot", form: snapshotForm}},
 			words:  []string{"snapshot", "verify", "{snapshot}", "--identity", "{snapshotIdentity}", "--store", "{snapshotStore}", "-o", "json"},
 		}, {
+			Name: DrillSnapshot, Title: "Try a restore", Right: access.DrillSnapshot, Outside: "/snapshots",
+			About:  "Restores the snapshot beside the cluster, starts etcd and an API server with it, and compares every object. Nothing of the cluster is changed.",
+			Fields: []Field{{Name: "snapshot", Label: "Snapshot", form: snapshotForm}},
+			words:  []string{"restore", "{snapshot}", "--drill", "--identity", "{snapshotIdentity}", "--store", "{snapshotStore}"},
+		}, {
 			Name: PlanUpgrade, Title: "Plan an upgrade", Right: access.PlanUpgrade, time: 15 * time.Minute,
 			About:  "Shows the changes, the order of the nodes and the checks. Nothing is changed.",
 			Fields: []Field{bundleField()},
@@ -119,7 +125,7 @@ func Actions() []Action {
 			About: "Lets further nodes begin again.",
 			words: []string{"upgrade", "resume"},
 		}, {
-			Name: StartUpgrade, Title: "Start this upgrade", Right: access.StartUpgrade, After: PlanUpgrade, Outside: true,
+			Name: StartUpgrade, Title: "Start this upgrade", Right: access.StartUpgrade, After: PlanUpgrade, Outside: "/upgrade",
 			About:  "Upgrades all nodes and add-ons, as the plan says. It goes on while the console restarts.",
 			Fields: []Field{bundleField()},
 			words:  []string{"upgrade", "--bundle", "{bundle}", keysWord, "--yes"},
@@ -128,7 +134,7 @@ func Actions() []Action {
 			About: "Shows which nodes would go back, and which objects of the cluster would be lost. Nothing is changed.",
 			words: []string{"upgrade", "undo", "--plan", "-o", "json"},
 		}, {
-			Name: UndoUpgrade, Title: "Undo the last upgrade", Right: access.UndoUpgrade, After: PlanUndo, Outside: true,
+			Name: UndoUpgrade, Title: "Undo the last upgrade", Right: access.UndoUpgrade, After: PlanUndo, Outside: "/upgrade",
 			About: "Takes the cluster back, as the plan says. What was written to it since the upgrade is lost.",
 			words: []string{"upgrade", "undo", "--yes"},
 		},

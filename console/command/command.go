@@ -188,7 +188,7 @@ func start(ctx context.Context, program string, words []string, out, errOut io.W
 	return child.Run(cmd)
 }
 
-// Run runs a sealift for somebody else than pages, to its end.
+// Run runs a sealift to its end. The caller bounds its time and its output.
 func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
 	return start(ctx, program, words, out, errOut)
 }

@@ -212,21 +212,25 @@ func (j *Jobs) Last(action string) *Job {
 // planTime is how long a plan is good for the action that it shows.
 const planTime = time.Hour
 
-// CheckAfter refuses an action whose plan nobody has made: of the same values, not long ago, and without a failure.
+// CheckAfter refuses an action whose plan nobody has made. The newest plan of the same values must be good.
 func (j *Jobs) CheckAfter(action Action, values map[string]string) error {
 	if action.After == "" {
 		return nil
 	}
 	plan, _ := Find(action.After)
 	for _, job := range j.List() {
-		if state, _ := job.State(); job.Action.Name == action.After && maps.Equal(job.Values, values) && state.good(j.now()) {
+		if job.Action.Name != action.After || !maps.Equal(job.Values, values) {
+			continue
+		}
+		if state, _ := job.State(); state.good(j.now()) {
 			return nil
 		}
+		break
 	}
 	return fmt.Errorf("look at the plan first: %q must have ended well for it within the last hour", plan.Title)
 }
 
-// good reports whether a plan can be carried out.
+// good reports whether a plan can be carried out: it ended without a failure, not long ago.
 func (s State) good(now time.Time) bool {
 	return !s.Ended.IsZero() && s.Failure == "" && now.Sub(s.Ended) < planTime
 }

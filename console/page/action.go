@@ -49,7 +49,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 		values[field.Name] = r.PostForm.Get(field.Name)
 	}
 	what := "action " + action.Name
-	if action.Outside {
+	if action.Outside != "" {
 		return s.startOutside(w, r, v, action, values)
 	}
 	job, err := s.jobs.Start(s.context, action, s.Settings, values, v.session.Name, func(job *command.Job) error {
@@ -84,7 +84,7 @@ func (s *Site) startOutside(w http.ResponseWriter, r *http.Request, v visitor, a
 		return s.notStarted(w, r, v, action, err)
 	}
 	s.reader.Forget()
-	http.Redirect(w, r, "/upgrade", http.StatusSeeOther)
+	http.Redirect(w, r, action.Outside, http.StatusSeeOther)
 	return nil
 }
 

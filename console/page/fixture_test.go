@@ -54,9 +54,10 @@ func documents() map[string]string {
 		"upgrade status": `{"paused":true,"upgrade":{"from":"@","to":"@","leader":"@","began":"2026-01-02T03:04:05Z","phase":"@","error":"@","changes":[],"nodes":{"@":{"stage":"@","error":"@","took":12.5,"away":3}}}}`,
 		"upgrade --bundle": `{"plan":{"from":"@","to":"@","stops":["@"],"changes":[{"addOn":"@","from":"@","to":"@","options":true}],"nodes":[{"name":"@","role":"@","version":"@","drained":true}],"bytes":1000000,"resumes":true},
 "checks":[{"check":"@","status":"fail","message":"@","hint":"@"}]}`,
-		"verify":          `{"digest":"@","trust":{"signer":"@"}}`,
-		"inspect":         `{"digest":"@","kind":"bundle","signed":true,"base":"@","platforms":["@"],"packages":[{"name":"@","version":"@","targets":["@"],"images":[{}]}],"entries":[{"path":"addons/a/1/x","length":5},{"path":"addons/@","length":5},{"path":"bin/sealift","length":7}]}`,
-		"upgrade undo":    `{"from":"@","time":"2026-01-02T03:04:05Z","nodes":["@"],"controlPlanes":["@"],"lost":{"unknown":"@","created":["@"],"changed":["@"],"deleted":["@"]}}`,
+		"verify":       `{"digest":"@","trust":{"signer":"@"}}`,
+		"inspect":      `{"digest":"@","kind":"bundle","signed":true,"base":"@","platforms":["@"],"packages":[{"name":"@","version":"@","targets":["@"],"images":[{}]}],"entries":[{"path":"addons/a/1/x","length":5},{"path":"addons/@","length":5},{"path":"bin/sealift","length":7}]}`,
+		"upgrade undo": `{"from":"@","time":"2026-01-02T03:04:05Z","nodes":["@"],"controlPlanes":["@"],"lost":{"unknown":"@","created":["@"],"changed":["@"],"deleted":["@"]}}`,
+		"restore snapshot-0123abcd-node-20260102T030405Z.tar.gz.age": "12 pods\n",
 		"snapshot save":   `{"file":"@"}`,
 		"snapshot verify": `{"file":"@"}`,
 	}
@@ -104,7 +105,7 @@ case "$1 $2" in
 "snapshot save"|"snapshot verify"|"upgrade --bundle"|"upgrade undo") cat hostile >&2;;
 esac
 case "$*" in
-*--yes*) while [ ! -e go ]; do sleep 0.05; done;;
+*--yes*|*--drill*) while [ ! -e go ]; do sleep 0.05; done;;
 esac
 case "$1" in
 verify|inspect) grep -q FORGED "$2" && { echo "sealift: $2 is not to be trusted: not signed with a given key" >&2; cat hostile >&2; exit 1; }; [ -e "$1" ] && exec cat "$1";;
@@ -139,7 +140,7 @@ func start(t *testing.T, documents map[string]string) *console {
 		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
-			Space: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }},
+			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
 		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
 	}

@@ -14,13 +14,10 @@ import (
 )
 
 const (
-	// sessionCookie has the secret of a session, loginCookie the token of the login form. Browsers accept the prefix only with Secure,
-	// for the whole host, and from the host itself.
-	sessionCookie = "__Host-sealift-console"
-	loginCookie   = "__Host-sealift-login"
-	// formField is the field with the token of a form. A script sends it in formHeader.
-	formField  = "form"
-	formHeader = "Sealift-Form"
+	// loginCookie has the token of the login form.
+	loginCookie = "__Host-sealift-login"
+	// formField is the field with the token of a form. A script sends it in access.FormHeader.
+	formField = "form"
 	// maxForm is the maximum length of a form, in bytes.
 	maxForm = 16 << 10
 )
@@ -55,6 +52,8 @@ func (s *Site) routes() []route {
 		{"GET", "/nodes", access.ReadState, s.nodes},
 		{"GET", "/add-ons", access.ReadState, s.addOns},
 		{"GET", "/snapshots", access.ReadState, s.snapshots},
+		{"GET", "/join", access.ReadState, s.joinPage},
+		{"POST", "/join", access.InviteWorker, s.join},
 		{"GET", "/certificates", access.ReadState, s.certificates},
 		{"GET", "/operations", access.ReadState, s.operations},
 		{"GET", "/upgrade", access.ReadState, s.upgrade},
@@ -139,7 +138,7 @@ func (s *Site) guarded(to route) http.Handler {
 
 // visitorOf returns the session of a request.
 func (s *Site) visitorOf(r *http.Request) (v visitor, err error) {
-	cookie, err := r.Cookie(sessionCookie)
+	cookie, err := r.Cookie(access.SessionCookie)
 	if err != nil {
 		return v, access.ErrNoSession
 	}
@@ -156,7 +155,7 @@ func (s *Site) isOwnForm(r *http.Request, to route, v visitor) bool {
 	if s.crossSite.Check(r) != nil {
 		return false
 	}
-	sent := r.Header.Get(formHeader)
+	sent := r.Header.Get(access.FormHeader)
 	if sent == "" && r.Method == http.MethodPost {
 		if r.ParseForm() != nil {
 			return false
@@ -172,7 +171,7 @@ func (s *Site) isOwnForm(r *http.Request, to route, v visitor) bool {
 
 // sendToLogin answers a request without a session. What a script requests gets a status.
 func (s *Site) sendToLogin(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Accept") == eventStream || r.Header.Get(formHeader) != "" {
+	if r.Header.Get("Accept") == eventStream || r.Header.Get(access.FormHeader) != "" {
 		http.Error(w, access.ErrNoSession.Error(), http.StatusUnauthorized)
 		return
 	}

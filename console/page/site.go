@@ -130,7 +130,7 @@ type menuItem struct {
 
 func menu() []menuItem {
 	return []menuItem{
-		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
+		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/join", "Join", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
 		{"/certificates", "Certificates", access.ReadState}, {"/operations", "Operations", access.ReadState}, {"/bundles", "Bundles", access.ReadState}, {"/upgrade", "Upgrade", access.ReadState},
 		{"/support", "Support", access.ReadState}, {"/jobs", "Actions", access.ReadJobs}, {"/audit", "Audit", access.ReadAudit}, {"/sessions", "Sessions", access.ReadAudit},
 	}

@@ -126,8 +126,13 @@ type snapshotsPage struct {
 	More    int
 	Save    offer
 	Verify  offer
+	Drill   offer
+	Work    workView
 	Restore string // the command, which the console does not run
 }
+
+// refresh makes the page reload itself while a restore is tried.
+func (p snapshotsPage) refresh() bool { return p.Work.Running }
 
 func (s *Site) snapshots(w http.ResponseWriter, r *http.Request, v visitor) error {
 	words := []string{"snapshot", "list"}
@@ -139,9 +144,13 @@ func (s *Site) snapshots(w http.ResponseWriter, r *http.Request, v visitor) erro
 	p.Source = sourceOf(d, d.Decode(&p.List))
 	slices.Reverse(p.List)
 	p.List = shorten(p.List, &p.More)
-	p.Save, p.Verify = s.offer(v, command.SaveSnapshot), s.offer(v, command.VerifySnapshot)
+	p.Save, p.Verify, p.Drill = s.offer(v, command.SaveSnapshot), s.offer(v, command.VerifySnapshot), s.offer(v, command.DrillSnapshot)
 	for _, one := range p.List {
 		p.Verify.Choices = append(p.Verify.Choices, string(one.File))
+	}
+	p.Drill.Choices = p.Verify.Choices
+	if work := s.readWork(r, v); work.Action == command.DrillSnapshot {
+		p.Work = work
 	}
 	return s.show(w, r, v, "snapshots", http.StatusOK, "Snapshots", p)
 }

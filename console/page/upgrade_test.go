@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"bufio"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // plan plans an action, and waits for the end.
@@ -54,11 +56,62 @@ func TestUpgradeNeedsItsPlan(t *testing.T) {
 	p.get("/")
 	c.clock.move(20 * time.Minute)
 	refused("with a plan of an hour ago", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
-	if err := os.Remove(filepath.Join(c.dir, "upgrade --bundle")); err != nil {
+	p.plan(command.PlanUpgrade, url.Values{"bundle": {"uploaded/new.tar.gz"}})
+	if err := os.Remove(filepath.Join(c.dir, "upgrade --bundle")); err != nil { // the cluster has changed since
 		t.Fatal(err)
 	}
 	p.plan(command.PlanUpgrade, url.Values{"bundle": {"uploaded/new.tar.gz"}})
-	refused("with a plan that failed", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
+	refused("with a plan that failed, after a good one", command.StartUpgrade, "uploaded/new.tar.gz", "look at the plan first")
+}
+
+// TestUpgradeIsFollowed reads the stream until a node of the upgrade has another stage.
+func TestUpgradeIsFollowed(t *testing.T) {
+	c := start(t, documents())
+	if code, _, _ := c.person().do("GET", eventsOfUpgrade, nil, func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }); code != http.StatusUnauthorized {
+		t.Errorf("without a session: %d", code)
+	}
+	p := c.as(access.Viewer)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", c.URL+eventsOfUpgrade, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := atomicfile.Write(filepath.Join(c.dir, "upgrade status"), []byte(`{"upgrade":{"to":"1.37.2","nodes":{"node-1":{"stage":"done"}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(resp.Body); ; {
+		if !lines.Scan() {
+			t.Fatal("the stream ended", lines.Err())
+		}
+		if lines.Text() == "event: change" {
+			return
+		}
+	}
+}
+
+// TestRestoreIsTried starts a drill, and reads its result on the page of snapshots.
+func TestRestoreIsTried(t *testing.T) {
+	c := start(t, documents())
+	p := c.as(access.Operator)
+	values := url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}}
+	if code, h, text := p.post("/actions/"+command.DrillSnapshot, p.form("/"), values); code != http.StatusSeeOther || h.Get("Location") != "/snapshots" {
+		t.Fatalf("%d %s", code, text)
+	}
+	if _, _, text := p.get("/snapshots"); !strings.Contains(text, "It is running") {
+		t.Errorf("the page does not say that it is running: %s", text)
+	}
+	c.release()
+	p.finish("/snapshots")
+	if _, _, text := p.get("/snapshots"); !strings.Contains(text, "12 pods") || !strings.Contains(text, "Done, in ") {
+		t.Errorf("the page lacks the result: %s", text)
+	}
+	if want := "restore snapshot-0123abcd-node-20260102T030405Z.tar.gz.age --drill --identity /root/key --store /backups\n"; !strings.Contains(c.calls(), want) {
+		t.Errorf("the calls are %s, want %s", c.calls(), want)
+	}
 }
 
 // TestUpgradeOutlivesTheConsole restarts the console during an upgrade, and then undoes that.

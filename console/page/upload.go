@@ -43,13 +43,6 @@ func (s *Site) uploadEnded(u upload.Upload) {
 	}
 }
 
-// uploadDocument is the state of an upload for scripts.
-type uploadDocument struct {
-	upload.Upload
-	Tail  upload.Tail `json:"tail"`
-	Chunk int64       `json:"chunk"` // bytes that a client should send at a time
-}
-
 // createUpload begins an upload, or returns the one that the person has begun. The headers Upload-Name and Upload-Length describe the file,
 // Upload-SHA256 its digest.
 func (s *Site) createUpload(w http.ResponseWriter, r *http.Request, v visitor) error {
@@ -144,7 +137,7 @@ func (s *Site) sendUpload(w http.ResponseWriter, u upload.Upload, status int) er
 		return err
 	}
 	u.Reason = string(clean(u.Reason))
-	text, err := json.Marshal(uploadDocument{u, tail, upload.ChunkSize})
+	text, err := json.Marshal(upload.Document{Upload: u, Tail: tail, Chunk: upload.ChunkSize})
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,6 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// sessionCookie is the cookie with the secret of a session.
-const sessionCookie = "__Host-sealift-console"
-
 // Client is a session at a console.
 type Client struct {
 	base *url.URL
@@ -78,7 +75,7 @@ func Login(ctx context.Context, console, token string, trusted *tls.Config) (*Cl
 		return nil, err
 	}
 	for _, cookie := range jar.Cookies(c.base) {
-		if cookie.Name == sessionCookie {
+		if cookie.Name == access.SessionCookie {
 			c.form = access.FormToken(cookie.Value)
 		}
 	}
@@ -107,7 +104,7 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte, 
 		r.Header.Set(name, value)
 	}
 	if c.form != "" {
-		r.Header.Set("Sealift-Form", c.form)
+		r.Header.Set(access.FormHeader, c.form)
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
@@ -117,23 +114,16 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte, 
 	return answer.StatusCode, text, errors.Join(err, answer.Body.Close())
 }
 
-// document is the state of an upload.
-type document struct {
-	upload.Upload
-	Tail  upload.Tail `json:"tail"`
-	Chunk int64       `json:"chunk"`
-}
-
-// errAnswer is an answer of the console that refuses a request.
-type errAnswer struct {
+// answerError is an answer of the console that refuses a request.
+type answerError struct {
 	code int
 	text string
 }
 
-func (e *errAnswer) Error() string { return e.text }
+func (e *answerError) Error() string { return e.text }
 
 // ask sends a request about an upload. Errors that a later request may not have are marked for package poll.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte, headers map[string]string) (d document, err error) {
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, headers map[string]string) (d upload.Document, err error) {
 	code, text, err := c.request(ctx, method, path, body, headers)
 	switch {
 	case err != nil && outage.Passes(err):
@@ -143,7 +133,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, head
 	case code == http.StatusOK || code == http.StatusCreated:
 		return d, json.Unmarshal(text, &d)
 	}
-	refused := &errAnswer{code, strings.TrimSpace(string(text))}
+	refused := &answerError{code, strings.TrimSpace(string(text))}
 	if outage.StatusPasses(code) && code != http.StatusInsufficientStorage && method != http.MethodPost || code == http.StatusLocked || code == http.StatusUnprocessableEntity {
 		return d, poll.NotYet(refused)
 	}
@@ -180,12 +170,12 @@ func (c *Client) Upload(ctx context.Context, file string, progress func(upload.U
 }
 
 // begin creates an upload, or finds the one to resume. One of another file with the same name is cancelled.
-func (c *Client) begin(ctx context.Context, f *os.File) (d document, err error) {
+func (c *Client) begin(ctx context.Context, f *os.File) (d upload.Document, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return d, err
 	}
-	create := func() (document, error) {
+	create := func() (upload.Document, error) {
 		return c.ask(ctx, http.MethodPost, "uploads", nil, map[string]string{"Upload-Name": filepath.Base(f.Name()), "Upload-Length": strconv.FormatInt(info.Size(), 10)})
 	}
 	if d, err = create(); err != nil || d.Tail.Size == 0 {
@@ -212,7 +202,7 @@ func digest(f *os.File, offset, size int64) (sum string, data []byte, err error)
 }
 
 // sendChunk sends the next chunk. After a failure it asks where the upload ends, and sends from there.
-func (c *Client) sendChunk(ctx context.Context, f *os.File, path string, d document, say func(error)) (document, error) {
+func (c *Client) sendChunk(ctx context.Context, f *os.File, path string, d upload.Document, say func(error)) (upload.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	failed := false
@@ -236,7 +226,7 @@ func (c *Client) sendChunk(ctx context.Context, f *os.File, path string, d docum
 			return true, nil
 		}
 		failed = true
-		if refused, ok := errors.AsType[*errAnswer](err); ok && refused.code == http.StatusConflict {
+		if refused, ok := errors.AsType[*answerError](err); ok && refused.code == http.StatusConflict {
 			err = poll.NotYet(err)
 		}
 		return false, err
@@ -245,7 +235,7 @@ func (c *Client) sendChunk(ctx context.Context, f *os.File, path string, d docum
 }
 
 // await waits until the console has checked the bundle.
-func (c *Client) await(ctx context.Context, path string, d document, say func(error)) (document, error) {
+func (c *Client) await(ctx context.Context, path string, d upload.Document, say func(error)) (upload.Document, error) {
 	if d.State != upload.Checking {
 		return d, nil
 	}

@@ -24,7 +24,8 @@ const (
 	workFile = "/etc/systemd/system/" + workName
 )
 
-// workUnit returns the unit. It has the rights of root, as 'sealift upgrade' of a person has: the console itself has fewer.
+// workUnit returns the unit. It has the rights of root, as 'sealift upgrade' of a person has, and the usual mask of files: the
+// console itself has fewer.
 func (h Home) workUnit(program string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Sealift: a change of the cluster that was started in the console
@@ -34,7 +35,6 @@ Type=exec
 Environment=PATH=%s
 ExecStart=%s work --root %s --log-dir %s
 TimeoutStopSec=5min
-UMask=0077
 `, hostpath.Folders, word(program), word(h.Root), word(h.logs()))
 }
 

@@ -281,8 +281,8 @@ func TestWorkUnitIsValid(t *testing.T) {
 			t.Errorf("the unit lacks %s", want)
 		}
 	}
-	if strings.Contains(text, "[Install]") || strings.Contains(text, "Restart=") {
-		t.Errorf("the unit starts by itself: %s", text)
+	if strings.Contains(text, "[Install]") || strings.Contains(text, "Restart=") || strings.Contains(text, "UMask=") {
+		t.Errorf("the unit starts by itself, or hides the files of hooks: %s", text)
 	}
 	verifyUnit(t, text)
 }

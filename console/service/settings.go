@@ -134,9 +134,9 @@ func (h Home) Sessions() access.Sessions {
 
 // uploads says where uploaded bundles lie: on the disk of the install root, where an upgrade needs their content, too.
 func (h Home) uploads() upload.Options {
-	return upload.Options{Spool: h.file("uploads"), Bundles: h.file("bundles"), Space: func(folder string) (free, total uint64, err error) {
+	return upload.Options{Spool: h.file("uploads"), Bundles: h.file("bundles"), Space: func(folder string) (uint64, error) {
 		space, err := diskspace.Of(folder)
-		return space.Bytes, space.Total, err
+		return space.Bytes, err
 	}}
 }
 

@@ -27,8 +27,8 @@ type Options struct {
 	Bundles string // folder of the bundles that are ready; on the same file system
 	// Check judges a complete file. Its error, and what it says, is the reason of a refusal.
 	Check func(ctx context.Context, file string) (Verdict, error)
-	// Space returns the free and the total bytes of the file system of a folder.
-	Space func(folder string) (free, total uint64, err error)
+	// Space returns the free bytes of the file system of a folder.
+	Space func(folder string) (uint64, error)
 	// Ended is told of uploads that became ready or were refused.
 	Ended func(Upload)
 	Now   func() time.Time
@@ -197,14 +197,13 @@ func (s *Spool) Create(r Request) (u Upload, resumes bool, err error) {
 
 // checkSpace refuses bytes that would leave too little space.
 func (s *Spool) checkSpace(more int64) error {
-	free, total, err := s.Space(s.Spool)
+	free, err := s.Space(s.Spool)
 	if err != nil {
 		return err
 	}
-	keep := max(minFree, total/100*minFreePercent)
-	if free < keep || free-keep < uint64(more) {
+	if free < minFree || free-minFree < uint64(more) {
 		return fmt.Errorf("%w: %s are free in %s, the upload takes %s, and %s have to stay free for pods; free space on the node, or delete bundles", ErrSpace,
-			plaintext.Bytes(int64(free)), s.Spool, plaintext.Bytes(more), plaintext.Bytes(int64(keep)))
+			plaintext.Bytes(int64(free)), s.Spool, plaintext.Bytes(more), plaintext.Bytes(minFree))
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ const (
 	Lifetime = 24 * time.Hour
 	// tailSize is how many bytes before the offset a client compares with its file before it resumes.
 	tailSize = 1 << 20
-	// minFree is the least space that remains on the disk, in bytes. A kubelet evicts pods when less than 15 % of the disk is free.
-	minFree, minFreePercent = 2 << 30, 15
+	// minFree is the least space that remains on the disk, in bytes: a kubelet of Sealift evicts pods when less than 1 GiB is free.
+	minFree = 4 << 30
 )
 
 // State is the progress of an upload.
@@ -105,6 +105,13 @@ func (u Upload) isOpen() bool { return u.State == Receiving || u.State == Checki
 // expired reports whether the upload, or the notice that it was refused, is no longer kept.
 func (u Upload) expired(now time.Time) bool {
 	return (u.State == Receiving || u.State == Refused) && now.Sub(u.Changed) >= Lifetime
+}
+
+// Document is the state of an upload, as the console sends it to clients.
+type Document struct {
+	Upload
+	Tail  Tail  `json:"tail"`
+	Chunk int64 `json:"chunk"` // bytes that a client should send at a time
 }
 
 // Tail describes the bytes before the offset of an upload.

@@ -13,7 +13,6 @@ import (
 type Space struct {
 	Device uint64 // identifies the file system
 	Bytes  uint64
-	Total  uint64 // bytes that programs have written or may still write
 	Inodes uint64
 }
 
@@ -31,5 +30,5 @@ func Of(path string) (s Space, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read what %s has left: %w", path, err)
 	}
-	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Total: (fs.Blocks - fs.Bfree + fs.Bavail) * uint64(fs.Bsize), Inodes: fs.Ffree}, nil
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil
 }
