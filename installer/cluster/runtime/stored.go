@@ -10,6 +10,9 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // Origin says for whom an image was loaded. Images that an earlier sealift or another program brought have none.
@@ -148,4 +151,20 @@ func (r *Runtime) mark(ctx context.Context, layout *Layout, records []images.Ima
 		}
 	}
 	return nil
+}
+
+// Offered returns the indexes and manifests of a repository that other nodes of the cluster may pull, by their whole names: those of images
+// that a bundle or a person brought. What the kubelet has pulled from a registry is left out, because pods may need a password for it.
+func (r *Runtime) Offered(ctx context.Context, repository string) (map[string]ocispec.Descriptor, error) {
+	records, err := r.client.ImageService().List(ctx, `labels."`+originLabel+`"`)
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	offered := make(map[string]ocispec.Descriptor)
+	for _, record := range records {
+		if ocilayout.Repository(record.Name) == repository {
+			offered[record.Name] = record.Target
+		}
+	}
+	return offered, nil
 }

@@ -1,0 +1,167 @@
+package mirror_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster/mirror"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/imagepackage"
+	"github.com/sealift/sealift/internal/testing/lab"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+const greeting = "registry.example.com/team/greeting"
+
+// loaded runs a containerd with the image greeting:1 from a package and others that no bundle brought, and serves it.
+func loaded(t *testing.T) (_ *containerd.Containerd, address string, want ocispec.Descriptor) {
+	t.Helper()
+	c := containerd.StartForTest(t)
+	r, err := runtime.Connect(t.Context(), c.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	file := filepath.Join(t.TempDir(), "app.tar.gz")
+	imagepackage.Write(t, file, greeting+":1")
+	a, err := bundle.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	layout, err := runtime.OpenLayout(a, a.Index.Packages[0].Dir()+"/images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	var private bytes.Buffer
+	tag, err := name.NewTag("registry.example.com/team/private:1")
+	if err == nil {
+		err = tarball.Write(tag, platform(t, randomImage(t)), &private)
+	}
+	if err == nil {
+		_, err = r.Import(t.Context(), &private) // as the kubelet does with a password
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(mirror.Server{Content: r, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	t.Cleanup(server.Close)
+	return c, strings.TrimPrefix(server.URL, "http://"), layout.Images[0].Target
+}
+
+// platform makes an image of this host's platform.
+func platform(t *testing.T, image v1.Image) v1.Image {
+	t.Helper()
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OS, config.Architecture = "linux", "amd64"
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// TestContainerdPullsFromContainerd pulls from one containerd into another by hosts.toml, under the image's own name.
+func TestContainerdPullsFromContainerd(t *testing.T) {
+	_, address, want := loaded(t)
+	other := containerd.StartForTest(t)
+	hosts := filepath.Join(t.TempDir(), "_default")
+	if err := os.MkdirAll(hosts, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(hosts, "hosts.toml"), []byte("[host.\"http://"+address+"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctr := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), other.Ctr, append([]string{"--address", other.Socket, "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	for _, ref := range []string{greeting + ":1", greeting + "@" + want.Digest.String()} {
+		if out, err := ctr("images", "pull", "--hosts-dir", filepath.Dir(hosts), ref); err != nil {
+			t.Fatalf("pull %s: %v\n%s", ref, err, out)
+		}
+		if out, err := ctr("images", "list", "name=="+ref); err != nil || !strings.Contains(out, want.Digest.String()) {
+			t.Errorf("%s is not %s: %v\n%s", ref, want.Digest, err, out)
+		}
+	}
+	if out, err := ctr("images", "pull", "--hosts-dir", filepath.Dir(hosts), "registry.example.com/team/private:1"); err == nil {
+		t.Errorf("an image that no bundle brought was pulled:\n%s", out)
+	}
+}
+
+// TestImagesOfContainerdAreWhole pulls with another client, and compares each layer with its digest and its diff ID.
+func TestImagesOfContainerdAreWhole(t *testing.T) {
+	_, address, _ := loaded(t)
+	ref, err := name.ParseReference(address + "/" + greeting + ":1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := remote.Image(ref, remote.WithContext(t.Context()))
+	if err == nil {
+		err = validate.Image(image)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPullsConform runs the tests of the distribution protocol for registries that take no push.
+func TestPullsConform(t *testing.T) {
+	_, address, want := loaded(t)
+	program, err := lab.Workshop(t).File(t.Context(), upstream.Program("oci-conformance"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.ParseReference(address + "/" + greeting + ":1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := remote.Image(ref, remote.WithContext(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs := []string{manifest.Config.Digest.String()}
+	for _, layer := range manifest.Layers {
+		blobs = append(blobs, layer.Digest.String())
+	}
+	results := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir = results
+	cmd.Env = append(os.Environ(), "OCI_REGISTRY="+address, "OCI_TLS=disabled", "OCI_REPO1="+greeting, "OCI_RESULTS_DIR="+results, "OCI_VERSION=1.1",
+		"OCI_API_PUSH=false", "OCI_API_BLOBS_DELETE=false", "OCI_API_MANIFESTS_DELETE=false", "OCI_API_TAGS_DELETE=false",
+		"OCI_API_BLOBS_DIGEST_HEADER=true", "OCI_API_MANIFESTS_DIGEST_HEADER=true",
+		"OCI_RO_DATA_TAGS=1", "OCI_RO_DATA_MANIFESTS="+want.Digest.String(), "OCI_RO_DATA_BLOBS="+strings.Join(blobs, " "), "OCI_RO_DATA_REFERRERS="+want.Digest.String())
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	report, err := os.ReadFile(filepath.Join(results, "results.yaml"))
+	t.Logf("%s, %v", report, err)
+}
