@@ -129,11 +129,11 @@ func TestImagesOfContainerdAreWhole(t *testing.T) {
 
 // TestPullsConform runs the tests of the distribution protocol for registries that take no push.
 func TestPullsConform(t *testing.T) {
-	_, address, want := loaded(t)
 	program, err := lab.Workshop(t).File(t.Context(), upstream.Program("oci-conformance"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, address, want := loaded(t)
 	ref, err := name.ParseReference(address + "/" + greeting + ":1")
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +155,15 @@ func TestPullsConform(t *testing.T) {
 	cmd.Dir = results
 	cmd.Env = append(os.Environ(), "OCI_REGISTRY="+address, "OCI_TLS=disabled", "OCI_REPO1="+greeting, "OCI_RESULTS_DIR="+results, "OCI_VERSION=1.1",
 		"OCI_API_PUSH=false", "OCI_API_BLOBS_DELETE=false", "OCI_API_MANIFESTS_DELETE=false", "OCI_API_TAGS_DELETE=false",
-		"OCI_API_BLOBS_DIGEST_HEADER=true", "OCI_API_MANIFESTS_DIGEST_HEADER=true",
+		"OCI_API_BLOBS_DIGEST_HEADER=true", // of manifests it reads no header where it pushes nothing: see TestHeaders
 		"OCI_RO_DATA_TAGS=1", "OCI_RO_DATA_MANIFESTS="+want.Digest.String(), "OCI_RO_DATA_BLOBS="+strings.Join(blobs, " "), "OCI_RO_DATA_REFERRERS="+want.Digest.String())
 	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%v\n%s", err, out)
 	}
-	report, err := os.ReadFile(filepath.Join(results, "results.yaml"))
-	t.Logf("%s, %v", report, err)
+	for _, test := range []string{"tag-list", "head/manifest-head-by-tag", "head/blob-head", "pull/manifest-by-digest", "pull/blob-get", "referrers"} {
+		if !strings.Contains(string(out), "read-only/"+test+": Pass\n") {
+			t.Errorf("%s did not run, or failed:\n%s", test, out)
+		}
+	}
 }

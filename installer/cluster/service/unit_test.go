@@ -24,7 +24,7 @@ func TestAgentWritesMetricsByDefault(t *testing.T) {
 		"/var/lib/node_exporter/textfile_collector": ` node agent --root "/r"` + "\n",
 		"/srv/100%/metrics":                         ` node agent --root "/r" --metrics "/srv/100%%/metrics"` + "\n", "": ` node agent --root "/r" --metrics ""` + "\n",
 	} {
-		if text := AgentWithMetrics("/r", folder).Text; !strings.Contains(text, want) {
+		if text := AgentWith("/r", AgentOptions{Metrics: folder}).Text; !strings.Contains(text, want) {
 			t.Errorf("for %q:\n%s", folder, text)
 		}
 	}
