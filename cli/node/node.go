@@ -31,7 +31,7 @@ func (a commands) nodeCommand() *cobra.Command {
 			"permanently gone from the cluster. Run 'sealift reset' on a host that still works.",
 	}
 	cmd.AddCommand(a.nodeReaddressCommand(), a.loadBalancerCommand(), a.nodeRemoveCommand())
-	for _, service := range []struct {
+	for _, daemon := range []struct {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error
 	}{
@@ -41,16 +41,16 @@ func (a commands) nodeCommand() *cobra.Command {
 	} {
 		var root string
 		// services of a node run it; people have no use for it
-		one := &cobra.Command{Use: service.use, Short: service.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		one := &cobra.Command{Use: daemon.use, Short: daemon.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
-			return service.run(cmd.Context(), root, log)
+			return daemon.run(cmd.Context(), root, log)
 		}}
 		addRoot(one, &root)
-		if service.use == "agent" {
+		if daemon.use == "agent" {
 			metrics := one.Flags().String("metrics", textfile.DefaultFolder, "folder of node_exporter's textfile collector; none if empty")
 			mirror := one.Flags().Bool("mirror", false, "let containerd ask control planes for images")
 			options := func() service.AgentOptions { return service.AgentOptions{Metrics: *metrics, Mirror: *mirror} }
-			service.run = func(ctx context.Context, root string, log *slog.Logger) error {
+			daemon.run = func(ctx context.Context, root string, log *slog.Logger) error {
 				return runAgent(ctx, root, options(), log)
 			}
 			a.addStart(one, &root, options)

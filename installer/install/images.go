@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
@@ -26,35 +25,41 @@ type ImageOptions struct {
 // LoadImages brings all images of an archive into a node's containerd, outside of any install: after a disk was cleaned by
 // hand, or before an add-on is tried. Existing images are left alone.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
-	a, err := bundle.Open(o.Archive, o.Trusted...)
+	a, err := openTrusted(o)
 	if err != nil {
 		return runtime.Result{}, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	if len(o.Trusted) > 0 {
-		if _, err := a.VerifySignature(o.Trusted...); err != nil {
-			return runtime.Result{}, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
-		}
-	}
 	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
+}
+
+// openTrusted opens an archive, and checks its signature.
+func openTrusted(o ImageOptions) (*bundle.Archive, error) {
+	a, err := bundle.Open(o.Archive, o.Trusted...)
+	if err != nil || len(o.Trusted) == 0 {
+		return a, err
+	}
+	if _, err := a.VerifySignature(o.Trusted...); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is not to be trusted: %w", o.Archive, err), a.Close())
+	}
+	return a, nil
 }
 
 // LoadImagesOf does that for an open archive, which may be another node's.
 func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
-	var layouts []*runtime.Layout
-	for _, p := range a.Index.Packages {
-		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
-		if err != nil {
-			return total, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
-		}
-		layout.ByPerson = true
-		layouts = append(layouts, layout)
+	layouts, err := layoutsOf(a, runtime.OfPerson)
+	if err != nil {
+		return total, err
 	}
 	r, err := runtime.Connect(ctx, socket)
 	if err != nil {
 		return total, err
 	}
 	defer r.Close()
+	return loadLayouts(ctx, r, layouts, progress)
+}
+
+func loadLayouts(ctx context.Context, r *runtime.Runtime, layouts []*runtime.Layout, progress func(ref string)) (total runtime.Result, err error) {
 	for _, layout := range layouts {
 		loaded, err := r.Load(ctx, layout, progress)
 		if err != nil {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,11 +19,17 @@ import (
 // Origin says for whom an image was loaded. Images that an earlier sealift or another program brought have none.
 type Origin string
 
-// The origins. What a person loaded stays a person's, even if a bundle has it too.
+// The origins. What a person loaded or added stays so, even if a bundle has it too.
 const (
-	OfBundle Origin = "bundle" // an install, a join or an upgrade loaded it
-	OfPerson Origin = "person" // 'sealift images load' loaded it
+	OfBundle      Origin = "bundle"      // an install, a join or an upgrade loaded it
+	OfPerson      Origin = "person"      // 'sealift images load' loaded it
+	OfApplication Origin = "application" // 'sealift images add' added it
 )
+
+// overrides reports whether an image of one origin takes another one. What is added last by a person counts.
+func (o Origin) overrides(had Origin) bool {
+	return o != had && (had == "" || had == OfBundle || o == OfApplication || o == OfPerson)
+}
 
 // originLabel has the origin, in the record of each name.
 const originLabel = "sealift.dev/origin"
@@ -79,7 +86,7 @@ func (r *Runtime) Images(ctx context.Context) ([]Stored, error) {
 func (s *Stored) add(record images.Image) {
 	s.Names = append(s.Names, record.Name)
 	s.Pinned = s.Pinned || record.Labels[pinLabel] == pin
-	if origin := Origin(record.Labels[originLabel]); s.Origin != OfPerson && origin != "" {
+	if origin := Origin(record.Labels[originLabel]); origin != "" && (s.Origin == "" || s.Origin == OfBundle) {
 		s.Origin = origin
 	}
 }
@@ -132,17 +139,12 @@ func (l *Layout) labels() map[string]string {
 	return map[string]string{pinLabel: pin, originLabel: string(l.origin())}
 }
 
-func (l *Layout) origin() Origin {
-	if l.ByPerson {
-		return OfPerson
-	}
-	return OfBundle
-}
+func (l *Layout) origin() Origin { return cmp.Or(l.Origin, OfBundle) }
 
 // mark gives the existing records of names an origin.
 func (r *Runtime) mark(ctx context.Context, layout *Layout, records []images.Image) error {
 	for _, record := range records {
-		if had := Origin(record.Labels[originLabel]); had == OfPerson || had == layout.origin() {
+		if !layout.origin().overrides(Origin(record.Labels[originLabel])) {
 			continue
 		}
 		changed := images.Image{Name: record.Name, Labels: map[string]string{originLabel: string(layout.origin())}}
