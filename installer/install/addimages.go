@@ -53,7 +53,7 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.archive, err = openBundle(o); err != nil {
+	if a.archive, err = openOurs(o); err != nil {
 		return nil, err
 	}
 	switch {
@@ -75,8 +75,8 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 	return a, a.weigh(ctx)
 }
 
-// openBundle opens a bundle or package. It returns nil for a file of another program.
-func openBundle(o AddOptions) (*bundle.Archive, error) {
+// openOurs opens a bundle or package. It returns nil for a file of another program.
+func openOurs(o AddOptions) (*bundle.Archive, error) {
 	if _, err := os.Stat(filepath.Join(o.Archive, ocispec.ImageLayoutFile)); err == nil {
 		return nil, nil
 	}

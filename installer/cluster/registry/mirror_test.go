@@ -8,14 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/identity"
@@ -56,10 +60,10 @@ func TestMirrorFollowsControlPlanes(t *testing.T) {
 		changes   bool
 	}{
 		{"this host alone", []string{"127.0.0.1"}, nil, false},
-		{"another one", []string{"127.0.0.1", "192.0.2.1"}, []string{host("192.0.2.1:6445")}, true},
-		{"the same", []string{"192.0.2.1", "127.0.0.1"}, []string{host("192.0.2.1:6445")}, false},
+		{"another one", []string{"127.0.0.1", "203.0.113.201"}, []string{host("203.0.113.201:6445")}, true},
+		{"the same", []string{"203.0.113.201", "127.0.0.1"}, []string{host("203.0.113.201:6445")}, false},
 		{"of IPv6", []string{"127.0.0.1", "2001:db8::1"}, []string{host("[2001:db8::1]:6445")}, true},
-		{"two", []string{"192.0.2.1", "192.0.2.2"}, []string{host("192.0.2.1:6445") + host("192.0.2.2:6445"), host("192.0.2.2:6445") + host("192.0.2.1:6445")}, true},
+		{"two", []string{"203.0.113.201", "203.0.113.202"}, []string{host("203.0.113.201:6445") + host("203.0.113.202:6445"), host("203.0.113.202:6445") + host("203.0.113.201:6445")}, true},
 		{"this host alone again", []string{"127.0.0.1"}, nil, true},
 	} {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
@@ -88,7 +92,7 @@ func TestMirrorFollowsControlPlanes(t *testing.T) {
 
 // TestMirrorWritesNoUnusableFile has a host that is not a node yet, and one whose administrator wrote the file.
 func TestMirrorWritesNoUnusableFile(t *testing.T) {
-	servers := []string{"192.0.2.1:6445"}
+	servers := []string{"203.0.113.201:6445"}
 	m := node(t)
 	if err := os.Remove(m.Certificate); err != nil {
 		t.Fatal(err)
@@ -117,7 +121,7 @@ func TestMirrorWritesNoUnusableFile(t *testing.T) {
 func TestNodePullsFromControlPlane(t *testing.T) {
 	const ref = "registry.example.com/team/greeting:1"
 	pki := fixture.CA(t)
-	server := controlPlane(t, pki, ref)
+	server, _ := controlPlane(t, pki, ref)
 	worker := containerd.StartForTest(t)
 	pull := func(certificate string) (string, error) {
 		m := registry.Mirror{Folder: t.TempDir(), CA: filepath.Join(pki, "ca.crt"), Certificate: certificate}
@@ -144,8 +148,37 @@ func TestNodePullsFromControlPlane(t *testing.T) {
 	}
 }
 
-// controlPlane serves the image ref of its containerd, and returns its address.
-func controlPlane(t *testing.T, pki, ref string) string {
+// TestKubeletPullsFromControlPlane pulls as the kubelet does, by tag and by digest, and compares the digest that it sees.
+func TestKubeletPullsFromControlPlane(t *testing.T) {
+	const ref = "registry.example.com/team/greeting:1"
+	pki := fixture.CA(t)
+	server, digest := controlPlane(t, pki, ref)
+	m := registry.Mirror{Folder: t.TempDir(), CA: filepath.Join(pki, "ca.crt"), Certificate: fixture.ClientCertificate(t, pki, "system:node:host-1", "system:nodes")}
+	if _, err := m.Set([]string{server}); err != nil {
+		t.Fatal(err)
+	}
+	c := containerd.StartWithKubernetesForTest(t, m.Folder)
+	conn, err := grpc.NewClient("unix://"+c.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	images := cri.NewImageServiceClient(conn)
+	byDigest := "registry.example.com/team/greeting@" + digest
+	for _, asked := range []string{ref, byDigest} {
+		spec := &cri.ImageSpec{Image: asked}
+		if _, err := images.PullImage(t.Context(), &cri.PullImageRequest{Image: spec}); err != nil {
+			t.Fatalf("pull %s: %v", asked, err)
+		}
+		got, err := images.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: spec})
+		if err != nil || !slices.Equal(got.GetImage().GetRepoDigests(), []string{byDigest}) || !slices.Equal(got.GetImage().GetRepoTags(), []string{ref}) {
+			t.Errorf("%s: %v, %v", asked, got, err)
+		}
+	}
+}
+
+// controlPlane serves the image ref of its containerd, and returns its address and the image's digest.
+func controlPlane(t *testing.T, pki, ref string) (address, digest string) {
 	t.Helper()
 	r, err := runtime.Connect(t.Context(), containerd.ForTest(t))
 	if err != nil {
@@ -192,5 +225,5 @@ func controlPlane(t *testing.T, pki, ref string) string {
 			t.Error(err)
 		}
 	})
-	return l.Addr().String()
+	return l.Addr().String(), layout.Images[0].Target.Digest.String()
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -75,7 +76,7 @@ func OpenForeign(file, name string) (_ *Foreign, err error) {
 		f.sizes[""] = size{unpacked, unpacked}
 		return f, err
 	}
-	if err := f.scan(r); err != nil {
+	if err := f.scan(r, info.Size()); err != nil {
 		return nil, err
 	}
 	return f, f.checkNames()
@@ -107,7 +108,7 @@ func normalized(name string) (string, error) {
 
 // each calls do for each regular file of an OCI layout in a folder.
 func (f *Foreign) each(do func(name string, size int64, r io.ReaderAt) error) (err error) {
-	root, err := os.OpenRoot(f.path)
+	root, err := files.OpenRoot(f.path)
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,8 @@ func (f *Foreign) each(do func(name string, size int64, r io.ReaderAt) error) (e
 	})
 }
 
-// scan reads the headers of a tar.
-func (f *Foreign) scan(r *os.File) error {
+// scan reads the headers of a tar of some size.
+func (f *Foreign) scan(r *os.File, size int64) error {
 	archive := tar.NewReader(r)
 	for {
 		header, err := archive.Next()
@@ -147,6 +148,9 @@ func (f *Foreign) scan(r *os.File) error {
 			continue
 		}
 		at, err := r.Seek(0, io.SeekCurrent)
+		if err == nil && at+header.Size > size {
+			err = fmt.Errorf("%s: %s: %w; copy it again", f.path, header.Name, io.ErrUnexpectedEOF)
+		}
 		if err == nil {
 			err = f.add(path.Clean(header.Name), header.Size, io.NewSectionReader(r, at, header.Size))
 		}
@@ -170,11 +174,8 @@ func (f *Foreign) add(name string, packed int64, r io.ReaderAt) error {
 		return err
 	}
 	unpacked, err := file.unpacked()
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w; copy it again", f.path, name, err)
+		return fmt.Errorf("%s: %s: %w", f.path, name, err)
 	}
 	key := name
 	if sha256, ok := strings.CutPrefix(name, path.Join(ocispec.ImageBlobsDir, digest.SHA256.String())+"/"); ok {

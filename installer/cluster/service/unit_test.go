@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/installer/host/textfile"
 )
 
 // TestUnitsNameAnyRoot checks what systemd would expand, according to systemd.service(5).
@@ -15,6 +17,13 @@ func TestUnitsNameAnyRoot(t *testing.T) {
 		if text := Sharer(root).Text; !strings.Contains(text, want+"\n") || strings.Count(text, "\nExecStart=") != 1 {
 			t.Errorf("for %q:\n%s", root, text)
 		}
+	}
+}
+
+func TestAgentAsksControlPlanesForImages(t *testing.T) {
+	const want = ` node agent --root "/r" --mirror` + "\n"
+	if text := AgentWith("/r", AgentOptions{Metrics: textfile.DefaultFolder, Mirror: true}).Text; !strings.Contains(text, want) {
+		t.Error(text)
 	}
 }
 
