@@ -39,6 +39,9 @@ type Content interface {
 	Offered(ctx context.Context, repository string) (map[string]ocispec.Descriptor, error)
 	// Blob opens a blob by the hexadecimal digits of its sha256. A missing one is fs.ErrNotExist.
 	Blob(ctx context.Context, sha256 string) (content.ReaderAt, error)
+	// Form returns the form of a layer that is here: the layer itself, or its lean form, which the configuration of its image names. If neither
+	// is here, or no configuration, that is fs.ErrNotExist.
+	Form(ctx context.Context, config, layer ocispec.Descriptor) (ocispec.Descriptor, error)
 }
 
 // Server answers requests below Path.
@@ -86,7 +89,7 @@ func (s Server) answer(w http.ResponseWriter, r *http.Request, asked request) er
 	repository := repository{ctx: r.Context(), content: s.Content, name: asked.repository, offered: offered}
 	switch asked.kind {
 	case manifests:
-		return repository.manifest(w, r, asked)
+		return repository.manifest(w, asked)
 	case blobs:
 		return repository.blob(w, r, asked.digest)
 	case tags:
@@ -126,23 +129,10 @@ func serve(w http.ResponseWriter, mediaType string, data []byte) {
 }
 
 // manifest answers with an index or a manifest. It is compared with its digest before it is sent.
-func (p repository) manifest(w http.ResponseWriter, r *http.Request, asked request) error {
-	target, ok := p.offered[p.name+":"+asked.tag]
-	if asked.digest != "" {
-		found, err := p.find(func(m ocilayout.Manifest) bool { return m.Digest == asked.digest })
-		if err != nil {
-			return err
-		}
-		if ok = found != nil; ok {
-			target = found.Descriptor
-		}
-	}
-	if !ok {
-		return failure{http.StatusNotFound, "MANIFEST_UNKNOWN", p.name + " has no manifest " + asked.tag + asked.digest.String() + " here"}
-	}
-	data, err := p.layout().Document(target.Digest)
+func (p repository) manifest(w http.ResponseWriter, asked request) error {
+	target, data, err := p.document(asked)
 	if errors.Is(err, fs.ErrNotExist) {
-		return failure{http.StatusNotFound, "MANIFEST_UNKNOWN", err.Error()}
+		return failure{http.StatusNotFound, "MANIFEST_UNKNOWN", p.name + " has no manifest " + asked.tag + asked.digest.String() + " here"}
 	}
 	if err != nil {
 		return err
@@ -151,6 +141,36 @@ func (p repository) manifest(w http.ResponseWriter, r *http.Request, asked reque
 	w.Header().Set("Etag", strconv.Quote(target.Digest.String()))
 	serve(w, target.MediaType, data)
 	return nil
+}
+
+// document finds an index or a manifest. A missing one is fs.ErrNotExist.
+func (p repository) document(asked request) (target ocispec.Descriptor, data []byte, err error) {
+	var lean *leanManifest
+	if asked.digest == "" {
+		named, ok := p.offered[p.name+":"+asked.tag]
+		if !ok {
+			return target, nil, fs.ErrNotExist
+		}
+		target = named
+		lean, err = p.lean(named)
+	} else {
+		found, findErr := p.find(func(m ocilayout.Manifest) bool { return m.Digest == asked.digest })
+		if found != nil {
+			target = found.Descriptor
+		} else if err = findErr; err == nil {
+			lean, err = p.findLean(func(m *leanManifest) bool { return m.target.Digest == asked.digest })
+		}
+	}
+	switch {
+	case err != nil:
+		return target, nil, err
+	case lean != nil:
+		return lean.target, lean.data, nil
+	case target.Digest == "":
+		return target, nil, fs.ErrNotExist
+	}
+	data, err = p.layout().Document(target.Digest)
+	return target, data, err
 }
 
 // blob answers with a blob of an image, or with a part of it. The content store has compared it with its digest when it was
@@ -164,7 +184,15 @@ func (p repository) blob(w http.ResponseWriter, r *http.Request, of digest.Diges
 		return err
 	}
 	if found == nil {
-		return unknown
+		lean, err := p.findLean(func(m *leanManifest) bool {
+			return slices.ContainsFunc(m.layers, func(l ocispec.Descriptor) bool { return l.Digest == of })
+		})
+		if err != nil {
+			return err
+		}
+		if lean == nil {
+			return unknown
+		}
 	}
 	blob, err := p.content.Blob(p.ctx, of.Encoded())
 	if errors.Is(err, fs.ErrNotExist) { // of another platform, or only lean

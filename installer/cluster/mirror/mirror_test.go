@@ -61,6 +61,14 @@ func (m memory) Blob(_ context.Context, sha256 string) (content.ReaderAt, error)
 	return blob{bytes.NewReader(data)}, nil
 }
 
+// Form implements mirror.Content: this content has no lean layers.
+func (m memory) Form(_ context.Context, _, layer ocispec.Descriptor) (ocispec.Descriptor, error) {
+	if _, ok := m.blobs[layer.Digest.Encoded()]; !ok {
+		return layer, fs.ErrNotExist
+	}
+	return layer, nil
+}
+
 func (m memory) add(data []byte) digest.Digest {
 	d := digest.FromBytes(data)
 	m.blobs[d.Encoded()] = data
