@@ -97,8 +97,8 @@ func (m Mirror) text(servers []string) string {
 	return text.String()
 }
 
-// mirrors returns the servers of other control planes, host:port of port, in an order that differs between nodes, so that they do not all ask the
-// same one first. apiServers are host:port; own are the addresses of this node.
+// mirrors returns the servers of images on other control planes, in an order that differs between nodes, so that they do not all ask the same
+// one first. apiServers are host:port; own are the addresses of this node; address completes a host with the port of images.
 func mirrors(apiServers []string, own []netip.Addr, node string, address func(host string) string) (servers []string) {
 	for _, server := range apiServers {
 		host, _, err := net.SplitHostPort(server)
