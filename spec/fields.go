@@ -67,6 +67,7 @@ func distributionSections() []section {
 		{key: "containerd", override: true, fields: []field{
 			{key: "tomlConfig", is: text},
 			{key: "preserveConfig", is: boolean},
+			{key: "mirror", is: boolean, variable: unexported}, // Sealift's own
 		}},
 		ekcoSection(),
 	}

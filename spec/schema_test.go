@@ -51,6 +51,8 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		"an option in lower case":          {document("  rook: {version: 1.11.7, minimumnodecount: 3}\n"), true},
 		"an option in capitals":            {document("  rook: {version: 1.11.7, MinimumNodeCount: 3}\n"), false},
 		"settings":                         {document("  kurl: {airgap: true, additionalNoProxyAddresses: [10.0.0.1], hostPreflights: {spec: {}}}\n  selinuxConfig: {chconCmds: [[\"-v\", x]]}\n"), true},
+		"a mirror":                         {document("  containerd: {version: 2.4.2, mirror: true}\n"), true},
+		"a mirror that is a name":          {document("  containerd: {version: 2.4.2, mirror: control-planes}\n"), false},
 		"what a cluster adds":              {document("  flannel: {version: 1}\n") + "metadata: {name: x, uid: y, labels: {a: b}}\nstatus: {}\n", true},
 		"a prefix length":                  {document("  flannel: {version: 1, podCIDRRange: /20}\n"), true},
 		"a prefix length without a slash":  {document("  flannel: {version: 1, podCIDRRange: 20}\n"), true},

@@ -97,6 +97,27 @@ func OfFiles(files []bundle.File, dir string) (*Layout, error) {
 	return open(&Layout{dir: dir, has: has, read: read})
 }
 
+// OfBlobs is a layout without names: its documents are blobs that are kept elsewhere, by the hexadecimal digits of their sha256. read
+// returns at most limit bytes, and fails for a blob that has more.
+func OfBlobs(has func(sha256 string) bool, read func(sha256 string, limit int64) ([]byte, error)) *Layout {
+	of := func(name string) string {
+		if dir, sha256 := path.Split(name); dir == path.Join(ocispec.ImageBlobsDir, digest.SHA256.String())+"/" {
+			return sha256
+		}
+		return ""
+	}
+	return &Layout{
+		has: func(name string) bool { sha256 := of(name); return sha256 != "" && has(sha256) },
+		read: func(name string, limit int64) ([]byte, error) {
+			sha256 := of(name)
+			if sha256 == "" {
+				return nil, fmt.Errorf("%s: %w: blobs have a sha256", name, fs.ErrNotExist)
+			}
+			return read(sha256, limit)
+		},
+	}
+}
+
 // Repository is the name of an image without its tag and its digest.
 func Repository(ref string) string {
 	repository, _, _ := strings.Cut(ref, "@")

@@ -21,7 +21,7 @@ func (a commands) imagesCommand() *cobra.Command {
 		Use:   "images",
 		Short: "Manage the images in this node's containerd",
 	}
-	cmd.AddCommand(a.imagesLoadCommand(), a.imagesListCommand(), a.imagesPruneCommand())
+	cmd.AddCommand(a.imagesLoadCommand(), a.imagesAddCommand(), a.imagesListCommand(), a.imagesRemoveCommand(), a.imagesPruneCommand())
 	return cmd
 }
 

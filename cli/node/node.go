@@ -31,7 +31,7 @@ func (a commands) nodeCommand() *cobra.Command {
 			"permanently gone from the cluster. Run 'sealift reset' on a host that still works.",
 	}
 	cmd.AddCommand(a.nodeReaddressCommand(), a.loadBalancerCommand(), a.nodeRemoveCommand())
-	for _, service := range []struct {
+	for _, daemon := range []struct {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error
 	}{
@@ -41,17 +41,19 @@ func (a commands) nodeCommand() *cobra.Command {
 	} {
 		var root string
 		// services of a node run it; people have no use for it
-		one := &cobra.Command{Use: service.use, Short: service.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		one := &cobra.Command{Use: daemon.use, Short: daemon.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
-			return service.run(cmd.Context(), root, log)
+			return daemon.run(cmd.Context(), root, log)
 		}}
 		addRoot(one, &root)
-		if service.use == "agent" {
+		if daemon.use == "agent" {
 			metrics := one.Flags().String("metrics", textfile.DefaultFolder, "folder of node_exporter's textfile collector; none if empty")
-			service.run = func(ctx context.Context, root string, log *slog.Logger) error {
-				return runAgent(ctx, root, *metrics, log)
+			mirror := one.Flags().Bool("mirror", false, "let containerd ask control planes for images")
+			options := func() service.AgentOptions { return service.AgentOptions{Metrics: *metrics, Mirror: *mirror} }
+			daemon.run = func(ctx context.Context, root string, log *slog.Logger) error {
+				return runAgent(ctx, root, options(), log)
 			}
-			a.addStart(one, &root, metrics)
+			a.addStart(one, &root, options)
 		}
 		cmd.AddCommand(one)
 	}
@@ -77,17 +79,17 @@ func inTurn(root string, log *slog.Logger) func(context.Context, func(context.Co
 	}
 }
 
-// runAgent runs the agent, the renewal of certificates, the wait for a new address, the trust in the cluster's registry, the login by
+// runAgent runs the agent, the renewal of certificates, the wait for a new address, the registries that containerd asks, the login by
 // kubernetes.oidc, and the metrics. An agent that has to make room for another sealift has done its work.
-func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger) error {
+func runAgent(ctx context.Context, root string, o service.AgentOptions, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	renewed := make(chan error, 1)
 	go func() { renewed <- renewal.Run(ctx, root, log) }()
 	var beside sync.WaitGroup
 	beside.Go(func() { readdress.Watch(ctx, root, log) })
-	beside.Go(func() { registry.Watch(ctx, log) })
+	beside.Go(func() { registry.Watch(ctx, o.Mirror, log) })
 	beside.Go(func() { oidc.Watch(ctx, log, inTurn(root, log)) })
-	beside.Go(func() { metrics.Watch(ctx, root, metricsFolder, app.CurrentVersion().Version, log) })
+	beside.Go(func() { metrics.Watch(ctx, root, o.Metrics, app.CurrentVersion().Version, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
 	stop()
 	beside.Wait()
@@ -100,12 +102,12 @@ func runAgent(ctx context.Context, root, metricsFolder string, log *slog.Logger)
 }
 
 // addStart adds the flag for nodes that an earlier sealift made: they have no unit of the agent yet.
-func (a commands) addStart(cmd *cobra.Command, root, metrics *string) {
+func (a commands) addStart(cmd *cobra.Command, root *string, options func() service.AgentOptions) {
 	start := cmd.Flags().Bool("start", false, "install the unit of systemd for the agent, start it, and end")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *start {
-			return service.AgentWithMetrics(*root, *metrics).Start(cmd.Context(), a.Err)
+			return service.AgentWith(*root, options()).Start(cmd.Context(), a.Err)
 		}
 		return run(cmd, args)
 	}

@@ -21,7 +21,7 @@ func (a commands) imagesListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List this node's images, and what needs them",
 		Long: `List the images in this node's containerd, with the bytes that they take packed, and what needs each: a package of the
-installed bundle, an undo of the last upgrade, containers, or a person who has loaded it. Run the command as root.`,
+installed bundle, an undo of the last upgrade, containers, or a person who has loaded or added it. Run the command as root.`,
 		Example: "  sealift images list\n  sealift images list -o json | jq -r '.[] | select(.containers > 0) | .names[0]'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +58,7 @@ func (a commands) imagesPruneCommand() *cobra.Command {
 		Use:   "prune",
 		Short: "Remove the images of earlier bundles that nothing needs",
 		Long: `Remove images from this node's containerd that an earlier bundle brought, and that nothing needs any more: not the installed
-bundle, not an undo of the last upgrade, and no container. Images that 'sealift images load' or another program loaded stay.
+bundle, not an undo of the last upgrade, and no container. Images that 'sealift images load', 'images add' or another program brought stay.
 
 Each upgrade does this by itself when it begins. Run the command as root to get the space back earlier. It works on this node alone.`,
 		Example: "  sealift images prune --plan\n  sealift images prune",

@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster/runtime"
-	"github.com/sealift/sealift/installer/host/imagepolicy"
 )
 
 // ImageOptions says which images are loaded where.
 type ImageOptions struct {
 	Archive string // its name in messages
-	// Open opens the bundle or package. One that leaves out files has its base. LoadImages closes it.
+	// Open opens the bundle or package. One that leaves out files has its base. nil opens the file Archive. It is closed at the end.
 	Open   func() (*bundle.Archive, error)
 	Socket string // of containerd; "" for the node's
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
@@ -30,43 +28,52 @@ type ImageOptions struct {
 // hand, or before an add-on is tried. Existing images are left alone. Images that another bundle has a part of are read once before the first
 // is loaded, so that a wrong base changes nothing.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
-	a, err := o.Open()
+	a, err := openTrusted(ctx, o)
 	if err != nil {
 		return runtime.Result{}, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
+}
+
+// openTrusted opens an archive, and checks its signature. If it lacks files, the images that it completes are verified, too.
+func openTrusted(ctx context.Context, o ImageOptions) (*bundle.Archive, error) {
+	open := o.Open
+	if open == nil {
+		open = func() (*bundle.Archive, error) { return bundle.Open(o.Archive, o.Trusted...) }
+	}
+	a, err := open()
+	if err != nil {
+		return nil, err
+	}
 	if len(o.Trusted) > 0 {
 		if _, err := a.VerifySignature(o.Trusted...); err != nil {
-			return runtime.Result{}, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
+			return nil, errors.Join(fmt.Errorf("%s is not to be trusted: %w", o.Archive, err), a.Close())
 		}
 	}
 	if a.Index.Base != "" {
 		if err := a.VerifyFiles(ctx, a.Index.OfImage); err != nil {
-			return runtime.Result{}, fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err)
+			return nil, errors.Join(fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err), a.Close())
 		}
 	}
-	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
+	return a, nil
 }
 
 // LoadImagesOf does that for an open archive, which may be another node's.
 func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
-	if err := imagepolicy.Check(a, imagepolicy.File); err != nil {
+	layouts, err := layoutsOf(a, runtime.OfPerson)
+	if err != nil {
 		return total, err
-	}
-	var layouts []*runtime.Layout
-	for _, p := range a.Index.Packages {
-		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
-		if err != nil {
-			return total, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
-		}
-		layout.ByPerson = true
-		layouts = append(layouts, layout)
 	}
 	r, err := runtime.Connect(ctx, socket)
 	if err != nil {
 		return total, err
 	}
 	defer r.Close()
+	return loadLayouts(ctx, r, layouts, progress)
+}
+
+func loadLayouts(ctx context.Context, r *runtime.Runtime, layouts []*runtime.Layout, progress func(ref string)) (total runtime.Result, err error) {
 	for _, layout := range layouts {
 		loaded, err := r.Load(ctx, layout, progress)
 		if err != nil {

@@ -33,6 +33,7 @@ const (
 	ReadCluster   Right = "share: what a worker needs to know of the cluster"
 	ReadBundle    Right = "share: files of the bundle, without its Installer"
 	ReadImages    Right = "share: images of carried bundles"
+	PullImages    Right = "share: images of this cluster, by the protocol of registries"
 	ReadInstaller Right = "share: the whole Installer, with its secrets"
 	ReadKeys      Right = "share: keys for Secrets"
 	ReadCAKeys    Right = "share: private keys of CAs that are being rotated"
@@ -63,6 +64,7 @@ var rights = map[Right][]Party{
 	ReadCluster:   {Token, Invited, Worker, Member},
 	ReadBundle:    {Token, Invited, Worker, Member},
 	ReadImages:    {Token, Invited, Worker, Member},
+	PullImages:    {Worker, Member},
 	ReadInstaller: {Invited, Member},
 	ReadKeys:      {Invited, Member},
 	ReadCAKeys:    {Invited, Member},
@@ -83,7 +85,7 @@ var rights = map[Right][]Party{
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
 	return []Right{
-		ReadScript, ReadCluster, ReadBundle, ReadImages, ReadInstaller, ReadKeys, ReadCAKeys, ReadUndo,
+		ReadScript, ReadCluster, ReadBundle, ReadImages, PullImages, ReadInstaller, ReadKeys, ReadCAKeys, ReadUndo,
 		AskWorker, AskControlPlane, NewWorker, RenewClient, RenewEnded, ServeOwn, AnotherNode, ServeAPI, ServeAsMember,
 	}
 }

@@ -1,5 +1,5 @@
-// Package registry lets containerd of a node pull from the registry that runs in the cluster: the catalogue's add-on. It learns of the
-// registry while the node runs, and forgets it when the registry is removed.
+// Package registry lets containerd of a node pull from the registry that runs in the cluster, the catalogue's add-on, and from control
+// planes. It learns of both while the node runs, and forgets what is removed.
 package registry
 
 import (

@@ -90,7 +90,7 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 	}
 	labels := layout.labels()
 	labels[archiveLabel] = image.archive.SHA256
-	names, err := r.keep(ctx, index, labels)
+	names, err := r.keep(ctx, index, labels, annotated)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,13 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 }
 
 // Import brings the images of a file that is in no bundle into containerd, unpacked and pinned: a docker-archive or an archive
-// of an OCI layout, compressed or not. It returns their names.
+// of an OCI layout, compressed or not. Images without a name are left out. It returns the names of the others.
 func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, err error) {
+	return r.importNamed(ctx, file, map[string]string{pinLabel: pin}, annotated)
+}
+
+// importNamed does that with labels for the images. named returns the names of an image.
+func (r *Runtime) importNamed(ctx context.Context, file io.Reader, labels map[string]string, named func(ocispec.Descriptor) []string) (names []string, err error) {
 	ctx, release, err := r.client.WithLease(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("containerd lease: %w", err)
@@ -112,30 +117,51 @@ func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, e
 	if err != nil {
 		return nil, err
 	}
-	if names, err = r.keep(ctx, index, map[string]string{pinLabel: pin}); err == nil && len(names) == 0 {
+	if names, err = r.keep(ctx, index, labels, named); err == nil && len(names) == 0 {
 		err = errors.New("none of its images has a name")
 	}
 	return names, err
 }
 
-// keep unpacks the named images of a list, and names them.
-func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string) (names []string, err error) {
+// annotated returns the name that containerd gave an image of an archive, if it has one.
+func annotated(target ocispec.Descriptor) []string {
+	if name := target.Annotations[images.AnnotationImageName]; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+// keep unpacks the named images of a list, and names them. It returns the first name of each.
+func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string, named func(ocispec.Descriptor) []string) (names []string, err error) {
 	cs := r.client.ContentStore()
+	// an index may name manifests of platforms that the archive lacks
+	there := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		children, err := images.Children(ctx, cs, desc)
+		if errdefs.IsNotFound(err) {
+			err = nil
+		}
+		return children, err
+	})
 	for _, target := range index.Manifests {
-		name := target.Annotations[images.AnnotationImageName]
-		if name == "" {
+		all := named(target)
+		if len(all) == 0 {
 			continue
 		}
-		if err := images.Walk(ctx, images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil), target); err != nil {
+		if err := images.Walk(ctx, images.SetChildrenMappedLabels(cs, there, nil), target); err != nil {
 			return names, err
 		}
-		if err := r.handle(Image{Ref: name, Target: target}).Unpack(ctx, "", durably); err != nil {
-			return names, fmt.Errorf("unpack: %w", err)
+		if err := r.handle(Image{Ref: all[0], Target: target}).Unpack(ctx, "", durably); err != nil {
+			if errdefs.IsNotFound(err) {
+				err = fmt.Errorf("%w; the file lacks content for this host, or it is damaged: copy it again", err)
+			}
+			return names, fmt.Errorf("image %s: unpack: %w", all[0], err)
 		}
-		if err := r.name(ctx, images.Image{Name: name, Target: target, Labels: labels}); err != nil {
-			return names, err
+		for _, name := range all {
+			if err := r.name(ctx, images.Image{Name: name, Target: target, Labels: labels}); err != nil {
+				return names, err
+			}
 		}
-		names = append(names, name)
+		names = append(names, all[0])
 	}
 	return names, nil
 }

@@ -34,8 +34,8 @@ type Layout struct {
 	Images []Image
 	// Skip reports whether a blob is for other platforms, so that this host does not load it. nil means that all are loaded.
 	Skip func(path string) bool
-	// ByPerson says that a person has the images loaded, outside of any install: no prune removes them.
-	ByPerson bool
+	// Origin says for whom the images are loaded; "" is OfBundle. No prune removes those of another origin.
+	Origin Origin
 
 	archive *bundle.Archive
 	dir     string

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"io/fs"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/diff"
@@ -156,6 +157,16 @@ func label(ctx context.Context, store content.Store, info content.Info) error {
 	}
 	_, err := store.Update(ctx, info, fields...)
 	return err
+}
+
+// Form returns the descriptor of the form of a layer that the content store has: the layer itself, or its lean form. A missing one is
+// fs.ErrNotExist.
+func (r *Runtime) Form(ctx context.Context, config, layer ocispec.Descriptor) (ocispec.Descriptor, error) {
+	form, err := r.form(ctx, config, layer)
+	if errdefs.IsNotFound(err) {
+		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return form, err
 }
 
 // form returns the descriptor of the form of a layer that the content store has: the layer itself, or its lean form.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,16 +11,25 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // Origin says for whom an image was loaded. Images that an earlier sealift or another program brought have none.
 type Origin string
 
-// The origins. What a person loaded stays a person's, even if a bundle has it too.
+// The origins. What a person loaded or added stays so, even if a bundle has it too.
 const (
-	OfBundle Origin = "bundle" // an install, a join or an upgrade loaded it
-	OfPerson Origin = "person" // 'sealift images load' loaded it
+	OfBundle      Origin = "bundle"      // an install, a join or an upgrade loaded it
+	OfPerson      Origin = "person"      // 'sealift images load' loaded it
+	OfApplication Origin = "application" // 'sealift images add' added it
 )
+
+// overrides reports whether an image of one origin takes another one. What is added last by a person counts.
+func (o Origin) overrides(had Origin) bool {
+	return o != had && (had == "" || had == OfBundle || o == OfApplication || o == OfPerson)
+}
 
 // originLabel has the origin, in the record of each name.
 const originLabel = "sealift.dev/origin"
@@ -76,7 +86,7 @@ func (r *Runtime) Images(ctx context.Context) ([]Stored, error) {
 func (s *Stored) add(record images.Image) {
 	s.Names = append(s.Names, record.Name)
 	s.Pinned = s.Pinned || record.Labels[pinLabel] == pin
-	if origin := Origin(record.Labels[originLabel]); s.Origin != OfPerson && origin != "" {
+	if origin := Origin(record.Labels[originLabel]); origin != "" && (s.Origin == "" || s.Origin == OfBundle) {
 		s.Origin = origin
 	}
 }
@@ -129,17 +139,12 @@ func (l *Layout) labels() map[string]string {
 	return map[string]string{pinLabel: pin, originLabel: string(l.origin())}
 }
 
-func (l *Layout) origin() Origin {
-	if l.ByPerson {
-		return OfPerson
-	}
-	return OfBundle
-}
+func (l *Layout) origin() Origin { return cmp.Or(l.Origin, OfBundle) }
 
 // mark gives the existing records of names an origin.
 func (r *Runtime) mark(ctx context.Context, layout *Layout, records []images.Image) error {
 	for _, record := range records {
-		if had := Origin(record.Labels[originLabel]); had == OfPerson || had == layout.origin() {
+		if !layout.origin().overrides(Origin(record.Labels[originLabel])) {
 			continue
 		}
 		changed := images.Image{Name: record.Name, Labels: map[string]string{originLabel: string(layout.origin())}}
@@ -148,4 +153,20 @@ func (r *Runtime) mark(ctx context.Context, layout *Layout, records []images.Ima
 		}
 	}
 	return nil
+}
+
+// Offered returns the indexes and manifests of a repository that other nodes of the cluster may pull, by their whole names: those of images
+// that a bundle or a person brought. What the kubelet has pulled from a registry is left out, because pods may need a password for it.
+func (r *Runtime) Offered(ctx context.Context, repository string) (map[string]ocispec.Descriptor, error) {
+	records, err := r.client.ImageService().List(ctx, `labels."`+originLabel+`"`)
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	offered := make(map[string]ocispec.Descriptor)
+	for _, record := range records {
+		if ocilayout.Repository(record.Name) == repository {
+			offered[record.Name] = record.Target
+		}
+	}
+	return offered, nil
 }

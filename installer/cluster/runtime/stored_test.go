@@ -14,7 +14,7 @@ func TestImagesAreListedAndRemoved(t *testing.T) {
 	shared := image(t, 2)
 	of := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": shared, "registry.example/old:1": image(t, 1)}))
 	by := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": shared}))
-	by.ByPerson = true
+	by.Origin = runtime.OfPerson
 	for _, layout := range []*runtime.Layout{of, by, of} { // what a person has loaded stays a person's
 		if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"strconv"
 
@@ -26,53 +25,67 @@ const guessedRatio = 4
 // Layers are not read for that, only the sizes in their files. The layers of a docker-archive are stored uncompressed, so that
 // they count twice.
 func UnpackedSize(layouts ...*Layout) (int64, error) {
-	sizes := make(map[string]int64)
+	sizes, err := sizesOf(layouts)
+	var total int64
+	for _, size := range sizes {
+		total += size.packed + size.unpacked
+	}
+	return total, err
+}
+
+// size is what a blob takes on a node, in bytes: itself, and what is in it.
+type size struct{ packed, unpacked int64 }
+
+// sizesOf returns the sizes of all blobs of layouts, by their sha256 in hex.
+func sizesOf(layouts []*Layout) (map[string]size, error) {
+	sizes := make(map[string]size)
 	for _, l := range layouts {
 		for _, e := range l.archive.Below(path.Join(l.dir, ocispec.ImageBlobsDir)) {
 			if _, counted := sizes[e.SHA256]; counted || l.Skip != nil && l.Skip(e.Path) {
 				continue
 			}
 			if e.Layer != nil {
-				sizes[e.SHA256] = e.Size + e.Layer.Size
+				sizes[e.SHA256] = size{e.Size, e.Layer.Size}
 				continue
 			}
-			unpacked, err := sized{l.archive, e}.unpacked()
+			unpacked, err := sizedEntry(l.archive, e).unpacked()
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			sizes[e.SHA256] = e.Size + unpacked
+			sizes[e.SHA256] = size{e.Size, unpacked}
 		}
 		for _, image := range l.Images {
 			if image.archive.Path == "" {
 				continue
 			}
-			unpacked, err := sized{l.archive, image.archive}.unpacked()
+			unpacked, err := sizedEntry(l.archive, image.archive).unpacked()
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			sizes[image.archive.SHA256] = 2 * unpacked
+			sizes[image.archive.SHA256] = size{unpacked, unpacked}
 		}
 	}
-	var total int64
-	for size := range maps.Values(sizes) {
-		total += size
-	}
-	return total, nil
+	return sizes, nil
 }
 
 // sized is a file whose size once unpacked is wanted.
 type sized struct {
-	archive *bundle.Archive
-	entry   bundle.Entry
+	size   int64
+	local  bool // each read is no request to a server
+	readAt func(data []byte, off int64) error
+}
+
+func sizedEntry(a *bundle.Archive, e bundle.Entry) sized {
+	return sized{e.Size, a.Local(), func(data []byte, off int64) error { return a.ReadAt(e.Path, data, off) }}
 }
 
 // read reads n bytes, or as many as there are from off on.
 func (s sized) read(off int64, n int) ([]byte, error) {
-	data := make([]byte, max(min(int64(n), s.entry.Size-off), 0))
+	data := make([]byte, max(min(int64(n), s.size-off), 0))
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return data, s.archive.ReadAt(s.entry.Path, data, off)
+	return data, s.readAt(data, off)
 }
 
 // tarMagic stands at this offset of a tar (POSIX.1-1988 ustar).
@@ -80,7 +93,7 @@ const tarMagic, tarMagicAt = "ustar", 257
 
 // unpacked returns the size of a layer once it is unpacked, and 0 for another file.
 func (s sized) unpacked() (int64, error) {
-	if s.entry.Size < 18 { // the header and the end of a gzip file
+	if s.size < 18 { // the header and the end of a gzip file
 		return 0, nil
 	}
 	head, err := s.read(0, tarMagicAt+len(tarMagic))
@@ -94,29 +107,29 @@ func (s sized) unpacked() (int64, error) {
 		return s.zstd()
 	}
 	if len(head) > tarMagicAt && string(head[tarMagicAt:]) == tarMagic {
-		return s.entry.Size, nil
+		return s.size, nil
 	}
 	return 0, nil
 }
 
 // gzip stores the size in the last four bytes (RFC 1952 §2.3.1), modulo 4 GiB, and only that of the last member.
 func (s sized) gzip() (int64, error) {
-	tail, err := s.read(max(s.entry.Size-stargzFooter, 0), stargzFooter)
+	tail, err := s.read(max(s.size-stargzFooter, 0), stargzFooter)
 	if err != nil {
 		return 0, err
 	}
-	if toc := tocOffset(tail); toc > 0 && toc < s.entry.Size {
+	if toc := tocOffset(tail); toc > 0 && toc < s.size {
 		if size, err := s.stargz(toc); err != nil || size > 0 {
 			return size, err
 		}
 	}
 	size := int64(binary.LittleEndian.Uint32(tail[len(tail)-4:]))
-	least := s.entry.Size - s.entry.Size/1000 - 64 // what cannot be compressed grows by less than that
+	least := s.size - s.size/1000 - 64 // what cannot be compressed grows by less than that
 	switch {
 	case size >= least:
 		return size, nil
-	case s.entry.Size < 1<<30: // hardly a layer of more than 4 GiB, so it has several members
-		return guessedRatio * s.entry.Size, nil
+	case s.size < 1<<30: // hardly a layer of more than 4 GiB, so it has several members
+		return guessedRatio * s.size, nil
 	}
 	return size + (least-size+1<<32-1)>>32<<32, nil
 }
@@ -149,7 +162,7 @@ func tocOffset(tail []byte) int64 {
 
 // stargz adds up the files of a table of contents, as a tar has them. An unreadable table counts as 0.
 func (s sized) stargz(at int64) (int64, error) {
-	data, err := s.read(at, int(min(s.entry.Size-at, maxTOC)))
+	data, err := s.read(at, int(min(s.size-at, maxTOC)))
 	if err != nil {
 		return 0, err
 	}
@@ -186,11 +199,11 @@ const maxZstdBlock = 128 << 10
 // request, the first frame represents the file.
 func (s sized) zstd() (int64, error) {
 	w := zstdWalk{sized: s}
-	for w.at < s.entry.Size {
+	for w.at < s.size {
 		err := w.frame()
 		switch {
 		case err == errNotZstd: //nolint:errorlint // it is returned unchanged
-			return max(w.total, guessedRatio*s.entry.Size), nil
+			return max(w.total, guessedRatio*s.size), nil
 		case err != nil:
 			return 0, err
 		}
@@ -223,11 +236,11 @@ func (w *zstdWalk) frame() error {
 	case h.HasFCS:
 		w.total += int64(min(h.FrameContentSize, 1<<50))
 	}
-	if !w.archive.Local() {
-		if !h.HasFCS || w.total < w.entry.Size/2 { // one of many frames
+	if !w.local {
+		if !h.HasFCS || w.total < w.size/2 { // one of many frames
 			return errNotZstd
 		}
-		w.at = w.entry.Size
+		w.at = w.size
 		return nil
 	}
 	most := int64(maxZstdBlock)

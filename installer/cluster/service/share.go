@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/mirror"
 	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
@@ -46,6 +47,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	s := &share.Server{
 		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
 		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Images:    mirror.Server{Content: r, Log: log},
 		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
 		Node: func(ctx context.Context, name string, since time.Time) error {
 			return isNode(ctx, admin.Client, name, since)

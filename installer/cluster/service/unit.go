@@ -33,14 +33,23 @@ func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", 512, root)}
 }
 
-// Agent renews the certificates of the node, lets another node of the cluster lead its upgrade, and writes metrics into the default folder.
-func Agent(root string) Unit { return AgentWithMetrics(root, textfile.DefaultFolder) }
+// AgentOptions are what the Installer says about the agent.
+type AgentOptions struct {
+	Metrics string // folder for its metrics; "" for none
+	Mirror  bool   // containerd asks control planes for images
+}
 
-// AgentWithMetrics is the agent that writes metrics into another folder; "" for one that writes none.
-func AgentWithMetrics(root, folder string) Unit {
+// Agent renews the certificates of the node, lets another node of the cluster lead its upgrade, and writes metrics into the default folder.
+func Agent(root string) Unit { return AgentWith(root, AgentOptions{Metrics: textfile.DefaultFolder}) }
+
+// AgentWith is the agent with other options.
+func AgentWith(root string, o AgentOptions) Unit {
 	var flags []string
-	if folder != textfile.DefaultFolder {
-		flags = []string{"--metrics", unitWord(folder)}
+	if o.Metrics != textfile.DefaultFolder {
+		flags = []string{"--metrics", unitWord(o.Metrics)}
+	}
+	if o.Mirror {
+		flags = append(flags, "--mirror")
 	}
 	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", 2048, root, flags...)}
 }

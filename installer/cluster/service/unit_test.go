@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/installer/host/textfile"
 )
 
 // TestUnitsNameAnyRoot checks what systemd would expand, according to systemd.service(5).
@@ -18,13 +20,20 @@ func TestUnitsNameAnyRoot(t *testing.T) {
 	}
 }
 
+func TestAgentAsksControlPlanesForImages(t *testing.T) {
+	const want = ` node agent --root "/r" --mirror` + "\n"
+	if text := AgentWith("/r", AgentOptions{Metrics: textfile.DefaultFolder, Mirror: true}).Text; !strings.Contains(text, want) {
+		t.Error(text)
+	}
+}
+
 // TestAgentWritesMetricsByDefault: a unit that changes is installed again, so the default has no flag.
 func TestAgentWritesMetricsByDefault(t *testing.T) {
 	for folder, want := range map[string]string{
 		"/var/lib/node_exporter/textfile_collector": ` node agent --root "/r"` + "\n",
 		"/srv/100%/metrics":                         ` node agent --root "/r" --metrics "/srv/100%%/metrics"` + "\n", "": ` node agent --root "/r" --metrics ""` + "\n",
 	} {
-		if text := AgentWithMetrics("/r", folder).Text; !strings.Contains(text, want) {
+		if text := AgentWith("/r", AgentOptions{Metrics: folder}).Text; !strings.Contains(text, want) {
 			t.Errorf("for %q:\n%s", folder, text)
 		}
 	}

@@ -107,6 +107,7 @@ func TestAccessFollowsMatrix(t *testing.T) {
 			}
 			return err
 		},
+		identity.PullImages: func(c *share.Client) error { return c.Get(t.Context(), "/v2/") },
 		identity.ReadUndo: func(c *share.Client) error {
 			_, err := c.Order(t.Context())
 			return errors.Join(err, c.Etcd(t.Context(), io.Discard))

@@ -39,6 +39,8 @@ type Server struct {
 	Script func() ([]byte, error)
 	// Blobs opens a blob of an image; a missing one is fs.ErrNotExist.
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
+	// Images answers pulls by the protocol of registries, below /v2/.
+	Images http.Handler
 	// Authorize reports whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
 	// Node checks that the cluster has a node of that name, which has shown the certificate of its kubelet, valid since a time;
@@ -86,6 +88,8 @@ func (s *Server) Handler() http.Handler {
 
 		"GET " + shelfPath + "{index}" + shelfIndex:               {identity.ReadImages, s.shelfIndex},
 		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": {identity.ReadImages, s.shelfImage},
+
+		imagesPath: {identity.PullImages, s.pull},
 
 		"GET " + orderPath: {identity.ReadUndo, s.order},
 		"GET " + etcdPath:  {identity.ReadUndo, s.etcd},
@@ -346,6 +350,12 @@ func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 	defer blob.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	httprange.Serve(w, r, time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
+	return nil
+}
+
+// pull answers containerd of a node.
+func (s *Server) pull(w http.ResponseWriter, r *http.Request, _ client) error {
+	s.Images.ServeHTTP(w, r)
 	return nil
 }
 

@@ -65,7 +65,7 @@ var ErrToken = errors.New("the cluster does not know the token: it is mistyped, 
 var ErrMember = errors.New("the cluster does not have this node")
 
 // ErrRight means that a client has proved its identity, but has no right to its request.
-var ErrRight = errors.New("only control planes may have it")
+var ErrRight = errors.New("the certificate or token gives no right to it")
 
 // ErrNoControlPlane means that a server has a certificate of the cluster, but does not prove that it is a control plane.
 var ErrNoControlPlane = errors.New("it does not prove that it is a control plane of the cluster: it is a worker, or runs an earlier sealift; upgrade the control planes first")
@@ -105,6 +105,8 @@ const (
 	signPath    = "/v1/signature"
 	missingPath = "/v1/missing"
 	entryPath   = "/v1/entries/"
+
+	imagesPath = "/v2/" // the OCI distribution protocol: see package mirror
 
 	// the index and the images of another bundle, by the digest of that index
 	shelfPath   = "/v1/shelf/"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/bridge"
+	"github.com/sealift/sealift/installer/cluster/registry"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/host/command"
@@ -47,7 +48,8 @@ func (r *Reset) services(ctx context.Context) error {
 		}
 		errs = append(errs, command.Run(ctx, r.Log, "systemctl", "stop", unit))
 	}
-	return errors.Join(append(errs, bridge.Stop(ctx, r.Log))...)
+	_, err := registry.Mirror{}.Set(nil) // the agent wrote it, outside of any step
+	return errors.Join(append(errs, bridge.Stop(ctx, r.Log), err)...)
 }
 
 // ownContainers reports whether containerd came with the install.

@@ -1,5 +1,5 @@
 // Package retention decides which images a node keeps: those of its bundle, those to which an undo of its last upgrade goes back, those
-// that a container uses, and those that a person has loaded. It removes no other than those that earlier bundles brought.
+// that a container uses, and those that a person has loaded or added. By itself, it removes no other than those that earlier bundles brought.
 package retention
 
 import (
@@ -25,6 +25,7 @@ import (
 const (
 	byContainers = "used by containers"
 	byPerson     = "loaded by 'sealift images load'"
+	byAdding     = "added by 'sealift images add'"
 	byOthers     = "not from a bundle, or loaded by an earlier sealift"
 	byUnknown    = "unknown: this node has no list of its packages; its next upgrade writes one"
 )
@@ -107,6 +108,55 @@ func (n Node) Prune(ctx context.Context) (removed []Image, err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	return n.prune(ctx)
+}
+
+// Added returns the image of a name that 'sealift images add' brought and that nothing else needs. Others are an error.
+func (n Node) Added(ctx context.Context, name string) (Image, error) {
+	images, err := n.Images(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+	return added(images, name)
+}
+
+func added(images []Image, name string) (Image, error) {
+	at := slices.IndexFunc(images, func(i Image) bool { return slices.Contains(i.Names, name) })
+	if at < 0 {
+		return Image{}, fmt.Errorf("this node has no image %s; 'sealift images list' shows the names: %w", name, fs.ErrNotExist)
+	}
+	found := images[at]
+	if found.Origin != runtime.OfApplication {
+		return found, fmt.Errorf("image %s was not added with 'sealift images add': %s", name, strings.Join(found.Reasons, ", "))
+	}
+	others := slices.DeleteFunc(slices.Clone(found.Reasons), func(why string) bool { return why == byAdding || why == byUnknown })
+	if len(others) > 0 {
+		return found, fmt.Errorf("image %s is still needed: %s", name, strings.Join(others, ", "))
+	}
+	return found, nil
+}
+
+// RemoveAdded removes an image as Added returns it, with all its names. It needs root, and waits for no other operation that works on the
+// node: that is an error.
+func (n Node) RemoveAdded(ctx context.Context, name string) (_ Image, err error) {
+	lock, err := node.Lock(n.Root)
+	if err != nil {
+		return Image{}, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	r, err := runtime.Connect(ctx, n.Socket)
+	if err != nil {
+		return Image{}, err
+	}
+	defer r.Close()
+	images, err := n.images(ctx, r)
+	if err != nil {
+		return Image{}, err
+	}
+	image, err := added(images, name)
+	if err != nil {
+		return image, err
+	}
+	return image, r.Remove(ctx, image.Stored)
 }
 
 // Keep keeps what an upgrade replaces (undo.Store.Keep). When the upgrade begins, it also removes the images that only the bundle before
@@ -210,6 +260,8 @@ func reasons(s runtime.Stored, bundles []carried) []string {
 	switch s.Origin {
 	case runtime.OfPerson:
 		found = append(found, byPerson)
+	case runtime.OfApplication:
+		found = append(found, byAdding)
 	case "":
 		found = append(found, byOthers)
 	}

@@ -34,6 +34,7 @@ func TestImagesStayWhileSomethingNeedsThem(t *testing.T) {
 		"a tag that was moved":     {runtime.Stored{Digest: one, Names: []string{"registry.example/app@" + one.String()}, Origin: runtime.OfBundle}, known, []string{}},
 		"used by containers":       {runtime.Stored{Digest: one, Origin: runtime.OfBundle, Containers: 1}, known, []string{byContainers}},
 		"loaded by a person":       {runtime.Stored{Digest: one, Origin: runtime.OfPerson}, known, []string{byPerson}},
+		"added for applications":   {runtime.Stored{Digest: one, Origin: runtime.OfApplication}, known, []string{byAdding}},
 		"pulled by somebody":       {runtime.Stored{Digest: one}, known, []string{byOthers}},
 		"without a list":           {runtime.Stored{Digest: one, Origin: runtime.OfBundle}, nil, []string{byUnknown}},
 		"pinned without an origin": {runtime.Stored{Digest: one, Pinned: true}, known, []string{byOthers}},

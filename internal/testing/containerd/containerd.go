@@ -1,4 +1,4 @@
-// Package containerd runs a real containerd, without its Kubernetes plugin and in its own folders, for tests and benchmarks
+// Package containerd runs a real containerd, in its own folders and in most cases without its Kubernetes plugin, for tests and benchmarks
 // that load images.
 package containerd
 
@@ -34,7 +34,12 @@ type Containerd struct {
 
 // Start starts containerd. Its folder is not on an overlayfs, because overlayfs cannot be stacked, and its path is short
 // enough for a socket.
-func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err error) {
+func Start(ctx context.Context, progress func(line string)) (*Containerd, error) {
+	return startWith(ctx, progress, "disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.nri.v1.nri']", "")
+}
+
+// startWith starts containerd with settings for all of it, and for plugins.
+func startWith(ctx context.Context, progress func(line string), settings, plugins string) (_ *Containerd, err error) {
 	w, err := upstream.NewWorkshop(upstream.Options{Progress: progress})
 	if err != nil {
 		return nil, err
@@ -60,12 +65,13 @@ func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err 
 	config := fmt.Sprintf(`version = 3
 root = %q
 state = %q
-disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.nri.v1.nri']
+%s
 [grpc]
 address = %q
 [ttrpc]
 address = %q
-`, dir.File("root"), dir.File("state"), c.Socket, dir.File("t.sock"))
+%s
+`, dir.File("root"), dir.File("state"), settings, c.Socket, dir.File("t.sock"), plugins)
 	if err := os.WriteFile(dir.File("config.toml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
@@ -123,8 +129,23 @@ func ForTest(t testing.TB) string {
 // StartForTest runs containerd until t ends.
 func StartForTest(t testing.TB) *Containerd {
 	t.Helper()
+	return untilEnd(t, Start)
+}
+
+// StartWithKubernetesForTest runs containerd with its Kubernetes plugin until t ends. registries is the folder that says how it reaches
+// registries. It can pull images, and run no pods.
+func StartWithKubernetesForTest(t testing.TB, registries string) *Containerd {
+	t.Helper()
+	plugins := fmt.Sprintf("[plugins.'io.containerd.cri.v1.images'.registry]\nconfig_path = %q\n[plugins.'io.containerd.cri.v1.runtime']\nrestrict_oom_score_adj = true", registries)
+	return untilEnd(t, func(ctx context.Context, progress func(line string)) (*Containerd, error) {
+		return startWith(ctx, progress, "disabled_plugins = ['io.containerd.nri.v1.nri']", plugins)
+	})
+}
+
+func untilEnd(t testing.TB, start func(ctx context.Context, progress func(line string)) (*Containerd, error)) *Containerd {
+	t.Helper()
 	short.Skip(t, "containerd")
-	c, err := Start(t.Context(), func(line string) { t.Log(line) })
+	c, err := start(t.Context(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatalf("start containerd: %v", err)
 	}

@@ -64,8 +64,8 @@ const MachineDebian12 = "machine-debian-12"
 func current(name string) string { return name + "-v" + releases.Current(name).Version }
 
 // Program is a program of the current releases: of Kubernetes and its etcd, of containerd, or a tool. The tools are registry, which is the
-// registry itself; versitygw, an S3 server that keeps objects as files, to publish to; and crane, go-containerregistry's command, a peer to
-// be measured against.
+// registry itself; versitygw, an S3 server that keeps objects as files, to publish to; crane, go-containerregistry's command, a peer to
+// be measured against; and oci-conformance, the tests of the OCI distribution protocol.
 func Program(name string) FileOf {
 	switch name {
 	case "etcd", "etcdctl", "etcdutl":
@@ -74,7 +74,7 @@ func Program(name string) FileOf {
 		return FileOf{current("containerd"), name}
 	case "registry":
 		return FileOf{name + "-v" + releases.Current("distribution").Version, name}
-	case "versitygw", "crane":
+	case "versitygw", "crane", "oci-conformance":
 		return FileOf{current(name), name}
 	}
 	return FileOf{current("kubernetes"), name}

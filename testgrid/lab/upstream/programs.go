@@ -253,12 +253,16 @@ func registry(version string) Component {
 
 // toolComponents are the programs that tests use and no add-on carries.
 func toolComponents() []Component {
-	crane := "v" + releases.Current("crane").Version
+	crane, conformance := "v"+releases.Current("crane").Version, "v"+releases.Current("oci-conformance").Version
 	return []Component{
 		registry("v" + releases.Current("distribution").Version),
 		goModule("crane", crane, GoModule{
 			Path:     "github.com/google/go-containerregistry",
 			Commands: commandsIn("cmd", "crane"),
+		}),
+		goModule("oci-conformance", conformance, GoModule{
+			Path:     "github.com/opencontainers/distribution-spec/conformance",
+			Commands: []GoCommand{{Name: "oci-conformance"}},
 		}),
 		objectStore("v"+releases.Current("versitygw").Version, "")[0],
 	}
