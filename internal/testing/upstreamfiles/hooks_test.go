@@ -28,6 +28,7 @@ type hooksRun struct {
 	version string            // default: the newest
 	files   map[string]string // texts below the install root, such as bin/kubectl
 	options hook.Variables
+	beside  []string // other add-ons that the bundle has
 }
 
 // call runs the checks and the hook of the add-on, and returns the folder that it applies, and what it said.
@@ -39,13 +40,7 @@ func (r hooksRun) call(t *testing.T) (dir, said string, err error) {
 	}
 	release := r.release()
 	work, log := t.TempDir(), new(strings.Builder)
-	if err := os.MkdirAll(filepath.Join(work, "addons", r.name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// with the files that its links lead to
-	if out, err := exec.CommandContext(t.Context(), "cp", "-rL", filepath.Join(root, release.Folder()), filepath.Join(work, release.Folder())).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	carry(t, root, work, release)
 	for name, text := range r.files {
 		path := filepath.Join(work, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -57,6 +52,11 @@ func (r hooksRun) call(t *testing.T) (dir, said string, err error) {
 	}
 	variables := hook.Variables{"DIR": work, "SEALIFT_BIN": filepath.Join(work, "bin/sealift"), spec.VariableName(r.name, "version"): release.Version}
 	variables.Add(r.defaults(t, root, release.Folder()))
+	for _, name := range r.beside {
+		other := releases.Newest(name)
+		carry(t, root, work, other)
+		variables[spec.VariableName(name, "version")] = other.Version
+	}
 	variables.Add(r.options)
 	s, err := hook.Start(hook.Options{Dir: work, Env: []string{"PATH=" + filepath.Join(work, "bin") + ":" + os.Getenv("PATH")}, Log: log, Verbs: map[string]hook.Verb{
 		"certificate": writesCertificate,
@@ -68,6 +68,18 @@ func (r hooksRun) call(t *testing.T) (dir, said string, err error) {
 	err = r.hooks(t, s, variables, filepath.Join(work, release.Folder(), "install.sh"))
 	_ = s.Close() // the log is complete then
 	return dir, log.String(), err
+}
+
+// carry copies an add-on to the install root, with the files that its links lead to.
+func carry(t *testing.T, root, work string, r releases.Release) {
+	t.Helper()
+	to := filepath.Join(work, r.Folder())
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "cp", "-rL", filepath.Join(root, r.Folder()), to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // hooks calls the checks, if the add-on has some, and the hook.

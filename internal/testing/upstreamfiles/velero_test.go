@@ -135,3 +135,26 @@ func TestVeleroWarnsOfUnreachableBucket(t *testing.T) {
 		t.Errorf("%v; said %q", err, said)
 	}
 }
+
+// storeInCluster is kubectl for a hook: the cluster has an object store without buckets.
+const storeInCluster = `#!/bin/sh
+case " $* " in
+*" --ignore-not-found "*) ;;
+*" --namespace object-store exec "*) [ "$(head -n 1)" = site-backups ] ;;
+*" rollout status deployment/object-store "* | *" wait backupstoragelocation/default "*) ;;
+*) exit 1 ;;
+esac
+`
+
+// TestVeleroTakesBucketOfObjectStore has both add-ons in the Installer, and no option about the bucket's server.
+func TestVeleroTakesBucketOfObjectStore(t *testing.T) {
+	run := veleroRun(bucketOutside{}, hook.Variables{"VELERO_BUCKET_FROM": "", "VELERO_LOCAL_BUCKET": "site-backups"})
+	run.beside, run.files["bin/kubectl"] = []string{"object-store"}, storeInCluster
+	text := strings.Join(strings.Fields(string(document(t, builtByHooks(t, run)))), " ")
+	for _, want := range []string{"s3Url: https://object-store.object-store.svc:7070", "region: us-east-1", "bucket: site-backups",
+		"accessKey: c2l0ZS1iYWNrdXBz", "name: velero-bucket namespace: velero"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the objects lack %q in %s", want, text)
+		}
+	}
+}
