@@ -70,7 +70,9 @@ func (a commands) imagesAdd(ctx context.Context, o install.AddOptions, flags cha
 			if len(what.Images) == 0 {
 				fmt.Fprintln(a.Out, verb, "the images of "+o.Archive+", whose names are not known before it is read")
 			}
-			fmt.Fprintf(a.Out, "they needed %s; containerd has %s free\n", app.FormatBytes(what.Bytes), app.FormatBytes(int64(what.Free)))
+			if flags.Plan {
+				fmt.Fprintf(a.Out, "they need %s; the disk of containerd has %s free\n", app.FormatBytes(what.Bytes), app.FormatBytes(int64(what.Free)))
+			}
 			return nil
 		}}, nil
 	}
@@ -94,9 +96,9 @@ func (a commands) imagesRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove an image that 'sealift images add' added",
-		Long: `Remove an image that 'sealift images add' added from this node's containerd, with all its names. An image that a container, the
-installed bundle or an undo needs is refused, and so is one that came in another way: see 'sealift images list'. Run the command as
-root. It works on this node alone.`,
+		Long: `Remove an image that 'sealift images add' added from this node's containerd. Its content goes with its last name. An image that
+a container, the installed bundle or an undo needs is refused, and so is one that came in another way: see 'sealift images list'. Run
+the command as root. It works on this node alone.`,
 		Example: "  sealift images remove registry.example.com/shop/web:1.4 --plan\n  sealift images remove registry.example.com/shop/web:1.4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -110,7 +111,8 @@ func (n Node) Prune(ctx context.Context) (removed []Image, err error) {
 	return n.prune(ctx)
 }
 
-// Added returns the image of a name that 'sealift images add' brought and that nothing else needs. Others are an error.
+// Added returns the image of a name that 'sealift images add' brought and that nothing else needs, with the names to remove: see ownNames. Others
+// are an error.
 func (n Node) Added(ctx context.Context, name string) (Image, error) {
 	images, err := n.Images(ctx)
 	if err != nil {
@@ -122,7 +124,7 @@ func (n Node) Added(ctx context.Context, name string) (Image, error) {
 func added(images []Image, name string) (Image, error) {
 	at := slices.IndexFunc(images, func(i Image) bool { return slices.Contains(i.Names, name) })
 	if at < 0 {
-		return Image{}, fmt.Errorf("this node has no image %s; 'sealift images list' shows the names: %w", name, fs.ErrNotExist)
+		return Image{}, fmt.Errorf("this node has no image %s; 'sealift images list' shows the names", name)
 	}
 	found := images[at]
 	if found.Origin != runtime.OfApplication {
@@ -132,10 +134,25 @@ func added(images []Image, name string) (Image, error) {
 	if len(others) > 0 {
 		return found, fmt.Errorf("image %s is still needed: %s", name, strings.Join(others, ", "))
 	}
+	found.Names = ownNames(found.Names, name)
 	return found, nil
 }
 
-// RemoveAdded removes an image as Added returns it, with all its names. It needs root, and waits for no other operation that works on the
+// ownNames are those of the names of an image that end with one of them: that name; the repository with the digest, if it has no other tag; and
+// the rest, if no repository remains. With a digest, all tags of the repository end. Other applications may have the image by other names.
+func ownNames(all []string, name string) []string {
+	repository := ocilayout.Repository(name)
+	isID := func(one string) bool { return strings.HasPrefix(one, "sha256:") }
+	kept := slices.DeleteFunc(slices.Clone(all), func(one string) bool {
+		return isID(one) || ocilayout.Repository(one) == repository && (strings.Contains(name, "@") || one == name || strings.Contains(one, "@"))
+	})
+	if slices.ContainsFunc(kept, func(one string) bool { return ocilayout.Repository(one) == repository }) {
+		return []string{name}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(kept, one) || isID(one) && len(kept) > 0 })
+}
+
+// RemoveAdded removes an image as Added returns it. It needs root, and waits for no other operation that works on the
 // node: that is an error.
 func (n Node) RemoveAdded(ctx context.Context, name string) (_ Image, err error) {
 	lock, err := node.Lock(n.Root)
