@@ -284,9 +284,9 @@ func TestPullsConform(t *testing.T) {
 		"OCI_API_PUSH=false", "OCI_API_BLOBS_DELETE=false", "OCI_API_MANIFESTS_DELETE=false", "OCI_API_TAGS_DELETE=false",
 		"OCI_API_BLOBS_DIGEST_HEADER=true", // of manifests it reads no header where it pushes nothing: see TestHeaders
 		"OCI_RO_DATA_TAGS=1", "OCI_RO_DATA_MANIFESTS="+want.Digest.String(), "OCI_RO_DATA_BLOBS="+strings.Join(blobs, " "), "OCI_RO_DATA_REFERRERS="+want.Digest.String())
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+	out, _ := cmd.CombinedOutput() // after its report, this version panics where it has pushed nothing
+	if !strings.Contains(string(out), "OCI Conformance Result: Pass\n") {
+		t.Errorf("it found faults:\n%s", out)
 	}
 	for _, test := range []string{"tag-list", "head/manifest-head-by-tag", "head/blob-head", "pull/manifest-by-digest", "pull/blob-get", "referrers"} {
 		if !strings.Contains(string(out), "read-only/"+test+": Pass\n") {
