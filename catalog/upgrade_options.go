@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/spec"
@@ -25,7 +26,7 @@ func (u *upgrade) options() {
 		}
 		a := &u.installer.AddOns[at]
 		if r.atLeast > 0 {
-			u.change(a.Pos, r.key+"."+r.option, fmt.Sprint(a.Options[r.option]), fmt.Sprint(r.atLeast), r.why)
+			u.change(a.Pos, r.key+"."+r.option, fmt.Sprint(a.Options[r.option]), strconv.FormatInt(r.atLeast, 10), r.why)
 			a.Options[r.option] = r.atLeast
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -182,13 +183,8 @@ type statement struct {
 
 // CheckPredicate refuses a type of statements that a rule does not count as a signature.
 func (r Rule) CheckPredicate(predicate string) error {
-	if predicate == SignPredicate {
+	if predicate == SignPredicate || slices.Contains(r.Attestations, predicate) {
 		return nil
-	}
-	for _, one := range r.Attestations {
-		if one == predicate {
-			return nil
-		}
 	}
 	return fmt.Errorf("it is an attestation of the type %s, which attestations does not list", predicate)
 }

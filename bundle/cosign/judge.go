@@ -129,9 +129,9 @@ func (p Policy) refuse(v Verdict, r Rule, reasons []string) (Verdict, error) {
 	}
 	demand := fmt.Sprintf("signatures of %q in %s demand one by %s", r.Prefix, p.file, strings.Join(wanted, " or "))
 	v.State = Refused
-	hint := fmt.Sprintf("check that it is the image that upstream released; if upstream signs in another way now, change the rule in %s", p.file)
+	hint := "check that it is the image that upstream released; if upstream signs in another way now, change the rule in " + p.file
 	if len(reasons) == 0 {
-		v.Reason = fmt.Sprintf("it is not signed, and %s", demand)
+		v.Reason = "it is not signed, and " + demand
 		hint = fmt.Sprintf("if upstream signs it, lock it again with sealift lock --update; if not, give %s a rule with unsigned: true in %s", ocilayout.Repository(v.Ref), p.file)
 	} else {
 		if more := len(reasons) - maxReasons; more > 0 {

@@ -133,16 +133,21 @@ func (o serveOptions) check() error {
 	return nil
 }
 
-func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
-	if err := errors.Join(o.check(), o.programs.check()); err != nil {
-		return err
-	}
+// boundMemory sets the limits of the garbage collector, where the environment does not.
+func boundMemory() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(serveMemory)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(serveGC)
 	}
+}
+
+func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
+	if err := errors.Join(o.check(), o.programs.check()); err != nil {
+		return err
+	}
+	boundMemory()
 	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if a.Log.Enabled(ctx, slog.LevelDebug) {
 		log = a.Log

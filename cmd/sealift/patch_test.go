@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,7 +65,7 @@ func programText(seed, version uint64) string {
 // writePackage writes a package with programs.
 func (p patching) writePackage(version uint64) {
 	p.Helper()
-	name := fmt.Sprint(version)
+	name := strconv.FormatUint(version, 10)
 	pack := bundle.Package{Name: "app", Version: name, Platforms: []string{"linux/amd64"}}
 	dir := bundle.AddOnDir(pack.Name, name)
 	pack.Files = []bundle.File{bundle.BytesFile(dir+"/Manifest", 0o644, nil), bundle.BytesFile(dir+"/install.sh", 0o644, []byte("app() { true; }\n"))}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -153,9 +154,7 @@ func TestAttacksOnUploadsAreRefused(t *testing.T) {
 	chunk := map[string]string{"Upload-Offset": "0"}
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{"Upload-Offset": "0", "Sealift-Form": form}
-		for name, value := range more {
-			all[name] = value
-		}
+		maps.Copy(all, more)
 		return all
 	}
 	for attack, row := range map[string]struct {

@@ -15,8 +15,10 @@ import (
 const (
 	// MaxOpen is how many uploads are open at a time.
 	MaxOpen = 2
-	// ChunkSize is the length of the chunks that clients send, and MaxChunk the maximum that a spool takes, in bytes.
-	ChunkSize, MaxChunk = 4 << 20, 16 << 20
+	// ChunkSize is the length of the chunks that clients send, in bytes.
+	ChunkSize = 4 << 20
+	// MaxChunk is the maximum that a spool takes, in bytes.
+	MaxChunk = 16 << 20
 	// MaxLength is the maximum length of a bundle, in bytes.
 	MaxLength = 256 << 30
 	// Lifetime is how long an upload waits for its next chunk, and how long a refused one is listed.

@@ -97,7 +97,7 @@ func byJSONPath(object *unstructured.Unstructured, text string) ([]fieldPath, er
 	}
 	var paths []fieldPath
 	for _, result := range slices.Concat(results...) {
-		if parent, ok := result.Interface().(map[string]any); ok {
+		if parent, ok := reflect.TypeAssert[map[string]any](result); ok {
 			if path, found := locate(object.Object, parent); found {
 				paths = append(paths, append(path, name))
 			}

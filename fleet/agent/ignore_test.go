@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,8 +51,8 @@ func TestIgnoredFieldsKeepTheirValues(t *testing.T) {
 		readYAML(t, there, &live.Object)
 		readYAML(t, tt.rule, &field)
 		paths, err := finders(field)[0](t.Context(), wanted)
-		for i := len(paths) - 1; i >= 0; i-- {
-			keepPresent(wanted, live, paths[i])
+		for _, path := range slices.Backward(paths) {
+			keepPresent(wanted, live, path)
 		}
 		text, _ := json.Marshal(wanted.Object["spec"])
 		if err != nil {
@@ -67,7 +68,7 @@ func TestFieldsThatChangedOnTheClusterAreLeftOut(t *testing.T) {
 	const ours = `{"f:spec":{"f:containers":{"k:{\"name\":\"log\"}":{".":{},"f:image":{},"f:name":{}},"k:{\"name\":\"web\"}":{".":{},"f:args":{},"f:name":{}}},"f:a.b/c":{}}}`
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: "work-agent", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(ours)},
+		Manager: "work-agent", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(ours),
 	}})
 	const log = `{"image":"log:2","name":"log"}`
 	for name, tt := range map[string]struct{ rule, want string }{
@@ -97,7 +98,7 @@ func TestFieldsThatAreManagedAsAWhole(t *testing.T) {
 	const ours = `{"f:spec":{"f:nodeSelector":{},"f:template":{".":{},"f:a":{}}}}`
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: "work-agent", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(ours)},
+		Manager: "work-agent", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(ours),
 	}})
 	wanted := &unstructured.Unstructured{}
 	readYAML(t, "{spec: {nodeSelector: {zone: a}, template: {a: 1, b: 2}}}", &wanted.Object)

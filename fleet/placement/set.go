@@ -81,7 +81,7 @@ func Boundness(b ocm.ManagedClusterSetBinding, sets []ocm.ManagedClusterSet) Con
 	case len(Bound(b.Namespace, []ocm.ManagedClusterSetBinding{b}, sets)) > 0:
 		return Condition{"Bound", "True", "ClusterSetBound", ""}
 	case b.Name != b.Spec.ClusterSet:
-		return Condition{"Bound", "False", "NameMismatch", fmt.Sprintf("name the binding like its set, %s", b.Spec.ClusterSet)}
+		return Condition{"Bound", "False", "NameMismatch", "name the binding like its set, " + b.Spec.ClusterSet}
 	}
 	return Condition{"Bound", "False", "ClusterSetNotFound", fmt.Sprintf("there is no ManagedClusterSet %s", b.Spec.ClusterSet)}
 }

@@ -93,6 +93,24 @@ func listCandidates(all []network.Candidate) string {
 	return strings.Join(names, " or ")
 }
 
+// programsSize is how many bytes of programs the node keeps beside its own.
+func (i *Install) programsSize() (size uint64) {
+	programs := []string{bundle.PreflightName, bundle.ProgramPath(bundle.PreflightName, host.Platform)}
+	if console, ok := i.console(); ok {
+		programs = append(programs, console.Path)
+	}
+	for _, platform := range i.foreignPlatforms() {
+		if i.ControlPlane() {
+			programs = append(programs, bundle.ProgramPath(bundle.BinaryName, platform), bundle.ProgramPath(bundle.PreflightName, platform))
+		}
+	}
+	for _, name := range programs {
+		program, _ := i.archive.Entry(name)
+		size += uint64(program.Size)
+	}
+	return size
+}
+
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
 	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep)}
@@ -111,19 +129,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	}
 	var files, programs, packages, count, imageFiles uint64
 	if pending["node/sealift"] {
-		programs := []string{bundle.PreflightName, bundle.ProgramPath(bundle.PreflightName, host.Platform)}
-		if console, ok := i.console(); ok {
-			programs = append(programs, console.Path)
-		}
-		for _, platform := range i.foreignPlatforms() {
-			if i.ControlPlane() {
-				programs = append(programs, bundle.ProgramPath(bundle.BinaryName, platform), bundle.ProgramPath(bundle.PreflightName, platform))
-			}
-		}
-		for _, name := range programs {
-			program, _ := i.archive.Entry(name)
-			files += uint64(program.Size)
-		}
+		files = i.programsSize()
 	}
 	var layouts []*runtime.Layout
 	for _, a := range i.addOns {

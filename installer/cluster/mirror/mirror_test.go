@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -335,7 +336,7 @@ func TestHeaders(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD"} {
 		got := s.ask(t, method, "/v2/library/busybox/manifests/1.36?ns=docker.io").header
 		want := map[string]string{
-			"Content-Type": "application/vnd.oci.image.index.v1+json", "Content-Length": fmt.Sprint(s.target.Size),
+			"Content-Type": "application/vnd.oci.image.index.v1+json", "Content-Length": strconv.FormatInt(s.target.Size, 10),
 			"Docker-Content-Digest": s.target.Digest.String(), "Docker-Distribution-Api-Version": "registry/2.0",
 		}
 		for key, value := range want {

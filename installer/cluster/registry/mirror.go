@@ -52,14 +52,15 @@ func (m Mirror) Set(servers []string) (changed bool, err error) {
 	m = m.defaults()
 	name := filepath.Join(m.Folder, defaultHost, hostsFile)
 	had, err := regularfile.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return false, err
 	}
-	foreign := err == nil && !bytes.HasPrefix(had, []byte(mirrorMark))
+	foreign := !missing && !bytes.HasPrefix(had, []byte(mirrorMark))
 	switch {
 	case foreign && len(servers) > 0:
 		return false, fmt.Errorf("%s is not from Sealift, and stays; remove it, or containerd.mirror from the Installer", name)
-	case len(servers) == 0 && (foreign || err != nil):
+	case len(servers) == 0 && (foreign || missing):
 		return false, nil
 	case len(servers) == 0:
 		if err := files.Remove(name); err != nil {
